@@ -1,0 +1,50 @@
+"""What a user sees instead of a traceback: one message that names the key and the way out."""
+
+from __future__ import annotations
+
+
+class AssayError(Exception):
+    """An error the user can mend; the command line prints its message alone and exits with `exit_code`.
+
+    Args:
+        message: One or two short sentences: what is wrong and what was expected.
+        hint: What to type or do next.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  → {self.hint}" if self.hint else self.message
+
+
+class ConfigError(AssayError):
+    """A config cannot mean anything that runs.
+
+    Args:
+        message: What is wrong.
+        key: Full key of the value at fault, such as `optimizer.lr`.
+        file: Where the value was written.
+        hint: What to type instead.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, key: str = "", file: str = "", hint: str = "") -> None:
+        where = f"{key}: " if key else ""
+        source = f" ({file})" if file else ""
+        super().__init__(f"{where}{message}{source}", hint=hint)
+        self.key = key
+        self.file = file
+
+
+class DataError(AssayError):
+    """The data cannot be read, or cannot be what the config says it is."""
+
+
+class DeviceError(AssayError):
+    """This machine does not have the device or the precision that was asked for."""
