@@ -1,0 +1,33 @@
+"""assay: compose a PyTorch experiment from config, prove it, run it anywhere, get it back.
+
+>>> import assay
+>>> sorted(name for name in dir(assay) if not name.startswith("_"))
+['RunResult', 'load', 'train']
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.restore import load
+    from assay.run import RunResult, train
+
+__all__ = ["RunResult", "load", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    # Torch is imported when something is trained or loaded, not by `assay --help`.
+    if name == "load":
+        from assay.restore import load
+
+        return load
+    if name in ("RunResult", "train"):
+        from assay import run
+
+        return getattr(run, name)
+    raise AttributeError(f"module 'assay' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__doc__", "__name__", "__path__"]

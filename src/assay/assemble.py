@@ -1,0 +1,232 @@
+"""From a composed config to the objects that train: the only place that instantiates."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+import torch
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.callbacks.seed_each_step import SeedEachStep
+from assay.check.device import check_device
+from assay.check.fit import check_fit, num_outputs
+from assay.check.signature import check_signatures
+from assay.errors import AssayError, ConfigError
+from assay.record.checkpoint_file import CheckpointFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OUR_MODULE = "assay.module.Module"
+_SCHEDULE_KEYS = ("interval", "frequency", "monitor")
+_TRAINER_EXTRAS = ("compile", "channels_last", "matmul_precision")
+_FULL_KEY = re.compile(r"full_key: (\S+)")
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What a config stands for.
+
+    Attributes:
+        module: What is trained.
+        datamodule: What it is trained on.
+        trainer: What trains it.
+        config: The config with its `spec` node filled in.
+    """
+
+    module: L.LightningModule
+    datamodule: L.LightningDataModule
+    trainer: L.Trainer
+    config: DictConfig
+
+
+def assemble(config: DictConfig) -> Assembly:
+    """Build datamodule, module and trainer.
+
+    The data comes first, because the other parts ask for its `spec`. Nothing is written.
+
+    Args:
+        config: One job, without its `hydra` node.
+
+    Raises:
+        ConfigError: A node cannot be built as it is written.
+        DataError: The data cannot be read or used.
+        DeviceError: This machine lacks what `device` or `precision` ask for.
+    """
+    check_device(config.trainer)
+    check_signatures(config)
+    L.seed_everything(config.seed, workers=True, verbose=False)
+    torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
+    datamodule = build(config, "data")
+    datamodule.prepare_data()
+    datamodule.setup("fit")
+    # A trainer of its own resets nothing in torch, so its choices are made before the model is built.
+    trainer = _trainer(config)
+    module = _module(config, datamodule, trainer)
+    return Assembly(module, datamodule, trainer, config)
+
+
+def build(config: DictConfig, key: str, without: tuple[str, ...] = ()) -> Any:
+    """Instantiate one node of a config.
+
+    Args:
+        config: The job.
+        key: Dotted path of the node.
+        without: Keys of the node that are not arguments.
+
+    Returns:
+        The object; a `functools.partial` for `_partial_` nodes; None for an empty node.
+
+    Raises:
+        ConfigError: The call failed; the message names the full key.
+    """
+    node = OmegaConf.select(config, key)
+    if not node:
+        return None
+    if without:
+        parent = node._get_parent()
+        node = OmegaConf.masked_copy(node, [str(name) for name in node if name not in without])
+        node._set_parent(parent)  # so that interpolations still find the rest of the config
+    try:
+        return _plain_partial(instantiate(node, _convert_="all"))
+    except InstantiationException as error:
+        raise _build_error(error, key) from error
+    except OmegaConfBaseException as error:
+        raise ConfigError(str(error).splitlines()[0], key=str(getattr(error, "full_key", None) or key)) from error
+
+
+def _build_with(config: DictConfig, key: str, without: tuple[str, ...] = (), **objects: Any) -> Any:
+    """Instantiate a node that takes finished objects, which must not pass through Hydra: it would copy them."""
+    with open_dict(config):
+        config[key]._partial_ = True
+    try:
+        partial = build(config, key, without)
+    finally:
+        with open_dict(config):
+            del config[key]._partial_
+    try:
+        return partial(**objects)
+    except (TypeError, ValueError, MisconfigurationException) as error:
+        raise ConfigError(str(error), key=key) from error
+
+
+def _build_error(error: InstantiationException, key: str) -> AssayError:
+    cause: BaseException = error
+    while isinstance(cause.__cause__, Exception):
+        cause = cause.__cause__
+    if isinstance(cause, AssayError):
+        return cause
+    match = _FULL_KEY.search(str(error))
+    full_key = match[1] if match else key
+    text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+    if isinstance(cause, InstantiationException):
+        return ConfigError(text, key=full_key)
+    kind = "" if isinstance(cause, ValueError | TypeError) else f"{type(cause).__name__}: "
+    return ConfigError(f"{kind}{text}", key=full_key)
+
+
+def _plain_partial(built: Any) -> Any:
+    # Hydra's deferred target costs about 130 µs a call, a functools.partial next to nothing.
+    if type(built).__name__ == "_DeferredTarget":
+        return functools.partial(built.func, *built.args, **built.keywords)
+    return built
+
+
+def _module(config: DictConfig, datamodule: L.LightningDataModule, trainer: L.Trainer) -> L.LightningModule:
+    spec = getattr(datamodule, "spec", None)
+    if spec is None and config.module._target_ == OUR_MODULE:
+        raise ConfigError(
+            "a datamodule needs a `spec` attribute after setup()", key="data", hint="see assay.data.spec.Spec"
+        )
+    if spec is not None:
+        with open_dict(config):
+            config.spec = {**spec.as_config(), **_steps(datamodule, trainer)}
+    if config.module._target_ != OUR_MODULE:
+        own: L.LightningModule = build(config, "module")
+        return own
+    loss = build(config, "loss")
+    with open_dict(config):
+        config.spec.num_outputs = num_outputs(config, loss)
+    check_fit(config, loss)
+    with trainer.init_module(empty_init=False):
+        model = build(config, "model")
+    schedule = {key: value for key in _SCHEDULE_KEYS if (value := (config.get("scheduler") or {}).get(key)) is not None}
+    module: L.LightningModule = _build_with(
+        config,
+        "module",
+        model=model,
+        loss=loss,
+        optimizer=build(config, "optimizer"),
+        scheduler=build(config, "scheduler", without=_SCHEDULE_KEYS),
+        schedule=schedule,
+        metrics={stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")},
+        augment=build(config, "augment"),
+        param_groups=build(config, "param_groups"),
+        channels_last=bool(config.trainer.get("channels_last")),
+    )
+    if config.trainer.get("compile"):
+        model.compile()
+    return module
+
+
+def _steps(datamodule: L.LightningDataModule, trainer: L.Trainer) -> dict[str, int]:
+    """Optimizer steps of an epoch and of the run, as Lightning will count them."""
+    world = trainer.world_size
+    spec: Any = datamodule
+    rows, size = spec.spec.num_train, spec.batch_size * world
+    batches = rows // size if spec.drop_last else -(-rows // size)
+    limit = trainer.limit_train_batches
+    batches = (
+        min(batches, limit) if isinstance(limit, int) else int(batches * (1.0 if limit is None else limit))
+    )
+    steps = max(1, -(-batches // trainer.accumulate_grad_batches))
+    epochs = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs >= 0 else None
+    total = steps * epochs if epochs is not None else trainer.max_steps
+    if trainer.max_steps is not None and trainer.max_steps >= 0:
+        total = min(total, trainer.max_steps) if total >= 0 else trainer.max_steps
+    return {"steps_per_epoch": steps, "total_steps": max(1, total)}
+
+
+def _trainer(config: DictConfig) -> L.Trainer:
+    callbacks = [build(config, f"callbacks.{name}") for name in config.get("callbacks") or {}]
+    loggers = [build(config, f"logger.{name}") for name in config.get("logger") or {}]
+    kinds = [type(callback).__name__ for callback in callbacks]
+    trainer: L.Trainer = _build_with(
+        config,
+        "trainer",
+        without=_TRAINER_EXTRAS,
+        callbacks=[SeedEachStep(config.seed), *callbacks],
+        logger=loggers or False,
+        plugins=[CheckpointFile()],
+        enable_checkpointing=any("Checkpoint" in kind for kind in kinds),
+        enable_progress_bar=any("ProgressBar" in kind for kind in kinds),
+        enable_model_summary=any("ModelSummary" in kind for kind in kinds),
+        use_distributed_sampler=False,
+        default_root_dir=config.run_dir,
+    )
+    return trainer
+
+
+def model_only(config: DictConfig, run_dir: Path) -> torch.nn.Module:
+    """The untrained model of a finished run's config.
+
+    Args:
+        config: A run's `config.yaml`.
+        run_dir: For messages.
+
+    Raises:
+        ConfigError: The config has no model of its own.
+    """
+    model = build(config, "model")
+    if model is None:
+        raise ConfigError(f"{run_dir} has no model node", key="model")
+    built: torch.nn.Module = model
+    return built

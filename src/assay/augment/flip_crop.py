@@ -1,0 +1,97 @@
+"""Random crop and horizontal flip of a whole batch in one gather."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@final
+class FlipCrop(nn.Module):
+    """Pads with zeros, cuts a random window of the old size, maybe flips it left to right, each for itself.
+
+    The padded batch is read once, through one index that holds the window and the flip.
+    `torchvision.transforms.v2` draws one window for the whole batch, so there this takes a loop over the
+    images.
+
+    The draws come from the default generator of the device the inputs are on, so `torch.manual_seed` fixes
+    them and a GPU need not wait for the CPU; CPU and GPU draw different numbers from the same seed.
+
+    The inputs are normalised, so a padded zero is the mean of the training data.
+
+    Args:
+        padding: Zeros added on each side, in pixels; the window moves by up to this many each way.
+        flip: Probability of a horizontal flip.
+
+    Raises:
+        ValueError: If `padding` is negative or `flip` is no probability.
+
+    >>> images = torch.arange(6.0).reshape(1, 1, 2, 3)
+    >>> augmented, targets = FlipCrop(padding=0, flip=1.0)(images, torch.tensor([7]))
+    >>> augmented[0, 0].tolist(), targets.tolist()
+    ([[2.0, 1.0, 0.0], [5.0, 4.0, 3.0]], [7])
+    """
+
+    def __init__(self, padding: int = 4, flip: float = 0.5) -> None:
+        super().__init__()
+        if padding < 0:
+            raise ValueError(f"padding={padding} is negative; it is a number of pixels, such as padding=4")
+        if not 0.0 <= flip <= 1.0:
+            raise ValueError(f"flip={flip} is no probability; give a number from 0 to 1, such as flip=0.5")
+        self.padding = padding
+        self.flip = flip
+
+    def extra_repr(self) -> str:
+        """What `print` shows of it."""
+        return f"padding={self.padding}, flip={self.flip}"
+
+    def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Augments the inputs and passes the targets on.
+
+        Args:
+            inputs: Images `[B, C, H, W]` of any dtype.
+            targets: Anything.
+
+        Returns:
+            New images of the same shape, dtype and memory format, and the targets as they were.
+
+        Raises:
+            ValueError: If the inputs are no images.
+        """
+        if inputs.ndim != 4:
+            shape = list(inputs.shape)
+            raise ValueError(f"augment=flip_crop takes images [B,C,H,W], got {shape}; use augment=none")
+        pixels = self._draw(inputs)
+        if inputs.is_contiguous() or not inputs.is_contiguous(memory_format=torch.channels_last):
+            return self._gather_planes(inputs, pixels), targets
+        return self._gather_pixels(inputs, pixels), targets
+
+    def _draw(self, inputs: Tensor) -> Tensor:
+        """Draws where each output pixel `[B, H, W]` comes from in its padded, flattened image."""
+        batch, _, height, width = inputs.shape
+        device = inputs.device
+        top, left = torch.randint(2 * self.padding + 1, (2, batch, 1), device=device).unbind()
+        flipped = torch.rand(batch, 1, device=device) < self.flip
+        column = torch.arange(width, device=device).expand(batch, width)
+        column = torch.where(flipped, width - 1 - column, column) + left
+        row = torch.arange(height, device=device) + top
+        return row[:, :, None] * (width + 2 * self.padding) + column[:, None, :]
+
+    def _gather_planes(self, inputs: Tensor, pixels: Tensor) -> Tensor:
+        """Gathers from `[B, C, H * W]`: `gather` is the fast way to index through a broadcast index."""
+        batch, channels, height, width = inputs.shape
+        planes = F.pad(inputs, (self.padding,) * 4).reshape(batch, channels, -1)
+        index = pixels.reshape(batch, 1, -1).expand(batch, channels, height * width)
+        return planes.gather(2, index).reshape(inputs.shape)
+
+    def _gather_pixels(self, inputs: Tensor, pixels: Tensor) -> Tensor:
+        """Gathers whole pixels, rows of `[B * H * W, C]`: what channels-last memory holds side by side."""
+        batch, channels, height, width = inputs.shape
+        padded = F.pad(inputs.permute(0, 2, 3, 1), (0, 0) + (self.padding,) * 4)
+        first = torch.arange(batch, device=inputs.device) * padded[0, :, :, 0].numel()
+        index = (pixels + first[:, None, None]).reshape(-1)
+        rows = padded.reshape(-1, channels).index_select(0, index)
+        return rows.reshape(batch, height, width, channels).permute(0, 3, 1, 2)

@@ -1,0 +1,91 @@
+"""Soft labels of a finished run: knowledge distillation."""
+
+from __future__ import annotations
+
+from typing import Any, Self, final
+
+import torch
+from torch import Tensor, nn
+
+
+@final
+class Teacher:
+    """Mixes the targets with what another model predicts (Hinton et al. 2015, https://arxiv.org/abs/1503.02531).
+
+    The targets become `(1 - hard_weight) * softmax(teacher(inputs) / temperature) + hard_weight *
+    one_hot(targets)`. Temperature acts on the teacher alone: any loss that takes soft targets trains the
+    student.
+
+    The teacher is frozen and in eval mode. It is no part of the student: this is a plain object, so the
+    module that holds it neither trains nor saves the teacher's parameters. It moves to the inputs' device
+    when first used and runs under the caller's autocast.
+
+    Args:
+        model: Normalised inputs `[B, ...]` -> logits `[B, C]`.
+        temperature: What the teacher's logits are divided by; above 1 softens them.
+        hard_weight: Share of the true targets, from 0 to 1.
+
+    Raises:
+        ValueError: If the temperature is not positive or `hard_weight` is no share.
+    """
+
+    def __init__(self, model: nn.Module, temperature: float = 2.0, hard_weight: float = 0.1) -> None:
+        if temperature <= 0.0:
+            raise ValueError(f"temperature={temperature} is not positive; give such as temperature=2.0")
+        if not 0.0 <= hard_weight <= 1.0:
+            raise ValueError(f"hard_weight={hard_weight} is no share; give a number from 0 to 1, such as 0.1")
+        self.model = model.eval().requires_grad_(False)
+        self.temperature = temperature
+        self.hard_weight = hard_weight
+        self._device: torch.device | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # Weight averaging copies the whole module; a frozen teacher needs no second set of weights.
+        return self
+
+    @torch.no_grad()
+    def __call__(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Replaces the targets; the inputs pass through.
+
+        Args:
+            inputs: `[B, ...]`, normalised.
+            targets: Class indices `[B]` (int64), or class probabilities `[B, C]` (float).
+
+        Returns:
+            The inputs, and float32 class probabilities `[B, C]`.
+
+        Raises:
+            ValueError: If the teacher does not return one logit a class, or the targets are no classes.
+        """
+        first_use = self._device is None
+        if self._device != inputs.device:
+            self.model.to(inputs.device)
+            self._device = inputs.device
+        logits: Tensor = self.model(inputs)
+        if first_use:
+            _verify(logits, targets)
+        soft = torch.softmax(logits.float() / self.temperature, dim=1).mul_(1.0 - self.hard_weight)
+        if targets.ndim == 1:
+            share = soft.new_full((), self.hard_weight).expand(len(targets), 1)
+            return inputs, soft.scatter_add_(1, targets.unsqueeze(1), share)
+        return inputs, soft.add_(targets, alpha=self.hard_weight)
+
+
+def _verify(logits: Tensor, targets: Tensor) -> None:
+    """Checks once, on the first batch, what would wait for the device if it were checked on each."""
+    if logits.ndim != 2 or logits.shape[1] < 2:
+        shape = list(logits.shape)
+        raise ValueError(f"augment=teacher needs a teacher that returns one logit a class [B,C], got {shape}")
+    if targets.ndim == 1 and not targets.is_floating_point():
+        if int(targets.max()) >= logits.shape[1]:
+            raise ValueError(
+                f"augment=teacher needs a teacher of the same classes: it knows {logits.shape[1]}, "
+                f"but a target is {int(targets.max())}"
+            )
+    elif targets.shape != logits.shape or not torch.allclose(
+        targets.sum(1, dtype=torch.float32), torch.ones(len(targets), device=targets.device), atol=1e-2
+    ):
+        raise ValueError(
+            f"augment=teacher takes class indices [B] or probabilities {list(logits.shape)} that sum to 1, "
+            f"got targets {list(targets.shape)}; use augment=none"
+        )

@@ -1,0 +1,118 @@
+"""Deferred re-weighting: class weights that begin late in training."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+from lightning.pytorch.callbacks import Callback
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import lightning as L
+    from torch import Tensor
+
+
+@final
+class DeferredReweighting(Callback):
+    """Gives the loss class weights from an epoch on, and none before.
+
+    This is the schedule DRW of Cao et al. 2019 (https://arxiv.org/abs/1906.07413). The weights are those of
+    the effective number of samples (Cui et al. 2019, https://arxiv.org/abs/1901.05555), w_c = (1 - β) / (1
+    - β^n_c), scaled to sum to the number of classes. They depend on the epoch alone, so a resumed run has
+    the same ones.
+
+    Args:
+        class_counts: Training samples of each class. A class without any is weighted as if it had one.
+        start_epoch: First epoch (from 0) with weights; goes before `start_fraction` if both are given.
+        start_fraction: First epoch with weights, as a share of `trainer.max_epochs`.
+        beta: β, in [0, 1): 0 weights all classes alike, towards 1 by inverse frequency.
+
+    Raises:
+        ValueError: If there are no class counts, β or the start is out of range, or no start is given; at
+        setup,
+            if the loss cannot be re-weighted, or the start is a share of an unknown number of epochs.
+    """
+
+    def __init__(
+        self,
+        class_counts: Sequence[int],
+        start_epoch: int | None = None,
+        start_fraction: float | None = None,
+        beta: float = 0.9999,
+    ) -> None:
+        if len(class_counts) == 0:
+            raise ValueError("callbacks=drw needs the class counts of a classification task, got none")
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"beta={beta} is not in [0, 1); give such as beta=0.9999")
+        if start_epoch is None and start_fraction is None:
+            raise ValueError("callbacks=drw needs a start: give start_epoch=160 or start_fraction=0.8")
+        if start_epoch is not None and start_epoch < 0:
+            raise ValueError(f"start_epoch={start_epoch} is negative; epochs count from 0")
+        if start_fraction is not None and not 0.0 <= start_fraction <= 1.0:
+            raise ValueError(f"start_fraction={start_fraction} is no share of the epochs; give such as 0.8")
+        self.weight = effective_number_weight(class_counts, beta)
+        self.start_epoch = start_epoch
+        self.start_fraction = start_fraction
+
+    @override
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Check that the loss can be re-weighted and that the start is known."""
+        if not callable(getattr(getattr(pl_module, "loss", None), "set_class_weight", None)):
+            raise ValueError(
+                "callbacks=drw needs a loss that can be re-weighted: ldam, cross_entropy or focal"
+            )
+        if stage == "fit":
+            self._first_epoch(trainer)
+
+    @override
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Set the weights of the epoch that a run begins in, or is resumed in the middle of."""
+        self._apply(trainer, pl_module)
+
+    @override
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Set the epoch's weights."""
+        self._apply(trainer, pl_module)
+
+    def _apply(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        started = trainer.current_epoch >= self._first_epoch(trainer)
+        loss: Any = pl_module.loss
+        loss.set_class_weight(self.weight.to(pl_module.device) if started else None)
+
+    def _first_epoch(self, trainer: L.Trainer) -> int:
+        if self.start_epoch is not None:
+            return self.start_epoch
+        assert self.start_fraction is not None  # noqa: S101 - the constructor asks for one of the two
+        if trainer.max_epochs is None or trainer.max_epochs < 0:
+            raise ValueError(
+                f"start_fraction={self.start_fraction} is a share of trainer.max_epochs, which is not set; "
+                "give callbacks.drw.start_epoch or trainer.max_epochs"
+            )
+        return round(self.start_fraction * trainer.max_epochs)
+
+
+def effective_number_weight(class_counts: Sequence[int], beta: float) -> Tensor:
+    """Class weights by the effective number of samples (Cui et al. 2019, https://arxiv.org/abs/1901.05555).
+
+    Args:
+        class_counts: Training samples of each class; 0 counts as 1.
+        beta: β, in [0, 1).
+
+    Returns:
+        Weights `[C]`, float32, that sum to C.
+
+    >>> effective_number_weight([90, 10], beta=0.0)
+    tensor([1., 1.])
+    >>> effective_number_weight([90, 10], beta=0.999999)
+    tensor([0.2000, 1.8000])
+    """
+    if beta == 0.0:
+        return torch.ones(len(class_counts))
+    # 1 - β^n loses most of its digits for β near 1; expm1 keeps them.
+    effective = [-math.expm1(max(count, 1) * math.log(beta)) for count in class_counts]
+    weight = torch.tensor([(1.0 - beta) / number for number in effective], dtype=torch.float64)
+    return (weight * len(class_counts) / weight.sum()).float()

@@ -1,0 +1,111 @@
+"""What a progress bar says, as text: numbers, durations, metrics by stage."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_STAGES = ("train", "val", "test")
+
+
+def number(value: float) -> str:
+    """Four digits after the point, or three significant ones for the very small and the very large.
+
+    >>> number(0.48213), number(3e-5), number(123456.0), number(float("nan"))
+    ('0.4821', '3.00e-05', '1.23e+05', 'nan')
+    """
+    if value == 0.0 or 1e-3 <= abs(value) < 1e4 or not math.isfinite(value):
+        return f"{value:.4f}"
+    return f"{value:.2e}"
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds as on a clock.
+
+    >>> duration(11.4), duration(760), duration(12010)
+    ('0:11', '12:40', '3:20:10')
+    """
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def rate(steps_per_second: float) -> str:
+    """Steps a second, or seconds a step where that is more than one.
+
+    >>> rate(1234.5), rate(41.23), rate(0.4)
+    ('1,234 steps/s', '41.2 steps/s', '2.5 s/step')
+    """
+    if steps_per_second >= 1.0:
+        return f"{steps_per_second:,.{0 if steps_per_second >= 1000 else 1}f} steps/s"
+    return f"{1 / steps_per_second:,.1f} s/step"
+
+
+def scalars(metrics: Mapping[str, Any], stages: Iterable[str] = _STAGES) -> dict[str, dict[str, float]]:
+    """Sorts scalar metrics by stage: `train/loss` and `train_loss` are the loss of the stage train.
+
+    Learning rates, step values and the second name of an epoch's value are left out, and stages not asked
+    for.
+
+    Args:
+        metrics: Names to tensors or numbers; reading a tensor waits for its device.
+        stages: The stages wanted.
+
+    Returns:
+        For each stage that has any (and for `""`, those of no stage) names to values.
+
+    >>> scalars({"train/loss": 0.5, "val/loss": 0.6, "val/accuracy": 0.8, "lr-SGD": 0.1, "grad": 2.0})
+    {'': {'grad': 2.0}, 'train': {'loss': 0.5}, 'val': {'loss': 0.6, 'accuracy': 0.8}}
+    """
+    wanted = tuple(stages)
+    groups: dict[str, dict[str, float]] = {stage: {} for stage in ("", *_STAGES)}
+    for key, value in metrics.items():
+        twin = key.endswith("_epoch") and key.removesuffix("_epoch") in metrics
+        if (
+            twin
+            or key.endswith("_step")
+            or key.startswith("lr-")
+            or (isinstance(value, Tensor) and value.ndim)
+        ):
+            continue
+        stage = next((stage for stage in _STAGES if key.startswith((f"{stage}/", f"{stage}_"))), "")
+        if not stage or stage in wanted:
+            groups[stage][key[len(stage) + 1 :] if stage else key] = float(value)
+    return {stage: values for stage, values in groups.items() if values}
+
+
+def pairs(values: Mapping[str, float]) -> Text:
+    """Names and numbers side by side; what is not finite stands out.
+
+    >>> pairs({"loss": 0.5, "accuracy": 0.9}).plain
+    'loss 0.5000  accuracy 0.9000'
+    """
+    text = Text()
+    for name, value in values.items():
+        text.append("  " if text else "")
+        text.append(f"{name} ", style="dim")
+        text.append(number(value), style="" if math.isfinite(value) else "bold red")
+    return text
+
+
+def line(label: str, seconds: float, groups: Mapping[str, Mapping[str, float]]) -> Text:
+    """What remains of an epoch.
+
+    >>> line("epoch 3/20", 12.34, {"train": {"loss": 0.5}, "val": {"loss": 0.6}}).plain
+    'epoch 3/20    12.3s   train loss 0.5000   val loss 0.6000'
+    """
+    text = Text(label, style="").append(f"  {seconds:6.1f}s", style="dim")
+    for stage, values in groups.items():
+        if not values:
+            continue
+        text.append("   ")
+        if stage:
+            text.append(f"{stage} ", style="bold")
+        text.append(pairs(values))
+    return text

@@ -1,0 +1,72 @@
+"""Do the chosen loss, model and data go together?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+    from torch import nn
+
+_REAL_VALUED = (torch.nn.MSELoss, torch.nn.L1Loss, torch.nn.HuberLoss, torch.nn.SmoothL1Loss)
+_SUITS = {
+    "multiclass": "loss=cross_entropy metrics=multiclass",
+    "binary": "loss=bce_with_logits metrics=binary",
+    "multilabel": "loss=bce_with_logits metrics=multilabel",
+    "regression": "loss=mse metrics=regression",
+}
+
+
+def num_outputs(config: DictConfig, loss: nn.Module) -> int:
+    """How many values the model must return for a sample: data and loss decide together.
+
+    Args:
+        config: The job, with its `spec`.
+        loss: Its `kind`, where it has one, tells one logit a label from one a class.
+    """
+    spec = config.spec
+    if spec.task == "regression":
+        return int(spec.num_targets)
+    if spec.task == "binary" and getattr(loss, "kind", None) == "binary":
+        return 1
+    return int(spec.num_classes)
+
+
+def check_fit(config: DictConfig, loss: nn.Module) -> None:
+    """Refuse a loss that cannot take the data's targets.
+
+    Args:
+        config: The job, with its `spec`.
+        loss: The loss.
+
+    Raises:
+        ConfigError: The message says which loss and metrics suit the data.
+    """
+    task, kind = config.spec.task, getattr(loss, "kind", None)
+    name, hint = type(loss).__name__, _SUITS[config.spec.task]
+    if isinstance(loss, _REAL_VALUED) and task != "regression":
+        raise ConfigError(
+            f"{name} compares real values, but the data has {_targets(config)}", key="loss", hint=hint
+        )
+    wrong = {
+        "regression": kind in ("multiclass", "binary", "embedding"),
+        "multilabel": kind in ("multiclass", "embedding"),
+        "multiclass": kind == "binary",
+        "binary": False,
+    }[task]
+    if wrong:
+        raise ConfigError(f"{name} cannot be used with {_targets(config)}", key="loss", hint=hint)
+
+
+def _targets(config: DictConfig) -> str:
+    spec = config.spec
+    return {
+        "regression": f"{spec.num_targets} real-valued target(s)",
+        "multilabel": f"{spec.num_classes} labels of which several can be on",
+        "multiclass": f"{spec.num_classes} classes of which one is right",
+        "binary": "two classes",
+    }[str(spec.task)]

@@ -1,0 +1,185 @@
+"""From command-line overrides to a composed config, through Hydra's own loader."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra import version
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.config.composition_error import composition_error
+from assay.config.resolvers import register
+from assay.errors import ConfigError
+from assay.paths import CONF_DIR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PRIMARY = "train"
+_CALL = re.compile(r"\$\{[\w.]+:")
+
+
+@contextmanager
+def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
+    """Hydra over assay's configs, and over the user's own folder after them.
+
+    Hydra keeps its state in a process-wide singleton; whatever was there before is put back at the end, so that
+    this works inside somebody else's Hydra app and in a notebook.
+
+    Args:
+        config_dir: The user's folder of config groups. Defaults to `./conf` if that is a folder of another project.
+
+    Raises:
+        ConfigError: `config_dir` is no folder.
+    """
+    own = config_dir or _project_conf()
+    if own is not None and not own.is_dir():
+        raise ConfigError(
+            f"--config-dir {own} is not a folder", hint="give a folder that holds config groups"
+        )
+    register()
+    before = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
+    try:
+        version.setbase("1.3")
+        search_path = create_config_search_path(str(CONF_DIR))
+        if own is not None:
+            search_path.append("project", f"file://{own.resolve()}")
+        yield Hydra.create_main_hydra2("assay", search_path)
+    finally:
+        GlobalHydra.instance().hydra, HydraConfig.instance().cfg = before
+
+
+def _project_conf() -> Path | None:
+    found = Path.cwd() / "conf"
+    return found if found.is_dir() and found.resolve() != CONF_DIR.resolve() else None
+
+
+def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> DictConfig:
+    """Compose one job.
+
+    Args:
+        overrides: As typed: `optimizer=sgd`, `optimizer.lr=0.1`, `+experiment=x`, `~callbacks.ema`.
+        config_dir: The user's folder of config groups.
+
+    Returns:
+        The whole config with its `hydra` node; `name` and `run_dir` are filled in.
+
+    Raises:
+        ConfigError: The overrides name no such group, option or key, or cannot be parsed.
+    """
+    with loader(config_dir) as hydra:
+        return compose_with(hydra, overrides)
+
+
+def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[list[str]]:
+    """Expand a sweep as Hydra's basic sweeper does, and compose every job of it.
+
+    Args:
+        overrides: As typed, sweeps such as `seed=1,2,3` among them.
+        config_dir: The user's folder of config groups.
+
+    Returns:
+        The overrides of each job.
+
+    Raises:
+        ConfigError: A job cannot be composed.
+    """
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    with loader(config_dir) as hydra:
+        try:
+            parsed = OverridesParser.create().parse_overrides(list(overrides))
+        except HydraException as error:
+            raise composition_error(error, overrides, hydra.config_loader) from error
+        jobs = [job for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for job in batch]
+        for job in jobs:
+            compose_with(hydra, job)
+    return [list(job) for job in jobs]
+
+
+def compose_with(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
+    """Compose with a loader that is already open; see `compose`.
+
+    Args:
+        hydra: From `loader()`.
+        overrides: As typed.
+        mode: `RunMode.MULTIRUN` leaves sweeping overrides to the sweeper.
+
+    Raises:
+        ConfigError: As `compose`.
+    """
+    try:
+        config: DictConfig = hydra.compose_config(
+            config_name=PRIMARY, overrides=list(overrides), run_mode=mode, with_log_configuration=False
+        )
+        if mode is RunMode.RUN:
+            HydraConfig.instance().set_config(config)
+            complete(config, config.hydra)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise composition_error(error, overrides, hydra.config_loader) from error
+    return config
+
+
+def complete(config: DictConfig, hydra_node: DictConfig, run_dir: str | Path | None = None) -> None:
+    """Fill in `run_dir` and what only Hydra can resolve, so that the job depends on neither Hydra's state nor the clock.
+
+    Args:
+        config: A composed job; changed in place.
+        hydra_node: Its `hydra` node. Hydra's own state must be set to it.
+        run_dir: Where this job writes; Hydra's `hydra.run.dir` when not given.
+    """
+    with open_dict(config):
+        if OmegaConf.is_interpolation(config, "name"):
+            raw = str(OmegaConf.to_container(config, resolve=False)["name"])  # type: ignore[index,call-overload]  # a mapping
+            config.name = OmegaConf.create({"hydra": hydra_node, "name": raw}).name
+        config.run_dir = str(run_dir or hydra_node.run.dir)
+        _resolve_calls(config, skip="hydra")
+
+
+def _resolve_calls(node: DictConfig | ListConfig, skip: str = "") -> None:
+    """Replace every `${resolver:...}` by its value: a job must not depend on the clock or on Hydra's state later."""
+    for key in list(node.keys()) if isinstance(node, DictConfig) else range(len(node)):
+        if key == skip or OmegaConf.is_missing(node, key):
+            continue
+        raw = node._get_node(key)
+        if isinstance(raw, DictConfig | ListConfig) and not raw._is_none() and not raw._is_interpolation():
+            _resolve_calls(raw)
+        elif OmegaConf.is_interpolation(node, key) and _CALL.search(
+            str(OmegaConf.to_container(node, resolve=False)[key])
+        ):
+            node[key] = node[key]
+
+
+def job_config(config: DictConfig) -> DictConfig:
+    """A copy without the `hydra` node; plain interpolations such as `${spec.num_classes}` stay as they are.
+
+    Args:
+        config: A composed config.
+    """
+    job = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    OmegaConf.set_struct(job, True)
+    return job
+
+
+def choices(config: DictConfig) -> dict[str, Any]:
+    """Which option of each group a composed config uses.
+
+    Args:
+        config: A composed config with its `hydra` node.
+    """
+    return {
+        str(group): option
+        for group, option in config.hydra.runtime.choices.items()
+        if "hydra" not in str(group)
+    }

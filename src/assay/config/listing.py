@@ -1,0 +1,44 @@
+"""The table that `assay configs` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from assay.config.composition_error import did_you_mean
+from assay.config.options import groups, list_options
+from assay.errors import ConfigError
+from assay.paths import CONF_DIR
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def show(group: str, config_dir: Path | None) -> None:
+    """Print options and descriptions, a group a block.
+
+    Args:
+        group: Only this one and its subgroups; all when empty.
+        config_dir: The user's folder of config groups, listed too.
+
+    Raises:
+        ConfigError: There is no such group.
+    """
+    folders = (CONF_DIR, *([config_dir] if config_dir else []))
+    options = list_options(group, *folders)
+    if not options:
+        known = groups(*folders)
+        guess = did_you_mean(group, known)
+        raise ConfigError(f"there is no such group{'; ' + guess if guess else ''}", key=group, hint=f"groups: {', '.join(known)}")
+    console = Console(highlight=False, soft_wrap=True)
+    for name in sorted({option.group for option in options}):
+        console.print(f"[bold]{name}[/bold]")
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+        table.add_column(no_wrap=True, style="cyan")
+        table.add_column()
+        for option in options:
+            if option.group == name:
+                table.add_row(f"  {option.name}", option.description)
+        console.print(table)

@@ -1,0 +1,118 @@
+"""Which samples make up which batch: a pure function of (seed, epoch, rank)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+
+
+def mix(*numbers: int) -> int:
+    """Hash integers to one of 63 bits, so that neighbouring (seed, epoch) pairs share nothing.
+
+    SplitMix64's finaliser (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
+    2014).
+
+    Args:
+        numbers: Any integers; order matters.
+
+    >>> mix(0, 1) != mix(1, 0)
+    True
+    """
+    state = 0
+    for number in numbers:
+        state = (state ^ (number & _MASK)) + _GOLDEN & _MASK
+        state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+        state = (state ^ (state >> 27)) * 0x94D049BB133111EB & _MASK
+        state ^= state >> 31
+    return state >> 1
+
+
+@final
+@dataclass(frozen=True)
+class BatchOrder:
+    """Cuts `num_samples` positions into batches, for one of `world_size` ranks.
+
+    Training (`even=True`): every rank gets equally many batches of equal size; what is missing from the last
+    ones is taken from the start of the epoch's order again, or left out with `drop_last`. Evaluation
+    (`even=False`): every sample exactly once over all ranks, so that metrics are exact, in equally many
+    batches on each rank that has at least a sample for each.
+
+    Attributes:
+        num_samples: Samples of the part.
+        batch_size: Samples a batch and rank.
+        seed: Of the shuffling.
+        shuffle: Draw a new permutation each epoch; otherwise the order is that of the part.
+        drop_last: Leave out the last, smaller batch.
+        even: See above.
+        rank: This process.
+        world_size: Number of processes.
+    """
+
+    num_samples: int
+    batch_size: int
+    seed: int = 0
+    shuffle: bool = False
+    drop_last: bool = False
+    even: bool = False
+    rank: int = 0
+    world_size: int = 1
+
+    def __len__(self) -> int:
+        """Batches an epoch on this rank.
+
+        >>> len(BatchOrder(10, batch_size=4)), len(BatchOrder(10, batch_size=4, drop_last=True))
+        (3, 2)
+        """
+        step = self.batch_size * self.world_size
+        return self.num_samples // step if self.drop_last else -(-self.num_samples // step)
+
+    def epoch(self, epoch: int) -> Tensor:
+        """The order of all samples in one epoch, the same on every rank.
+
+        Args:
+            epoch: From 0.
+
+        Returns:
+            int64 `[num_samples]`.
+        """
+        if not self.shuffle:
+            return torch.arange(self.num_samples)
+        generator = torch.Generator().manual_seed(mix(self.seed, epoch))
+        return torch.randperm(self.num_samples, generator=generator)
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
+        """The batches of one epoch on this rank.
+
+        Args:
+            epoch: From 0.
+            start: Batches already done.
+
+        Yields:
+            int64 positions `[batch_size]`; the last batch may be smaller.
+        """
+        order, count = self.epoch(epoch), len(self)
+        if self.even and not self.drop_last and self.world_size > 1 and self.num_samples:
+            missing = -self.num_samples % self.world_size
+            order = (
+                torch.cat([order, order.repeat(-(-missing // self.num_samples))[:missing]])
+                if missing
+                else order
+            )
+        if self.drop_last:
+            order = order[: count * self.batch_size * self.world_size]
+        own = order[self.rank :: self.world_size]
+        # With several ranks the chunks are evened out, so that no rank has a batch less than another.
+        chunks = (
+            own.split(self.batch_size) if self.world_size == 1 or self.drop_last else own.tensor_split(count)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        )
+        yield from (chunk for chunk in chunks[start:] if len(chunk))

@@ -1,0 +1,166 @@
+"""Anybody's own map-style torch data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, final, get_args
+
+import numpy as np
+import torch
+from PIL.Image import Image
+from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
+
+from assay.data.samples import Stream
+from assay.data.spec import Task
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from assay.data.samples import IndexedDataset
+
+
+@final
+class Custom:
+    """A `torch.utils.data.Dataset` with `__len__` and `__getitem__`, read sample by sample in worker processes.
+
+    A sample is a tuple `(input, target)` or a mapping such as `{"data": …, "label": …}`. Inputs may be tensors, numpy
+    arrays or PIL images (which become uint8 `[C, H, W]`). All targets must be known before training: they are taken
+    from the data set's attribute `targets` or `labels`, as torchvision's have it, if that agrees with the first sample,
+    else every sample is read once.
+
+    Args:
+        dataset: The training samples, or all samples.
+        val_dataset: Validation samples; None: a share of `dataset`, see `data.split`.
+        test_dataset: Test samples; as `val_dataset`.
+        task: What is predicted.
+        input_key: Key of the input in a mapping; None for its first value.
+        target_key: Key of the target in a mapping; None for its second value.
+        class_names: One name a class or label; None: the data set's attribute `classes`, or their numbers.
+
+    Raises:
+        ValueError: The task is none, or the data set has no length.
+    """
+
+    def __init__(
+        self,
+        dataset: IndexedDataset,
+        *,
+        val_dataset: IndexedDataset | None = None,
+        test_dataset: IndexedDataset | None = None,
+        task: Task = "multiclass",
+        input_key: str | None = None,
+        target_key: str | None = None,
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        if task not in get_args(Task):
+            raise ValueError(f"task={task!r}: one of {', '.join(get_args(Task))} was expected")
+        self.task: Task = task
+        self.class_names: tuple[str, ...] = tuple(class_names or ())
+        self._datasets = {
+            name: given
+            for name, given in (("train", dataset), ("val", val_dataset), ("test", test_dataset))
+            if given is not None
+        }
+        for given in self._datasets.values():
+            if not (hasattr(given, "__len__") and hasattr(given, "__getitem__")):
+                raise ValueError(
+                    f"{type(given).__name__} lacks __len__ or __getitem__; a map-style torch Dataset was expected"
+                )
+        self._keys = input_key, target_key
+
+    def prepare(self) -> None:
+        """Nothing: the data set was made by its own class."""
+
+    def read(self) -> Mapping[str, Stream]:
+        """The parts given, streamed.
+
+        Raises:
+            DataError: Samples or targets are not what they should be.
+        """
+        parts = {}
+        for part, dataset in self._datasets.items():
+            pairs = _Pairs(dataset, *self._keys)
+            targets = _as_task(self.task, _known_targets(dataset, pairs))
+            parts[part] = Stream(pairs, targets, identity=f"{type(dataset).__qualname__} {len(pairs)}")
+        if self.task != "regression" and not self.class_names:
+            self.class_names = self._find_names([part.targets for part in parts.values()])
+        return parts
+
+    def _find_names(self, targets: list[Tensor]) -> tuple[str, ...]:
+        classes = getattr(self._datasets["train"], "classes", None)
+        if classes is not None:
+            return tuple(str(name) for name in classes)
+        if self.task == "multilabel":
+            return tuple(str(label) for label in range(targets[0].shape[1]))
+        return tuple(str(label) for label in range(1 + max(int(one.max()) for one in targets)))
+
+
+@final
+class _Pairs:
+    """Samples as `(input, target)` tuples."""
+
+    def __init__(self, dataset: IndexedDataset, input_key: str | None, target_key: str | None) -> None:
+        self._dataset, self._input_key, self._target_key = dataset, input_key, target_key
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        sample = self._dataset[index]
+        if isinstance(sample, Mapping):
+            names = list(sample)
+            inputs = self._value(sample, "input_key", self._input_key or names[0])
+            target = self._value(sample, "target_key", self._target_key or names[min(1, len(names) - 1)])
+        elif isinstance(sample, tuple | list) and len(sample) > 1:
+            inputs, target = sample[0], sample[1]
+        else:
+            raise DataError(
+                f"data.source.dataset: sample {index} is of type {type(sample).__name__}; an (input, target) tuple or a "
+                "mapping was expected",
+                hint="return both from __getitem__",
+            )
+        if isinstance(inputs, Image):
+            return F.pil_to_tensor(inputs), target
+        return (torch.from_numpy(inputs) if isinstance(inputs, np.ndarray) else inputs), target
+
+    @staticmethod
+    def _value(sample: Mapping[str, Any], option: str, key: str) -> Any:
+        if key not in sample:
+            raise DataError(
+                f"data.source.{option}={key}: a sample has no such key", hint=f"choose from: {', '.join(map(str, sample))}"
+            )
+        return sample[key]
+
+
+def _known_targets(dataset: IndexedDataset, pairs: _Pairs) -> Tensor:
+    if not len(pairs):
+        raise DataError(f"data.source.dataset: {type(dataset).__name__} is empty", hint="check where it looks")
+    for name in ("targets", "labels"):
+        known = getattr(dataset, name, None)
+        if known is not None and len(known) == len(pairs):
+            targets = _tensor(known)
+            # A target_transform makes what the samples hold differ from what the attribute says.
+            if torch.equal(targets[0].double(), _tensor(pairs[0][1]).double()):
+                return targets
+    return torch.stack([_tensor(pairs[index][1]) for index in range(len(pairs))])
+
+
+def _tensor(values: Any) -> Tensor:
+    try:
+        return torch.as_tensor(np.asarray(values) if not isinstance(values, torch.Tensor) else values)
+    except TypeError as error:
+        raise DataError(
+            f"data.source.dataset: targets are of type {type(values).__name__}; numbers were expected",
+            hint="number the classes from 0 in the data set",
+        ) from error
+
+
+def _as_task(task: Task, targets: Tensor) -> Tensor:
+    if task == "regression":
+        return targets.to(torch.float32).reshape(len(targets), -1)
+    if task == "multilabel" or targets.is_floating_point():
+        return targets
+    return targets.to(torch.int64).squeeze(1) if targets.ndim == 2 and targets.shape[1] == 1 else targets.to(torch.int64)

@@ -1,0 +1,265 @@
+"""The one LightningDataModule: any source, split, thinned out, transformed, cut into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, final
+
+import lightning as L
+import torch
+
+from assay.data.batch_order import BatchOrder
+from assay.data.loaders import MemoryLoader, StreamLoader
+from assay.data.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, statistics
+from assay.data.part import Part, blocks
+from assay.data.parts import Parts, read_parts
+from assay.data.placement import Placement
+from assay.data.preview import preview
+from assay.data.samples import Samples
+from assay.data.split import Split
+from assay.data.transforms import Transforms
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+    from assay.data.samples import Source
+    from assay.data.spec import Spec
+
+    _Scale = tuple[tuple[float, ...], tuple[float, ...]]
+
+_DTYPES = {"64-true": torch.float64, "bf16-true": torch.bfloat16, "16-true": torch.float16}
+_STATISTICS_SAMPLES = 1024
+
+
+@final
+class DataModule(L.LightningDataModule):
+    """Cuts a source into seeded parts and the parts into batches.
+
+    The order of samples is a pure function of (seed, epoch), and the position in it is computed from
+    Lightning's loop progress, so nothing about it has to be saved. A source in memory lies on the device as
+    one tensor, and a batch is one gather. What is streamed, or has random transforms sample by sample, is
+    read by `num_workers` processes.
+
+    Args:
+        source: What gives the samples.
+        batch_size: Training samples a batch and device.
+        eval_batch_size: Validation and test samples a batch and device.
+        split: Keys `val`, `test` (shares) and `seed`, see `assay.data.split.Split`.
+        transform: Keys `train` and `eval`, lists of torchvision v2 transforms, and `normalize`: `data` (the
+            training part's own statistics; those of 1,024 samples where it is streamed or transformed),
+            `imagenet`, null, or a mapping with `mean` and `std`.
+        shuffle: Draw a new order of the training samples each epoch.
+        drop_last: Leave out the last training batch if it is smaller.
+        imbalance: Thin the training classes out exponentially, down to this ratio of smallest to largest
+            class.
+        num_workers: Processes that read samples and transform them one by one.
+        pin_memory: Page-locked memory for batches that are moved one by one; only with a CUDA device.
+        persistent_workers: Keep the processes between epochs.
+        prefetch_factor: Batches each process reads ahead; null for torch's default.
+        seed: Of the order of samples and of random transforms.
+
+    Attributes:
+        spec: What the data tells the rest of the config; there after `setup()`.
+
+    Raises:
+        ValueError: An argument is out of its range.
+    """
+
+    spec: Spec
+
+    def __init__(
+        self,
+        source: Source,
+        batch_size: int,
+        eval_batch_size: int,
+        split: Mapping[str, Any],
+        transform: Mapping[str, Any],
+        *,
+        shuffle: bool = True,
+        drop_last: bool = True,
+        imbalance: float | None = None,
+        num_workers: int = 0,
+        pin_memory: bool = True,
+        persistent_workers: bool = True,
+        prefetch_factor: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        _check_number("batch_size", batch_size, 1)
+        _check_number("eval_batch_size", eval_batch_size, 1)
+        _check_number("num_workers", num_workers, 0)
+        self.source, self.split = source, Split(**split)
+        self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
+        self.shuffle, self.drop_last, self.imbalance, self.seed = shuffle, drop_last, imbalance, seed
+        self._transforms = {"train": Transforms(transform["train"]), "eval": Transforms(transform["eval"])}
+        self._given_scale = _check_normalize(transform["normalize"])
+        self._num_workers, self._pin_memory = num_workers, pin_memory
+        self._workers = {
+            "num_workers": num_workers,
+            "persistent_workers": persistent_workers and num_workers > 0,
+            "prefetch_factor": prefetch_factor if num_workers > 0 else None,
+        }
+        self._parts: Parts | None = None
+        self._ready: dict[str, Part] = {}
+        self._placements: dict[int, Placement] = {}
+        self._normalize = Normalize()
+
+    def prepare_data(self) -> None:
+        """Download; Lightning calls this on one process of a machine."""
+        self.source.prepare()
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read the source and divide it; the second call does nothing.
+
+        Args:
+            stage: Lightning's; every stage needs the same parts.
+
+        Raises:
+            DataError: The samples cannot be what the config says they are.
+        """
+        del stage
+        if self._parts is not None:
+            return
+        parts = read_parts(self.source, self.split, self.imbalance)
+        parts.check(self.batch_size if self.drop_last else 1)
+        # Random transforms seed the generators; what comes after, such as initial weights, must not depend on
+        # that.
+        with torch.random.fork_rng(devices=[]):
+            next(preview(self._part(parts, "train", "train"), 1, self.split.seed))
+            part = self._part(parts, "train", "eval")
+            first = next(preview(part, 1, self.split.seed))
+            mean, std = self._scale(part, first)
+        self._parts, self._normalize = parts, Normalize(mean, std)
+        self.spec = parts.describe(tuple(first.shape[1:]), mean, std)
+
+    def _part(self, parts: Parts, name: str, chain: str) -> Part:
+        rows = torch.as_tensor(parts.rows[name])
+        return Part(parts.data[name], rows, keys=rows, transforms=self._transforms[chain])
+
+    def _scale(self, part: Part, first: Tensor) -> _Scale:
+        """What to normalise with."""
+        if self._given_scale is None:
+            if not (first.is_floating_point() or first.dtype == torch.uint8):
+                return (), ()
+            if isinstance(part.data, Samples) and not part.transforms:
+                return statistics(blocks(part.data.inputs, part.rows))
+            return statistics(preview(part, _STATISTICS_SAMPLES, self.split.seed, self._num_workers))
+        mean, std = self._given_scale
+        if len(mean) not in (0, 1, first.shape[1]):
+            raise DataError(
+                f"data.transform.normalize: {len(mean)} values for inputs of {first.shape[1]} channel(s)",
+                hint="data.transform.normalize=data, or make images RGB with torchvision.transforms.v2.RGB",
+            )
+        return mean, std
+
+    def digest(self) -> str:
+        """SHA-256 over the contents and the division into parts, for the record."""
+        if self._parts is None:
+            raise RuntimeError("setup() comes first")
+        return self._parts.digest()
+
+    # -- batches ---------------------------------------------------------------------------------------------
+
+    def train_dataloader(self) -> MemoryLoader | StreamLoader:
+        """Batches of the training part, from the trainer's position on; without one, those of epoch 0.
+
+        Raises:
+            DataError: There are fewer training samples than one batch on each device.
+        """
+        loader = self._loader("train", self._train_position)
+        if not len(loader):
+            needed = self.batch_size * loader.order.world_size
+            raise DataError(
+                f"data.batch_size={self.batch_size}: there are only {self.spec.num_train} training samples, "
+                f"fewer than one batch on each of {loader.order.world_size} devices ({needed})",
+                hint="lower data.batch_size, or data.drop_last=false",
+            )
+        return loader
+
+    def val_dataloader(self) -> MemoryLoader | StreamLoader | Sequence[Any]:
+        """Batches of the validation part; none when there is no such part."""
+        return self._loader("val", _start) if self.spec.num_val else []
+
+    def test_dataloader(self) -> MemoryLoader | StreamLoader | Sequence[Any]:
+        """Batches of the test part; none when there is no such part."""
+        return self._loader("test", _start) if self.spec.num_test else []
+
+    def _train_position(self) -> tuple[int, int]:
+        if self.trainer is None:
+            return _start()
+        return self.trainer.current_epoch, self.trainer.fit_loop.epoch_loop.batch_progress.current.ready
+
+    def _loader(self, name: str, position: Callable[[], tuple[int, int]]) -> MemoryLoader | StreamLoader:
+        if self._parts is None:
+            raise RuntimeError("setup() comes first")
+        train, trainer = name == "train", self.trainer
+        if name not in self._ready:
+            self._ready[name] = self._part(self._parts, name, "train" if train else "eval").apply_once()
+        part = self._ready[name]
+        order = BatchOrder(
+            num_samples=len(part.rows),
+            batch_size=self.batch_size if train else self.eval_batch_size,
+            seed=self.seed,
+            shuffle=train and self.shuffle,
+            drop_last=train and self.drop_last,
+            even=train,
+            rank=trainer.global_rank if trainer else 0,
+            world_size=trainer.world_size if trainer else 1,
+        )
+        one_by_one = not part.transforms.deterministic and self._num_workers > 0
+        if isinstance(part.data, Samples) and not one_by_one:
+            placement = self._placements.setdefault(id(part.data), Placement(part.data, self._pin_memory))
+            return MemoryLoader(part, placement, order, position, self._device)
+        pinned = self._pin_memory and self._device().type == "cuda"
+        return StreamLoader(part, order, position, pin_memory=pinned, **self._workers)
+
+    def _device(self) -> torch.device:
+        return self.trainer.strategy.root_device if self.trainer else torch.device("cpu")
+
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> tuple[Tensor, Tensor]:
+        """Scale the inputs on the device and give every batch the form `(inputs, targets)`.
+
+        Args:
+            batch: A sequence or a mapping whose first two values are inputs and targets.
+            dataloader_idx: Lightning's.
+
+        Returns:
+            Inputs in the run's floating type, and targets: int64 `[B]` for classes, multi-hot `[B, L]`, or
+            `[B, T]` in the run's floating type.
+        """
+        del dataloader_idx
+        inputs, targets, *_ = batch.values() if isinstance(batch, Mapping) else batch
+        dtype = _DTYPES.get(str(self.trainer.precision), torch.float32) if self.trainer else torch.float32
+        if self.spec.task == "regression":
+            targets = targets.to(dtype).reshape(len(targets), -1)
+        elif self.spec.task != "multilabel":
+            targets = targets.to(torch.int64)
+        return self._normalize(inputs, dtype), targets
+
+
+def _start() -> tuple[int, int]:
+    return 0, 0
+
+
+def _check_number(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"data.{name}={value!r}: a whole number of at least {least} was expected")
+
+
+def _check_normalize(by: Any) -> _Scale | None:
+    """The mean and std that are given, or None where the data's own are wanted."""
+    if by is None:
+        return (), ()
+    if by == "data":
+        return None
+    if by == "imagenet":
+        return IMAGENET_MEAN, IMAGENET_STD
+    if isinstance(by, Mapping) and set(by) == {"mean", "std"} and len(by["mean"]) == len(by["std"]):
+        return tuple(map(float, by["mean"])), tuple(map(float, by["std"]))
+    raise ValueError(
+        f"data.transform.normalize={by!r}: data, imagenet, null or a mapping of mean and std "
+        "(one value a channel) was expected"
+    )

@@ -1,0 +1,34 @@
+"""How much memory is free, here and on a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import torch
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def free_memory() -> int:
+    """Bytes this process can still take: what the machine has free, or a container's limit leaves."""
+    free: int = psutil.virtual_memory().available
+    try:
+        limit = (_CGROUP / "memory.max").read_text().strip()
+        used = int((_CGROUP / "memory.current").read_text())
+    except (OSError, ValueError):
+        return free
+    return min(free, max(0, int(limit) - used)) if limit.isdigit() else free
+
+
+def free_device_memory(device: torch.device) -> int:
+    """Bytes free on an accelerator; 0 where it does not say.
+
+    Args:
+        device: Of any type but `cpu`.
+    """
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    if device.type == "mps":
+        return max(0, torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+    return 0

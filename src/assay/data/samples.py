@@ -1,0 +1,146 @@
+"""The shapes a data set comes in: all of it in memory, one sample at a time, or still to be encoded."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.data.spec import Task
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """A data set that fits in memory: one tensor of inputs, one of targets.
+
+    Attributes:
+        inputs: `[N, ...]`, channels first, in the dtype it is stored in (uint8 for images).
+        targets: int64 `[N]` class indices, multi-hot `[N, L]`, or float32 `[N, T]`.
+        identity: Stands for the inputs in the data hash, where the same data may also be streamed; empty: the
+            inputs themselves do.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    identity: str = field(default="", repr=False)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return self.inputs[index], self.targets[index]
+
+    def digest(self) -> str:
+        """SHA-256 over shapes, dtypes and contents (or the identity)."""
+        digest = hashlib.sha256(self.identity.encode())
+        for tensor in (self.targets,) if self.identity else (self.inputs, self.targets):
+            _add(digest, tensor)
+        return digest.hexdigest()
+
+
+class IndexedDataset(Protocol):
+    """A map-style data set of `(input, target)` tuples or of mappings whose first two values these are."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """A data set that is read one sample at a time, by worker processes if asked for.
+
+    Attributes:
+        dataset: Gives the samples; images as uint8 tensors `[C, H, W]`.
+        targets: All targets, known without reading an input; as in `Samples`.
+        identity: What stands for the contents in the data hash, such as file names and sizes.
+    """
+
+    dataset: IndexedDataset
+    targets: Tensor
+    identity: str = field(default="", repr=False)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def digest(self) -> str:
+        """SHA-256 over the identity and the targets."""
+        digest = hashlib.sha256(self.identity.encode())
+        _add(digest, self.targets)
+        return digest.hexdigest()
+
+
+class Encoder(Protocol):
+    """Turns raw records into inputs with statistics of the training part only: nothing leaks from others."""
+
+    def fit(self, raw: Any, rows: NDArray[np.int64]) -> None:
+        """Learn the statistics.
+
+        Args:
+            raw: Records.
+            rows: Those of the training part.
+        """
+
+    def transform(self, raw: Any) -> Tensor:
+        """Inputs `[N, ...]` of all records.
+
+        Args:
+            raw: N records.
+        """
+        ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Unfitted:
+    """A data set whose inputs depend on which samples are for training (imputation, one-hot columns).
+
+    Attributes:
+        raw: N records, in whatever form the encoder takes.
+        targets: As in `Samples`.
+        encoder: The same object for every part of a source; fitted once, on the training part.
+    """
+
+    raw: Any
+    targets: Tensor
+    encoder: Encoder
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+class Source(Protocol):
+    """Where samples come from. One class a data set, in the module of the data set's name."""
+
+    task: Task
+    """Read after `read()`."""
+    class_names: tuple[str, ...]
+    """One name a class or label, none for regression; read after `read()`."""
+
+    def prepare(self) -> None:
+        """Download or unpack; called on one process of a machine, before `read()`."""
+
+    def read(self) -> Mapping[str, Samples | Stream | Unfitted]:
+        """The parts the data set comes in: `all`, or `train` and any of `val`, `test`.
+
+        Raises:
+            DataError: The data is missing or not what it should be.
+        """
+        ...
+
+
+def _add(digest: hashlib._Hash, tensor: Tensor) -> None:
+    digest.update(f"{tuple(tensor.shape)} {tensor.dtype};".encode())
+    for rows in tensor.split(4096):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        digest.update(rows.contiguous().view(torch.uint8).numpy())

@@ -1,0 +1,62 @@
+"""What the data tells the rest of the config."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+Task = Literal["multiclass", "binary", "multilabel", "regression"]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A description of a data set, merged into the config as node `spec`.
+
+    Attributes:
+        task: What is predicted.
+        input_shape: Shape of one sample, channels first.
+        num_classes: Number of classes; 2 for a binary task, the number of labels for a multilabel one, 0 for
+            regression.
+        num_targets: Number of real-valued targets of a regression; 0 otherwise.
+        class_names: One name a class (or label); empty for regression.
+        class_counts: Training samples of each class, or positive training samples of each label.
+        num_train: Training samples.
+        num_val: Validation samples.
+        num_test: Test samples.
+        mean: What the inputs are normalised with, a value a channel or feature (or a single one); empty: not
+            at all.
+        std: As `mean`.
+    """
+
+    task: Task
+    input_shape: tuple[int, ...]
+    num_classes: int = 0
+    num_targets: int = 0
+    class_names: tuple[str, ...] = ()
+    class_counts: tuple[int, ...] = ()
+    num_train: int = 0
+    num_val: int = 0
+    num_test: int = 0
+    mean: tuple[float, ...] = field(default=(), repr=False)
+    std: tuple[float, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if self.task not in get_args(Task):
+            raise ValueError(f"task={self.task!r} is none of {', '.join(get_args(Task))}")
+
+    @property
+    def num_features(self) -> int:
+        """Number of values of one sample.
+
+        >>> Spec(task="multiclass", input_shape=(3, 4, 4), num_classes=2).num_features
+        48
+        """
+        return math.prod(self.input_shape)
+
+    def as_config(self) -> dict[str, Any]:
+        """Plain containers for the config node `spec`."""
+        plain = {
+            key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
+        }
+        return {**plain, "num_features": self.num_features}

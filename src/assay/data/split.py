@@ -1,0 +1,130 @@
+"""Seeded train/val/test parts, and long-tailed versions of a training part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+from sklearn.model_selection import train_test_split  # type: ignore[import-untyped]  # scikit-learn ships no types
+
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from numpy.typing import NDArray
+
+
+@final
+@dataclass(frozen=True)
+class Split:
+    """Shares of the parts that a source does not come with.
+
+    Attributes:
+        val: Validation samples: a share of all samples, or, when the source has a test part of its own, of
+            the samples it gives for training.
+        test: Test samples: a share of all samples.
+        seed: Of the draw; apart from the run's seed, so that runs over several seeds are tested on the same
+            samples.
+
+    Raises:
+        ValueError: The shares leave nothing to train on.
+    """
+
+    val: float
+    test: float
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, share in (("val", self.val), ("test", self.test)):
+            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+                raise ValueError(f"data.split.{name}={share!r}: a share from 0 to below 1 was expected")
+        if self.val + self.test >= 1:
+            raise ValueError(
+                f"data.split.val={self.val}, data.split.test={self.test}: they must add up to less than 1; "
+                "the rest is for training"
+            )
+
+    def share_of_rest(self, part: str, given: Collection[str]) -> float:
+        """Share to take of what is left for `part`; the test part is taken before the validation part.
+
+        Args:
+            part: `val` or `test`.
+            given: Parts that the source has of its own.
+
+        >>> Split(val=0.1, test=0.5).share_of_rest("val", given=())
+        0.2
+        """
+        if part == "test":
+            return self.test
+        return self.val if "test" in given else self.val / (1 - self.test)
+
+
+def hold_out(
+    indices: NDArray[np.int64], fraction: float, labels: NDArray[np.int64] | None, seed: int, part: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Take a part away.
+
+    Args:
+        indices: What there is.
+        fraction: Share (0 to 1) of `indices` to take.
+        labels: Class of every sample of the data set, for a stratified part; None for a plain one.
+        seed: Of the draw.
+        part: `val` or `test`, for messages.
+
+    Returns:
+        The rest and the part, each in ascending order.
+
+    Raises:
+        DataError: There are too few samples for a part of this size.
+    """
+    if fraction == 0:
+        return indices, indices[:0]
+    stratify = None if labels is None else labels[indices]
+    try:
+        rest, taken = train_test_split(indices, test_size=fraction, random_state=seed, stratify=stratify)
+    except ValueError as error:
+        counts: list[int] = [] if stratify is None else np.unique(stratify, return_counts=True)[1].tolist()
+        classes = f" of {len(counts)} classes (the smallest has {min(counts)})" if len(counts) else ""
+        raise DataError(
+            f"data.split.{part}: of {len(indices)} sample(s){classes} no share of {fraction:.3g} can be cut",
+            hint=f"add samples, or take no such part: data.split.{part}=0",
+        ) from error
+    return np.sort(rest), np.sort(taken)
+
+
+def long_tail(
+    indices: NDArray[np.int64], labels: NDArray[np.int64], num_classes: int, ratio: float, seed: int
+) -> NDArray[np.int64]:
+    """Thin classes out exponentially: class j keeps ⌊n_max · ratio^(j / (C - 1))⌋ samples.
+
+    The protocol of Cui et al., "Class-Balanced Loss Based on Effective Number of Samples" (CVPR 2019), as
+    LDAM uses it.
+
+    Args:
+        indices: Samples of the training part.
+        labels: Class of every sample of the data set.
+        num_classes: C.
+        ratio: Smallest class over largest class, in (0, 1].
+        seed: Of the choice within a class.
+
+    Returns:
+        The samples kept, in ascending order; every class keeps at least one.
+
+    Raises:
+        DataError: `ratio` is not in (0, 1].
+    """
+    if not 0 < ratio <= 1:
+        raise DataError(
+            f"data.imbalance={ratio}: smallest class over largest class must be above 0 and at most 1",
+            hint="data.imbalance=0.01",
+        )
+    generator = np.random.default_rng(seed)
+    counts = np.bincount(labels[indices], minlength=num_classes)
+    kept = []
+    for label in range(num_classes):
+        wanted = max(1, int(counts.max() * ratio ** (label / max(1, num_classes - 1))))
+        members = indices[labels[indices] == label]
+        kept.append(generator.permutation(members)[:wanted])
+    return np.sort(np.concatenate(kept))

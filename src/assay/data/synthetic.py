@@ -1,0 +1,103 @@
+"""Made-up data of any size that a model can learn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import torch
+
+from assay.data.samples import Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from assay.data.spec import Task
+
+_DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
+_BLOCK = 1024
+
+
+@final
+class Synthetic:
+    """Classes with a random mean each, plus Gaussian noise.
+
+    A sample is its class's mean; of a multilabel task the sum of the means of its labels (each on in three of ten
+    samples); of a regression pure noise, with targets that are a random linear function of it. Means are drawn from
+    a standard normal distribution, so noise of 1 is as strong as the signal in one value, and many values make the
+    classes easy to tell apart.
+
+    Args:
+        task: What is predicted.
+        num_samples: N.
+        input_shape: Of one sample, channels first.
+        num_classes: Classes, labels of a multilabel task, or targets of a regression.
+        dtype: `float32`, or `uint8` (a deviation of 32 around 128, cut off at 0 and 255).
+        noise: Standard deviation of the noise.
+        seed: Of means and noise.
+
+    Raises:
+        ValueError: An argument is out of its range.
+
+    >>> Synthetic("multiclass", num_samples=10, input_shape=[3, 4, 4], num_classes=2).read()["all"].inputs.shape
+    torch.Size([10, 3, 4, 4])
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        num_samples: int,
+        input_shape: Sequence[int],
+        num_classes: int,
+        *,
+        dtype: str = "float32",
+        noise: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        if task == "binary" and num_classes != 2:
+            raise ValueError(f"num_classes={num_classes}: a binary task has 2 classes")
+        if num_samples < 1 or num_classes < 1 or not input_shape or min(input_shape) < 1:
+            raise ValueError(
+                f"num_samples={num_samples}, num_classes={num_classes}, input_shape={list(input_shape)}: "
+                "positive numbers were expected"
+            )
+        if dtype not in _DTYPES or noise < 0:
+            raise ValueError(f"dtype={dtype!r}, noise={noise}: uint8 or float32, and noise of at least 0, were expected")
+        self.task: Task = task
+        self.class_names = () if task == "regression" else tuple(f"class_{i}" for i in range(num_classes))
+        self._shape, self._num_samples, self._num_classes = tuple(input_shape), num_samples, num_classes
+        self._dtype, self._noise, self._seed = _DTYPES[dtype], noise, seed
+
+    def prepare(self) -> None:
+        """Nothing to download."""
+
+    def read(self) -> Mapping[str, Samples]:
+        """All samples: inputs `[N, *input_shape]`, targets as the task has them."""
+        generator = torch.Generator().manual_seed(self._seed)
+        means = torch.randn(self._num_classes, *self._shape, generator=generator)
+        targets = self._labels(generator)
+        inputs = torch.empty(self._num_samples, *self._shape, dtype=self._dtype)
+        values: list[Tensor] = []
+        for start in range(0, self._num_samples, _BLOCK):
+            block = inputs[start : start + _BLOCK]
+            drawn = torch.randn(block.shape, generator=generator)
+            if self.task == "regression":
+                values.append(drawn.flatten(1) @ means.flatten(1).T / means[0].numel() ** 0.5)
+                values[-1] += self._noise * torch.randn(values[-1].shape, generator=generator)
+            else:
+                drawn = self._signal(means, targets[start : start + _BLOCK]) + self._noise * drawn
+            block.copy_(drawn if block.is_floating_point() else drawn.mul_(32).add_(128).round_().clamp_(0, 255))
+        return {"all": Samples(inputs, torch.cat(values) if values else targets)}
+
+    def _labels(self, generator: torch.Generator) -> Tensor:
+        if self.task == "multilabel":
+            return (torch.rand(self._num_samples, self._num_classes, generator=generator) < 0.3).long()
+        # Equally many of each class, in random order.
+        labels = torch.arange(self._num_samples) % self._num_classes
+        return labels[torch.randperm(self._num_samples, generator=generator)]
+
+    def _signal(self, means: Tensor, targets: Tensor) -> Tensor:
+        if self.task == "multilabel":
+            return torch.einsum("bc,c...->b...", targets.float(), means)
+        return means[targets]

@@ -1,0 +1,86 @@
+"""torchvision's data sets of small images: MNIST and its like, CIFAR."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+import numpy as np
+import torch
+
+from assay.data.samples import Samples
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from assay.data.spec import Task
+
+_FAILURES = (OSError, RuntimeError, ValueError, AssertionError, EOFError, LookupError)
+
+
+class _Reader(Protocol):
+    def __call__(self, root: str, *, train: bool, download: bool = ...) -> Any: ...
+
+
+@final
+class TorchvisionImages:
+    """A data set that torchvision holds in memory, in its official training and test parts.
+
+    Args:
+        dataset: torchvision's class, such as `torchvision.datasets.CIFAR10`: called with `root`, `train` and
+            `download`, and has `data` (`[N, H, W]` or `[N, H, W, C]`), `targets` and `classes`.
+        root: Folder that holds, or is to hold, the files.
+        download: Fetch the files if they are not there.
+    """
+
+    task: Task = "multiclass"
+
+    def __init__(self, dataset: _Reader, root: str, download: bool = True) -> None:
+        self._dataset, self._root, self._download = dataset, root, download
+        self.class_names: tuple[str, ...] = ()
+
+    def prepare(self) -> None:
+        """Download what is missing.
+
+        Raises:
+            DataError: The download failed.
+        """
+        if self._download:
+            self._open(train=False, download=True)
+
+    def read(self) -> Mapping[str, Samples]:
+        """Parts `train` and `test`: inputs uint8 `[N, C, H, W]`, targets int64 `[N]`.
+
+        Raises:
+            DataError: Files are missing or damaged.
+        """
+        parts = {}
+        for part in ("train", "test"):
+            dataset = self._open(train=part == "train")
+            self.class_names = tuple(dataset.classes)
+            parts[part] = Samples(_channels_first(dataset.data), torch.as_tensor(dataset.targets, dtype=torch.int64))
+        return parts
+
+    def _open(self, *, train: bool, download: bool = False) -> Any:
+        try:
+            return self._dataset(self._root, train=train, download=download)
+        except _FAILURES as error:
+            what = "cannot be downloaded to" if download else "was not found, or is damaged, in"
+            hint = (
+                "put the files there by hand, or set data.source.root to a folder that has them"
+                if download or self._download
+                else "data.source.download=true, or set data.source.root to a folder that has the files"
+            )
+            reason = " ".join(str(error).split())
+            raise DataError(f"data.source.root={self._root}: {self._name()} {what} this folder: {reason}", hint=hint) from error
+
+    def _name(self) -> str:
+        return str(getattr(getattr(self._dataset, "func", self._dataset), "__name__", "the data set"))
+
+
+def _channels_first(images: Tensor | np.ndarray[Any, Any]) -> Tensor:
+    tensor = torch.from_numpy(images) if isinstance(images, np.ndarray) else images
+    # torchvision's CIFAR is a channels-last view of memory that lies channels first, so nothing is copied.
+    return (tensor[:, None] if tensor.ndim == 3 else tensor.permute(0, 3, 1, 2)).contiguous()

@@ -1,0 +1,55 @@
+"""Binary cross-entropy on probabilities."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from assay.loss.binary_targets import binary_targets, one_label
+
+
+@final
+class BCE(nn.Module):
+    """Binary cross-entropy for a model that ends in a sigmoid; for logits `BCEWithLogits` is more exact.
+
+    >>> loss = BCE()
+    >>> loss(torch.tensor([[0.9], [0.2]]), torch.tensor([1, 0]))
+    tensor(0.1643)
+    """
+
+    kind: ClassVar[str] = "binary"
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Average the loss over a batch and its labels.
+
+        Args:
+            outputs: Probabilities, float `[B]` or `[B, 1]` for one label, `[B, L]` for several.
+            targets: For one label integers or floats `[B]`, or soft floats `[B, 2]`; for several integers or
+                floats `[B, L]`.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ValueError: If shapes or dtypes do not fit, or (found on the CPU only) values lie outside [0, 1].
+        """
+        values, targets = binary_targets(outputs, targets)
+        # Torch refuses this function under autocast for fear of half precision; both arguments are wider.
+        with torch.autocast(device_type=values.device.type, enabled=False):
+            try:
+                return F.binary_cross_entropy(values, targets)
+            except RuntimeError as error:
+                if "between 0 and 1" not in str(error):
+                    raise
+                msg = (
+                    "bce needs the model's outputs and the targets in [0, 1]: for a model that returns "
+                    "logits use loss=bce_with_logits."
+                )
+                raise ValueError(msg) from error
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Give the outputs themselves: float `[B]` for one label, `[B, L]` for several."""
+        return one_label(outputs)

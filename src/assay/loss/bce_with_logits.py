@@ -1,0 +1,119 @@
+"""Binary cross-entropy on logits."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from assay.loss.binary_targets import binary_targets, one_label
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@final
+class BCEWithLogits(nn.Module):
+    """Binary cross-entropy on logits, for one yes-or-no label a sample or several.
+
+    Args:
+        pos_weight: How much more a positive counts than a negative: None, "balanced" (n_neg / n_pos of each
+            label), one number, or one number a label.
+        class_counts: Training samples: `[n_neg, n_pos]` for a binary task, the positives of each label for a
+            multi-label one. Needed by "balanced".
+        num_train: Number of training samples; needed by "balanced" in a multi-label task.
+        task: "binary" or "multilabel": how "balanced" reads `class_counts`.
+
+    Raises:
+        ValueError: If `pos_weight` cannot be used, or a label to balance has no positive or no negative.
+
+    >>> BCEWithLogits("balanced", class_counts=[90, 10]).pos_weight
+    tensor([9.])
+    """
+
+    kind: ClassVar[str] = "binary"
+    pos_weight: Tensor
+
+    def __init__(
+        self,
+        pos_weight: float | str | Sequence[float] | None = None,
+        class_counts: Sequence[int] | None = None,
+        num_train: int | None = None,
+        task: str = "binary",
+    ) -> None:
+        super().__init__()
+        if pos_weight == "balanced":
+            weights = _balanced_pos_weight(class_counts, num_train, task)
+        elif pos_weight is None:
+            weights = [1.0]
+        elif isinstance(pos_weight, str):
+            msg = f"pos_weight must be null, balanced, a number or a list of numbers, got {pos_weight!r}."
+            raise ValueError(msg)
+        else:
+            weights = [
+                float(w) for w in ([pos_weight] if isinstance(pos_weight, int | float) else pos_weight)
+            ]
+        if not weights or not all(math.isfinite(weight) and weight > 0 for weight in weights):
+            msg = f"pos_weight must be numbers above 0, got {weights}."
+            raise ValueError(msg)
+        self.weighted = pos_weight is not None
+        self.register_buffer("pos_weight", torch.tensor(weights), persistent=False)
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Average the loss over a batch and its labels.
+
+        Args:
+            outputs: Logits, float `[B]` or `[B, 1]` for one label, `[B, L]` for several.
+            targets: For one label integers or floats `[B]`, or soft floats `[B, 2]`; for several integers or
+                floats `[B, L]`.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ValueError: If shapes or dtypes do not fit.
+        """
+        logits, targets = binary_targets(outputs, targets)
+        if not self.weighted:
+            return F.binary_cross_entropy_with_logits(logits, targets)
+        num_labels = 1 if logits.ndim == 1 else logits.shape[1]
+        if self.pos_weight.shape[0] not in (1, num_labels):
+            msg = f"pos_weight has {self.pos_weight.shape[0]} numbers, the model returns {num_labels} logits."
+            raise ValueError(msg)
+        return F.binary_cross_entropy_with_logits(
+            logits, targets, pos_weight=self.pos_weight.to(logits.dtype)
+        )
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Sigmoid of each logit: float `[B]` for one label, `[B, L]` for several."""
+        return one_label(outputs).sigmoid()
+
+
+def _balanced_pos_weight(class_counts: Sequence[int] | None, num_train: int | None, task: str) -> list[float]:
+    """n_neg / n_pos of each label."""
+    if class_counts is None:
+        msg = "pos_weight=balanced needs class_counts: leave loss.class_counts at ${spec.class_counts}."
+        raise ValueError(msg)
+    if task == "binary" and len(class_counts) == 2:
+        negatives, positives = [class_counts[0]], [class_counts[1]]
+    elif task == "multilabel" and num_train is not None:
+        negatives, positives = [num_train - count for count in class_counts], list(class_counts)
+    else:
+        msg = (
+            "pos_weight=balanced needs a binary task with two class_counts or a multilabel task with "
+            f"num_train, got task {task} with {len(class_counts)} class_counts and num_train {num_train}: "
+            "set loss.pos_weight to a number."
+        )
+        raise ValueError(msg)
+    for label, (n_neg, n_pos) in enumerate(zip(negatives, positives, strict=True)):
+        if n_neg < 1 or n_pos < 1:
+            msg = (
+                f"pos_weight=balanced cannot weigh label {label}: it has {n_pos} positive and "
+                f"{n_neg} negative training samples. Remove the label, give it both, or set loss.pos_weight "
+                "to numbers."
+            )
+            raise ValueError(msg)
+    return [n_neg / n_pos for n_neg, n_pos in zip(negatives, positives, strict=True)]

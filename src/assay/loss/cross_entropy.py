@@ -1,0 +1,90 @@
+"""Cross-entropy that weighs hard and soft targets alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, final
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from assay.loss.at_least_float32 import at_least_float32
+from assay.loss.class_targets import class_targets
+from assay.loss.class_weight import ClassWeight, total_weight
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@final
+class CrossEntropy(nn.Module):
+    """Cross-entropy of a softmax, normalised by Σ q·w.
+
+    `torch.nn.CrossEntropyLoss` divides a weighted loss by the sum of weights if targets are hard, by the
+    batch size if they are soft; here a one-hot row gives what its class index gives.
+
+    Args:
+        label_smoothing: Share of each target spread evenly over all classes, in [0, 1) (Szegedy et al. 2016).
+        class_weight: None, "balanced" (n / (C * n_c)) or one number a class.
+        class_counts: Training samples of each class; needed by "balanced".
+
+    Raises:
+        ValueError: If an argument is out of range, or a class to balance is empty.
+
+    >>> import torch
+    >>> loss = CrossEntropy(class_weight=[1.0, 3.0])
+    >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    >>> hard = loss(logits, torch.tensor([0, 1]))
+    >>> torch.allclose(hard, loss(logits, torch.eye(2)))
+    True
+    """
+
+    kind: ClassVar[str] = "multiclass"
+
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        class_weight: str | Sequence[float] | None = None,
+        class_counts: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__()
+        if not 0 <= label_smoothing < 1:
+            msg = f"label_smoothing must lie in [0, 1), got {label_smoothing}."
+            raise ValueError(msg)
+        self.label_smoothing = label_smoothing
+        self.class_weight = ClassWeight(class_weight, class_counts)
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Average the loss over a batch.
+
+        Args:
+            outputs: Logits, float `[B, C]`.
+            targets: int64 `[B]` or float `[B, C]`.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ValueError: If shapes or dtypes do not fit.
+        """
+        logits, targets = class_targets(outputs, targets)
+        weight = self.class_weight.of(logits)
+        if weight is None:
+            return F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing)
+        total = total_weight(targets * weight if targets.is_floating_point() else weight[targets])
+        loss = F.cross_entropy(logits, targets, weight, reduction="sum", label_smoothing=self.label_smoothing)
+        return loss / total
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Softmax over the classes: float `[B, C]`."""
+        return at_least_float32(outputs).softmax(dim=1)
+
+    def set_class_weight(self, weight: Tensor | None) -> None:
+        """Weigh the classes anew from now on.
+
+        Args:
+            weight: Float `[C]`, not negative; None for no weights.
+
+        Raises:
+            ValueError: If there is not one weight a class.
+        """
+        self.class_weight.set(weight)

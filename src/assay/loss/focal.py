@@ -1,0 +1,84 @@
+"""The focal loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from assay.loss.at_least_float32 import at_least_float32
+from assay.loss.class_targets import class_targets
+from assay.loss.class_weight import ClassWeight
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@final
+class Focal(nn.Module):
+    """Cross-entropy that turns away from easy samples: -α_y (1 - p_y)^γ log p_y over a softmax.
+
+    For a soft target q it is Σ_k q_k FL(z, k); a batch is normalised by Σ q·α. `gamma=0` is cross-entropy.
+    From Lin et al. 2017, "Focal Loss for Dense Object Detection", eq. 5.
+
+    Args:
+        gamma: How strongly an easy sample is turned down, at least 0.
+        class_weight: α, the weight of each class: None, "balanced" (n / (C * n_c)) or one number a class.
+        class_counts: Training samples of each class; needed by "balanced".
+
+    Raises:
+        ValueError: If an argument is out of range, or a class to balance is empty.
+    """
+
+    kind: ClassVar[str] = "multiclass"
+
+    def __init__(
+        self,
+        gamma: float = 2.0,
+        class_weight: str | Sequence[float] | None = None,
+        class_counts: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__()
+        if gamma < 0:
+            msg = f"gamma must be at least 0, got {gamma}."
+            raise ValueError(msg)
+        self.gamma = gamma
+        self.class_weight = ClassWeight(class_weight, class_counts)
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Average the loss over a batch.
+
+        Args:
+            outputs: Logits, float `[B, C]`.
+            targets: int64 `[B]` or float `[B, C]`.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ValueError: If shapes or dtypes do not fit.
+        """
+        logits, targets = class_targets(outputs, targets)
+        log_p = F.log_softmax(logits, dim=1)
+        if not targets.is_floating_point():
+            log_p = log_p.gather(1, targets.unsqueeze(1)).squeeze(1)
+        # Above 0, for a power below 1 has no finite slope at 0.
+        miss = (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
+        return self.class_weight.mean(-(miss**self.gamma) * log_p, targets, logits)
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Softmax over the classes: float `[B, C]`."""
+        return at_least_float32(outputs).softmax(dim=1)
+
+    def set_class_weight(self, weight: Tensor | None) -> None:
+        """Weigh the classes anew from now on.
+
+        Args:
+            weight: Float `[C]`, not negative; None for no weights.
+
+        Raises:
+            ValueError: If there is not one weight a class.
+        """
+        self.class_weight.set(weight)

@@ -1,0 +1,65 @@
+"""Kullback-Leibler divergence from a teacher's probabilities."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from assay.loss.at_least_float32 import at_least_float32
+from assay.loss.class_targets import class_targets
+
+
+@final
+class KLDiv(nn.Module):
+    """T²·KL(q ‖ softmax(z / T)), averaged over the batch.
+
+    Targets are taken as they are: a teacher's must be softened with the same T. The factor T² keeps the size
+    of gradients independent of T. From Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural
+    Network", section 2.
+
+    Args:
+        temperature: T, above 0.
+
+    Raises:
+        ValueError: If `temperature` is not above 0.
+
+    >>> import torch
+    >>> KLDiv(temperature=2.0)(torch.tensor([[0.0, 2.0]]), torch.tensor([1]))
+    tensor(1.2530)
+    """
+
+    kind: ClassVar[str] = "multiclass"
+
+    def __init__(self, temperature: float = 4.0) -> None:
+        super().__init__()
+        if not temperature > 0:
+            msg = f"temperature must be above 0, got {temperature}."
+            raise ValueError(msg)
+        self.temperature = temperature
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Average the loss over a batch.
+
+        Args:
+            outputs: Logits, float `[B, C]`.
+            targets: int64 `[B]` or float `[B, C]`.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ValueError: If shapes or dtypes do not fit.
+        """
+        logits, targets = class_targets(outputs, targets)
+        logits = logits / self.temperature
+        if targets.is_floating_point():
+            loss = F.kl_div(F.log_softmax(logits, dim=1), targets, reduction="batchmean")
+        else:
+            loss = F.cross_entropy(logits, targets)  # a one-hot row has no entropy
+        return self.temperature**2 * loss
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Softmax over the classes at temperature 1: float `[B, C]`."""
+        return at_least_float32(outputs).softmax(dim=1)

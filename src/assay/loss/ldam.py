@@ -1,0 +1,129 @@
+"""The label-distribution-aware margin loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from assay.loss.at_least_float32 import at_least_float32
+from assay.loss.class_targets import class_targets
+from assay.loss.class_weight import ClassWeight
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@final
+class LDAM(nn.Module):
+    """Cross-entropy with a wider margin for a rarer class: CE(s·(z − m_y·onehot_y), y), m_j ∝ n_j^(-1/4).
+
+    For a soft target q it is Σ_k q_k LDAM(z, k), in O(B·C); a batch is normalised by Σ q·w. From Cao et al.
+    2019, "Learning Imbalanced Datasets with Label-Distribution-Aware Margin Loss"; its deferred re-weighting
+    calls `set_class_weight` late in training.
+
+    Args:
+        class_counts: Training samples of each class, none of them 0.
+        max_margin: Margin of the rarest class, above 0.
+        scale: s, what logits and margins are multiplied by, above 0.
+        class_weight: None, "balanced" (n / (C * n_c)) or one number a class.
+
+    Raises:
+        ValueError: If an argument is out of range, or a class is empty.
+
+    >>> LDAM([16, 1]).margins
+    tensor([0.2500, 0.5000])
+    """
+
+    kind: ClassVar[str] = "multiclass"
+    margins: Tensor
+
+    def __init__(
+        self,
+        class_counts: Sequence[int],
+        max_margin: float = 0.5,
+        scale: float = 30.0,
+        class_weight: str | Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        if not (max_margin > 0 and scale > 0):
+            msg = f"max_margin and scale must be above 0, got {max_margin} and {scale}."
+            raise ValueError(msg)
+        for index, count in enumerate(class_counts):
+            if count < 1:
+                msg = (
+                    f"ldam has no margin for class {index}: it has no training sample. "
+                    "Remove the class, give it samples, or use loss=cross_entropy."
+                )
+                raise ValueError(msg)
+        self.scale = scale
+        rarest = min(class_counts)
+        margins = [max_margin * (rarest / count) ** 0.25 for count in class_counts]
+        self.register_buffer("margins", torch.tensor(margins), persistent=False)
+        self.class_weight = ClassWeight(class_weight, class_counts)
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Average the loss over a batch.
+
+        Args:
+            outputs: Logits, float `[B, C]`.
+            targets: int64 `[B]` or float `[B, C]`.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ValueError: If shapes or dtypes do not fit.
+        """
+        logits, targets = class_targets(outputs, targets)
+        if logits.shape[1] != self.margins.shape[0]:
+            msg = f"ldam knows {self.margins.shape[0]} classes, the model returns {logits.shape[1]} logits."
+            raise ValueError(msg)
+        scaled = self.scale * logits
+        # The largest moves to 0: rounding is then that of differences, not of the logits' common height.
+        scaled = scaled - scaled.detach().amax(dim=1, keepdim=True)
+        shift = self.scale * self.margins.to(logits.dtype)
+        if targets.is_floating_point():
+            losses = _loss_of_every_class(scaled, shift)
+        else:
+            is_target = torch.arange(shift.shape[0], device=targets.device) == targets.unsqueeze(1)
+            losses = F.cross_entropy(
+                torch.where(is_target, scaled - shift, scaled), targets, reduction="none"
+            )
+        return self.class_weight.mean(losses, targets, logits)
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Softmax of the scaled logits, without margins: float `[B, C]`."""
+        return (self.scale * at_least_float32(outputs)).softmax(dim=1)
+
+    def set_class_weight(self, weight: Tensor | None) -> None:
+        """Weigh the classes anew from now on.
+
+        Args:
+            weight: Float `[C]`, not negative; None for no weights.
+
+        Raises:
+            ValueError: If there is not one weight a class.
+        """
+        self.class_weight.set(weight)
+
+
+def _loss_of_every_class(scaled: Tensor, shift: Tensor) -> Tensor:
+    """LDAM(z, k) of all k at once: log(1 + Σ_{j≠k} exp(a_j) / exp(a_k − s·m_k)), a = s·z.
+
+    Args:
+        scaled: a, `[B, C]`.
+        shift: s·m, `[C]`.
+
+    Returns:
+        `[B, C]`.
+    """
+    is_top = torch.arange(shift.shape[0], device=scaled.device) == scaled.argmax(dim=1, keepdim=True)
+    # log Σ_{j≠k} exp(a_j) is logsumexp(a) + log(1 − p_k). That cancels where p_k is near 1, which only the
+    # largest can be: for it the sum is taken over the rest.
+    share = scaled.softmax(dim=1).masked_fill(is_top, 0)
+    others = scaled.logsumexp(dim=1, keepdim=True) + torch.log1p(-share)
+    others_of_top = scaled.masked_fill(is_top, -torch.inf).logsumexp(dim=1, keepdim=True)
+    return -F.logsigmoid(scaled - shift - torch.where(is_top, others_of_top, others))

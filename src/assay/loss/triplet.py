@@ -1,0 +1,90 @@
+"""The triplet loss with batch-hard mining."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from assay.loss.at_least_float32 import at_least_float32
+
+
+@final
+class Triplet(nn.Module):
+    """Pull each embedding to the farthest of its label, push it from the nearest of another label.
+
+    Every sample of the batch is an anchor; one that has no other sample of its label, or none of another, is
+    left out, and a batch without any triplet has loss 0. Distances are Euclidean. From Hermans, Beyer and
+    Leibe 2017, "In Defense of the Triplet Loss for Person Re-Identification", eq. 5.
+
+    Args:
+        margin: How much nearer the positive must be, at least 0; or "soft": softplus in place of a margin.
+        normalize: Whether embeddings are first brought to length 1.
+
+    Raises:
+        ValueError: If `margin` is neither a number of at least 0 nor "soft".
+
+    >>> Triplet(margin=0.5)(torch.tensor([[0.0], [1.0], [3.0], [3.5]]), torch.tensor([0, 0, 1, 1]))
+    tensor(0.)
+    """
+
+    kind: ClassVar[str] = "embedding"
+
+    def __init__(self, margin: float | Literal["soft"] = "soft", normalize: bool = False) -> None:
+        super().__init__()
+        if margin != "soft" and not (isinstance(margin, int | float) and margin >= 0):
+            msg = f"margin must be a number of at least 0, or soft, got {margin!r}."
+            raise ValueError(msg)
+        self.margin = margin
+        self.normalize = normalize
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Average the loss over the anchors of a batch.
+
+        Args:
+            outputs: Embeddings, float `[B, D]`.
+            targets: Labels, integers `[B]`.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ValueError: If shapes or dtypes do not fit.
+        """
+        if targets.is_floating_point():
+            msg = (
+                "triplet needs integer labels; mixup and cutmix make soft ones: "
+                "use augment=none or flip_crop."
+            )
+            raise ValueError(msg)
+        if outputs.ndim != 2 or targets.shape != outputs.shape[:1]:
+            msg = (
+                f"triplet needs embeddings [B, D] and one label a sample, [B], got outputs "
+                f"{list(outputs.shape)} and targets {list(targets.shape)}."
+            )
+            raise ValueError(msg)
+        points = self.probabilities(outputs)
+        positive, negative, valid = _hardest(points.detach(), targets)
+        # Distances of the mined pairs alone: exact, O(B·D), with slope 0, not NaN, where two points coincide.
+        to_positive = torch.linalg.vector_norm(points - points[positive], dim=1)
+        to_negative = torch.linalg.vector_norm(points - points[negative], dim=1)
+        gap = to_positive - to_negative
+        losses = F.softplus(gap) if isinstance(self.margin, str) else F.relu(gap + self.margin)
+        return (losses * valid).sum() / valid.sum().clamp_min(1)
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Give the embeddings as the loss compares them, of length 1 if `normalize`: float `[B, D]`."""
+        points = at_least_float32(outputs)
+        return F.normalize(points, dim=1) if self.normalize else points
+
+
+def _hardest(points: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Index of each anchor's farthest positive and nearest negative, `[B]` each, and whether it has both."""
+    distance = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
+    same = labels.unsqueeze(1) == labels.unsqueeze(0)
+    positive = same & ~torch.eye(labels.shape[0], dtype=torch.bool, device=labels.device)
+    farthest = distance.masked_fill(~positive, -torch.inf).argmax(dim=1)
+    nearest = distance.masked_fill(same, torch.inf).argmin(dim=1)
+    return farthest, nearest, positive.any(dim=1) & ~same.all(dim=1)

@@ -1,0 +1,144 @@
+"""Loss and metrics of one stage, gathered step by step and computed once an epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torchmetrics import MetricCollection
+
+_FLUSH_EVERY = 16
+
+
+@final
+class Tracker(nn.Module):
+    """A `MetricCollection` and the mean loss of a stage.
+
+    A torchmetrics update costs a few hundred microseconds however small the batch, so predictions are kept for up to 16 steps and handed over
+    together; the metrics see the same samples in the same order. Nothing waits for the device before `compute`.
+
+    Args:
+        metrics: Names without a prefix, such as `accuracy`.
+        stage: `train`, `val` or `test`; put before each name.
+    """
+
+    def __init__(self, metrics: MetricCollection, stage: str) -> None:
+        super().__init__()
+        self.stage = stage
+        self.metrics = metrics.clone(prefix=f"{stage}/")
+        self._pending: list[tuple[Tensor, Tensor]] = []
+        self._losses: list[Tensor] = []
+        self._sizes: list[int] = []
+        self._loss_sum: Tensor | None = None
+        self._count = 0
+
+    def update(self, loss: Tensor, predictions: Tensor, targets: Tensor) -> None:
+        """Take in one batch.
+
+        Args:
+            loss: Scalar, the mean over the batch.
+            predictions: `[B, ...]`, as the metrics want them; detached.
+            targets: `[B, ...]`, hard.
+        """
+        self._losses.append(loss)
+        self._sizes.append(len(targets))
+        self._pending.append((predictions, targets))
+        if len(self._pending) >= _FLUSH_EVERY:
+            self.flush()
+
+    @torch.no_grad()
+    def flush(self) -> None:
+        """Hand what is pending to the metrics."""
+        if not self._pending:
+            return
+        losses = torch.stack(self._losses).to(
+            torch.float64 if self._losses[0].device.type != "mps" else torch.float32
+        )
+        total = (losses * torch.tensor(self._sizes, device=losses.device)).sum()
+        self._loss_sum = total if self._loss_sum is None else self._loss_sum + total
+        self._count += sum(self._sizes)
+        if len(self.metrics):
+            predictions, targets = (torch.cat(column) for column in zip(*self._pending, strict=True))
+            self.metrics.update(
+                predictions.float() if predictions.dtype != torch.float64 else predictions, targets
+            )
+        self._pending, self._losses, self._sizes = [], [], []
+
+    def compute(self) -> dict[str, Tensor]:
+        """Loss and metrics over everything since the last reset, over all ranks; collective when there are several.
+
+        Returns:
+            `stage/loss` and `stage/<metric>`; empty when no sample was seen anywhere.
+        """
+        self.flush()
+        device = (
+            self._loss_sum.device
+            if self._loss_sum is not None
+            else next(self._device_of_metrics(), torch.device("cpu"))
+        )
+        pair = torch.zeros(2, dtype=torch.float64 if device.type != "mps" else torch.float32, device=device)
+        if self._loss_sum is not None:
+            pair[0], pair[1] = self._loss_sum, self._count
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.all_reduce(pair)
+        if not pair[1]:
+            return {}
+        computed: dict[str, Tensor] = self.metrics.compute() if len(self.metrics) else {}
+        return {f"{self.stage}/loss": (pair[0] / pair[1]).float(), **computed}
+
+    def peek(self) -> dict[str, float]:
+        """The scalar values so far on this rank alone, without their prefix; waits for the device."""
+        self.flush()
+        if self._loss_sum is None:
+            return {}
+        values = {"loss": float(self._loss_sum / self._count)}
+        for name, metric in self.metrics.items(keep_base=True, copy_state=False):
+            together, metric.sync_on_compute = metric.sync_on_compute, False
+            try:
+                value = metric.compute()
+            finally:
+                metric.sync_on_compute = together
+                metric._computed = None  # a later compute over all ranks must not be answered from this one
+            if value.numel() == 1:
+                values[str(name).removeprefix(f"{self.stage}/")] = float(value)
+        return values
+
+    def _device_of_metrics(self) -> Iterator[torch.device]:
+        return (metric.device for metric in self.metrics.values(copy_state=False))
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._pending, self._losses, self._sizes = [], [], []
+        self._loss_sum, self._count = None, 0
+        self.metrics.reset()
+
+    def state(self) -> dict[str, Any]:
+        """Sums and metric states as plain containers and tensors, for a checkpoint in mid-epoch."""
+        self.flush()
+        states = {
+            str(name): {key: getattr(metric, key) for key in metric._defaults}
+            for name, metric in self.metrics.items(keep_base=True, copy_state=False)
+        }
+        updates = {
+            str(name): metric._update_count
+            for name, metric in self.metrics.items(keep_base=True, copy_state=False)
+        }
+        return {"loss_sum": self._loss_sum, "count": self._count, "metrics": states, "updates": updates}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up a `state()` again.
+
+        Args:
+            state: From a checkpoint.
+        """
+        self.reset()
+        self._loss_sum, self._count = state["loss_sum"], state["count"]
+        for name, metric in self.metrics.items(keep_base=True, copy_state=False):
+            for key, value in state["metrics"].get(str(name), {}).items():
+                setattr(metric, key, value)
+            metric._update_count = state["updates"].get(str(name), 0)

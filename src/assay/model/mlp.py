@@ -1,0 +1,107 @@
+"""A multilayer perceptron of any depth."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+from typing import TYPE_CHECKING, Final, Literal, final
+
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_NORMS: Final[dict[str, Callable[[int], nn.Module]]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+
+
+@final
+class MLP(nn.Module):
+    """Layers of linear, norm, activation and dropout over the flattened input, then one linear layer.
+
+    Inputs `[B, *input_shape]`, float; outputs `[B, num_outputs]`. An empty `hidden` is a linear model.
+
+    Args:
+        input_shape: Shape of one sample.
+        num_outputs: Width of the output.
+        hidden: Widths of the hidden layers, first to last.
+        activation: An activation of `torch.nn`, as `GELU` or `torch.nn.GELU`.
+        dropout: Probability with which a hidden unit is dropped while training.
+        norm: `batch` (`BatchNorm1d`), `layer` (`LayerNorm`) or none, before each activation.
+
+    Raises:
+        ValueError: A width below 1, an unknown activation or norm, or a dropout outside [0, 1).
+
+    >>> MLP([1, 8, 8], 10, hidden=[32], activation="GELU", norm="layer")
+    MLP(
+      (layers): Sequential(
+        (0): Flatten(start_dim=1, end_dim=-1)
+        (1): Linear(in_features=64, out_features=32, bias=True)
+        (2): LayerNorm((32,), eps=1e-05, elementwise_affine=True, bias=True)
+        (3): GELU(approximate='none')
+        (4): Linear(in_features=32, out_features=10, bias=True)
+      )
+    )
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        num_outputs: int,
+        *,
+        hidden: Sequence[int] = (256, 256),
+        activation: str = "torch.nn.ReLU",
+        dropout: float = 0.0,
+        norm: Literal["batch", "layer"] | None = None,
+    ) -> None:
+        super().__init__()
+        if min(*input_shape, *hidden, num_outputs, 1) < 1:
+            raise ValueError(
+                f"every width of model=mlp must be at least 1, got input_shape={list(input_shape)}, "
+                f"hidden={list(hidden)}, num_outputs={num_outputs}; use model.hidden=[256,256]"
+            )
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"model.dropout must be in [0, 1), got {dropout}; use model.dropout=0.1")
+        if norm is not None and norm not in _NORMS:
+            raise ValueError(f"model.norm must be null, batch or layer, got {norm!r}; use model.norm=batch")
+        make_activation = _activation(activation)
+        layers: list[nn.Module] = [nn.Flatten()]
+        width = math.prod(input_shape)
+        for hidden_width in hidden:
+            layers.append(nn.Linear(width, hidden_width))
+            if norm is not None:
+                layers.append(_NORMS[norm](hidden_width))
+            layers.append(make_activation())
+            if dropout > 0.0:
+                layers.append(nn.Dropout(dropout))
+            width = hidden_width
+        layers.append(nn.Linear(width, num_outputs))
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Map inputs `[B, *input_shape]` to outputs `[B, num_outputs]`."""
+        outputs: Tensor = self.layers(inputs)
+        return outputs
+
+
+def _activation(name: str) -> Callable[[], nn.Module]:
+    """Find an activation of torch.nn that needs no argument."""
+    known = {
+        cls.__name__: cls
+        for cls in (getattr(nn, public) for public in nn.modules.activation.__all__)
+        if all(
+            parameter.default is not inspect.Parameter.empty
+            or parameter.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+            for parameter in inspect.signature(cls).parameters.values()
+        )
+    }
+    short = name.removeprefix("torch.nn.")
+    if short not in known:
+        by_lower_case = {key.lower(): key for key in known}
+        close = difflib.get_close_matches(short.lower(), by_lower_case, n=1, cutoff=0.5)
+        raise ValueError(
+            f"model.activation={name} is no activation of torch.nn that works without arguments; "
+            f"use torch.nn.{by_lower_case[close[0]] if close else 'ReLU'}"
+        )
+    found: type[nn.Module] = known[short]
+    return found

@@ -1,0 +1,67 @@
+"""A small convolutional network for small images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from torch import Tensor, nn
+
+from assay.model.image_shape import image_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@final
+class SmallCNN(nn.Module):
+    """Blocks of 3x3 convolution, batch norm and ReLU, then a global average and one linear layer.
+
+    Between two blocks 2x2 max pooling halves the image.
+
+    Inputs `[B, C, H, W]`, float; outputs `[B, num_outputs]`.
+
+    Args:
+        input_shape: Channels, height and width of one image.
+        num_outputs: Width of the output.
+        widths: Channels of each block, first to last.
+
+    Raises:
+        ValueError: No widths, a width below 1, the input is no image, or too small to be halved between the
+            blocks.
+
+    >>> import torch
+    >>> SmallCNN([1, 8, 8], 10, widths=[16, 32])(torch.zeros(4, 1, 8, 8)).shape
+    torch.Size([4, 10])
+    """
+
+    def __init__(
+        self, input_shape: Sequence[int], num_outputs: int, *, widths: Sequence[int] = (32, 64, 128)
+    ) -> None:
+        super().__init__()
+        if min(widths, default=0) < 1:
+            raise ValueError(
+                f"model.widths must hold at least one width, each 1 or more, got {list(widths)}; "
+                "use model.widths=[32,64,128]"
+            )
+        channels, _, _ = image_shape(
+            input_shape, f"model=small_cnn with {len(widths)} widths", minimum=2 ** (len(widths) - 1)
+        )
+        blocks: list[nn.Module] = []
+        for index, width in enumerate(widths):
+            block: list[nn.Module] = [] if index == 0 else [nn.MaxPool2d(2)]
+            block += [
+                # The norm's shift makes a bias of the convolution idle.
+                nn.Conv2d(channels, width, kernel_size=3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+            ]
+            blocks.append(nn.Sequential(*block))
+            channels = width
+        self.blocks = nn.Sequential(*blocks)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.head = nn.Linear(channels, num_outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Map images `[B, C, H, W]` to outputs `[B, num_outputs]`."""
+        outputs: Tensor = self.head(self.pool(self.blocks(inputs)).flatten(1))
+        return outputs

@@ -1,0 +1,210 @@
+"""The one LightningModule: every task is a choice of the parts it is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import lightning as L
+import torch
+
+from assay.metrics.tracker import Tracker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lightning.pytorch.utilities.types import OptimizerLRScheduler
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
+    from torchmetrics import MetricCollection
+
+    Batch = tuple[Tensor, Tensor]
+    Observation = tuple[Tensor, Tensor, Tensor]
+
+
+@final
+class Module(L.LightningModule):
+    """Model, loss, optimizer, scheduler, metrics and augmentation in Lightning's form.
+
+    Args:
+        model: Inputs `[B, ...]` to outputs `[B, num_outputs]`.
+        loss: `(outputs, targets)` to a scalar. Its `probabilities(outputs)`, where it has one, is what the metrics see.
+        optimizer: Called with parameters or parameter groups.
+        scheduler: Called with the optimizer; None for a constant lr.
+        schedule: Lightning's `interval`, `frequency` and `monitor` of the scheduler.
+        metrics: Collections `train` and `eval`.
+        augment: `(inputs, targets)` to the same, on training batches; None for none.
+        param_groups: Called with `(model, lr)`; None for one group of all parameters.
+        channels_last: Memory format of four-dimensional inputs and weights.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: nn.Module,
+        optimizer: Callable[..., Optimizer],
+        metrics: Mapping[str, MetricCollection],
+        scheduler: Callable[[Optimizer], LRScheduler] | None = None,
+        schedule: Mapping[str, Any] | None = None,
+        augment: Callable[[Tensor, Tensor], Batch] | None = None,
+        param_groups: Callable[[nn.Module, float], list[dict[str, Any]]] | None = None,
+        channels_last: bool = False,
+    ) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
+        self.train_tracker = Tracker(metrics["train"], "train")
+        self.val_tracker = Tracker(metrics["eval"], "val")
+        self.test_tracker = Tracker(metrics["eval"], "test")
+        self.matrices: dict[str, list[Any]] = {}
+        self._optimizer, self._scheduler, self._schedule = optimizer, scheduler, dict(schedule or {})
+        self._augment, self._param_groups = augment, param_groups
+        self._probabilities = getattr(loss, "probabilities", None)
+        self._memory_format = torch.channels_last if channels_last else None
+        self._kind: str | None = getattr(loss, "kind", None)
+        self._raw: Any = None
+        self._augmented: Any = None
+        self._observed: Observation | None = None
+        self._logged_step = -1
+        if channels_last:
+            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack the keyword-only form
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Outputs of the model.
+
+        Args:
+            inputs: `[B, ...]`, normalised.
+        """
+        if self._memory_format is not None and inputs.ndim == 4:
+            inputs = inputs.contiguous(memory_format=self._memory_format)
+        outputs: Tensor = self.model(inputs)
+        return outputs
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """Loss of a batch.
+
+        Args:
+            batch: `(inputs, targets)` or a mapping of the two.
+            batch_idx: Lightning's.
+        """
+        del batch_idx
+        loss, self._observed = self._evaluate(*self._augment_once(batch))
+        return loss
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        """Track a validation batch.
+
+        Args:
+            batch: As in training.
+            batch_idx: Lightning's.
+        """
+        del batch_idx
+        self.val_tracker.update(*self._evaluate(*_unpack(batch))[1])
+
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        """Track a test batch.
+
+        Args:
+            batch: As in training.
+            batch_idx: Lightning's.
+        """
+        del batch_idx
+        self.test_tracker.update(*self._evaluate(*_unpack(batch))[1])
+
+    def _augment_once(self, batch: Any) -> Batch:
+        # A closure that is called several times a step (L-BFGS) must see the same function each time.
+        if self._augment is None:
+            return _unpack(batch)
+        if self._raw is not batch:
+            self._raw, self._augmented = batch, self._augment(*_unpack(batch))
+        augmented: Batch = self._augmented
+        return augmented
+
+    def _evaluate(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Observation]:
+        outputs = self(inputs)
+        loss: Tensor = self.loss(outputs, targets)
+        detached = outputs.detach()
+        predictions = self._probabilities(detached) if self._probabilities is not None else detached
+        return loss, (loss.detach(), predictions, _hard(targets, self._kind, predictions.ndim))
+
+    # -- once an epoch ---------------------------------------------------------------------------------------------------
+
+    def running_metrics(self) -> dict[str, float]:
+        """Training loss and metrics of the epoch so far, on this rank; waits for the device."""
+        return self.train_tracker.peek()
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Track the step, and write its loss to the loggers every `log_every_n_steps` steps."""
+        del batch, batch_idx
+        if self._observed is None:
+            return
+        self.train_tracker.update(*self._observed)
+        self._raw = self._augmented = self._observed = None
+        trainer, step = self.trainer, self.trainer.global_step
+        if step % trainer.log_every_n_steps == 0 and step != self._logged_step and trainer.is_global_zero:
+            self._logged_step = step
+            for logger in trainer.loggers:
+                logger.log_metrics({"train/loss_step": float(outputs["loss"])}, step=step)
+
+    def on_train_epoch_end(self) -> None:
+        """Log the epoch's training metrics."""
+        self._finish(self.train_tracker)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the validation metrics."""
+        self._finish(self.val_tracker)
+
+    def on_test_epoch_end(self) -> None:
+        """Log the test metrics."""
+        self._finish(self.test_tracker)
+
+    def _finish(self, tracker: Tracker) -> None:
+        values = tracker.compute()
+        tracker.reset()
+        # The values are the same on every rank already; sync_dist only tells Lightning so.
+        scalars = {name: value for name, value in values.items() if value.numel() == 1}
+        self.log_dict(
+            scalars, on_step=False, on_epoch=True, sync_dist=self.trainer.world_size > 1, batch_size=1
+        )
+        self.matrices.update({name: value.tolist() for name, value in values.items() if value.numel() > 1})
+
+    # -- optimization ----------------------------------------------------------------------------------------------------
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """The optimizer over the parameter groups, and the scheduler over the optimizer."""
+        if self._param_groups is None:
+            parameters: Any = [p for p in self.model.parameters() if p.requires_grad]
+        else:
+            lr = getattr(self._optimizer, "keywords", {}).get("lr", 0.0)
+            parameters = self._param_groups(self.model, lr)
+        optimizer = self._optimizer(parameters)
+        if self._scheduler is None:
+            return optimizer
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": self._scheduler(optimizer), **self._schedule},
+        }  # type: ignore[typeddict-item]  # keys come from config
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the training metrics of a broken-off epoch."""
+        checkpoint["trackers"] = {"train": self.train_tracker.state()}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take them up again."""
+        if "trackers" in checkpoint:
+            self.train_tracker.restore(checkpoint["trackers"]["train"])
+
+
+def _unpack(batch: Any) -> Batch:
+    inputs, targets = batch.values() if isinstance(batch, dict) else batch
+    return inputs, targets
+
+
+def _hard(targets: Tensor, kind: str | None, ndim: int) -> Tensor:
+    """What the metrics compare with: of soft targets the class with the largest share."""
+    if kind is None or not targets.is_floating_point():
+        return targets
+    if kind == "binary" and ndim > 1:  # one logit a label
+        return (targets >= 0.5).long()
+    if kind == "binary" and (targets.ndim == 1 or targets.shape[1] == 1):
+        return (targets.flatten() >= 0.5).long()
+    return targets.argmax(1)

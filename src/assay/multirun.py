@@ -1,0 +1,60 @@
+"""Many jobs by Hydra's own multirun: its sweeper expands them, its launcher runs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+
+from assay.config.compose import PRIMARY, choices, complete, loader
+from assay.config.composition_error import composition_error
+from assay.errors import AssayError
+from assay.run import RunResult, run_job
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from omegaconf import DictConfig
+
+
+def multirun(overrides: Sequence[str], config_dir: Path | None = None) -> list[RunResult]:
+    """Run every job of a sweep; a job that fails does not stop the others.
+
+    Args:
+        overrides: As typed, sweeps such as `seed=1,2,3` among them.
+        config_dir: The user's folder of config groups.
+
+    Returns:
+        One result a job, in order.
+
+    Raises:
+        ConfigError: A job cannot be composed; nothing has run then.
+    """
+    results: list[RunResult] = []
+    console = Console(highlight=False, soft_wrap=True)
+
+    def job(config: DictConfig) -> float | None:
+        hydra = HydraConfig.get()
+        own = [str(override) for override in hydra.overrides.task]
+        complete(config, hydra, hydra.runtime.output_dir)
+        console.rule(f"[bold]job {hydra.job.num}[/bold]  {' '.join(own)}", align="left", style="dim")
+        try:
+            result = run_job(config, own, choices(hydra), raise_errors=False)
+        except AssayError as error:
+            result = RunResult(run_dir=config.run_dir, status="failed", overrides=own, reason=error.message)
+            console.print(f"[bold red]error:[/bold red] {error.message}", markup=True)
+        results.append(result)
+        return None
+
+    with loader(config_dir) as hydra:
+        try:
+            hydra.multirun(
+                config_name=PRIMARY, task_function=job, overrides=list(overrides), with_log_configuration=False
+            )
+        except (HydraException, OmegaConfBaseException) as error:
+            raise composition_error(error, overrides, hydra.config_loader) from error
+    return results

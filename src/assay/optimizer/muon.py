@@ -1,0 +1,149 @@
+"""Muon for the matrices and AdamW for the rest, as one optimizer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, final, overload
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_MUON_OPTIONS: Final = ("lr", "weight_decay", "momentum", "nesterov", "ns_steps", "adjust_lr_fn")
+_ADAMW_OPTIONS: Final = ("lr", "weight_decay", "betas")
+_MUON_EPS: Final = 1e-7
+"""torch.optim.Muon's default; the two optimizers read their own meaning from the same key."""
+
+
+@final
+class Muon(torch.optim.Optimizer):
+    """Steps matrices with `torch.optim.Muon` and everything else with `torch.optim.AdamW`.
+
+    Muon (Jordan et al. 2024, *Muon: an optimizer for hidden layers in neural networks*) is defined for
+    matrices alone, so `torch.optim.Muon` refuses biases, norms and convolution kernels. Here each parameter
+    group is split in two by the number of dimensions: parameters of two go to Muon, the others to AdamW. A
+    group with `use_muon: false` goes to AdamW whole, as the paper asks for embeddings and the output layer.
+
+    Each half is an ordinary group in `param_groups` with its own `lr`, so learning rate schedulers,
+    `state_dict`, gradient clipping and closures work as with any optimizer. A group's `name` gets `/muon` or
+    `/adamw` appended.
+
+    Args:
+        params: Parameters, or groups of them; a group may hold `use_muon` beside the options below.
+        lr: Learning rate of both. Under `match_rms_adamw` one value suits both.
+        weight_decay: Decoupled weight decay of both.
+        momentum: Muon's momentum.
+        nesterov: Whether Muon's momentum is Nesterov's.
+        ns_steps: Newton-Schulz iterations of Muon's orthogonalisation.
+        adjust_lr_fn: How Muon scales `lr` with the shape of a matrix: `match_rms_adamw` (Liu et al. 2025,
+            *Muon is scalable for LLM training*), `original` or `spectral_unclamped`.
+        betas: AdamW's decay rates.
+        eps: AdamW's term for numerical stability.
+
+    Raises:
+        ValueError: An option is out of the range that torch's optimizers accept.
+
+    >>> model = torch.nn.Linear(4, 2)
+    >>> [group["use_muon"] for group in Muon(model.parameters()).param_groups]
+    [True, False]
+    """
+
+    def __init__(
+        self,
+        params: Iterable[torch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, torch.Tensor]],
+        lr: float = 1e-3,
+        *,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_steps: int = 5,
+        adjust_lr_fn: Literal["match_rms_adamw", "original", "spectral_unclamped"] = "match_rms_adamw",
+        betas: tuple[float, float] = (0.9, 0.95),
+        eps: float = 1e-8,
+    ) -> None:
+        if eps < 0.0:
+            raise ValueError(f"optimizer.eps must be 0 or more, got {eps}; use optimizer.eps=1e-8")
+        self._adamw_eps = eps
+        self._inner: list[torch.optim.Optimizer] = []
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn,
+            "betas": (betas[0], betas[1]),
+        }
+        super().__init__(params, defaults)
+        self._link()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group, split into its matrices and the rest.
+
+        Args:
+            param_group: `params` and any option that differs from the optimizer's.
+        """
+        params = param_group["params"]
+        params = [params] if isinstance(params, torch.Tensor) else list(params)
+        halves: dict[bool, list[Any]] = {True: [], False: []}
+        for param in params:
+            tensor = param[1] if isinstance(param, tuple) else param
+            halves[param_group.get("use_muon", True) and tensor.ndim == 2].append(param)
+        for use_muon, half in halves.items():
+            if half:
+                group = {**param_group, "params": half, "use_muon": use_muon}
+                if use_muon:
+                    group["eps"] = _MUON_EPS
+                else:
+                    group.setdefault("eps", self._adamw_eps)
+                if "name" in group:
+                    group["name"] = f"{group['name']}/{'muon' if use_muon else 'adamw'}"
+                super().add_param_group(group)
+        if self._inner:
+            self._link()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_adamw_eps": self._adamw_eps}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Both unpickling and load_state_dict end here, with new groups and a new state.
+        super().__setstate__(state)
+        self._link()
+
+    def _link(self) -> None:
+        """Make the inner optimizers over this one's own group dicts: a change to either changes both."""
+        matrices = [group for group in self.param_groups if group["use_muon"]]
+        others = [group for group in self.param_groups if not group["use_muon"]]
+        self._inner = []
+        if matrices:
+            self._inner.append(torch.optim.Muon(matrices, **self._options(_MUON_OPTIONS)))
+        if others:
+            self._inner.append(torch.optim.AdamW(others, **self._options(_ADAMW_OPTIONS)))
+
+    def _options(self, names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: self.defaults[name] for name in names}
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Take one step.
+
+        Args:
+            closure: Computes the loss and its gradients; called once.
+
+        Returns:
+            What the closure returned.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for inner in self._inner:
+            inner.state = self.state
+            inner.step()
+        return loss

@@ -1,0 +1,185 @@
+"""Parameter groups by rules over names, and learning rates that fall with depth."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, final
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_CONDITIONS: Final = frozenset({"match", "max_ndim"})
+_OPTIONS: Final = frozenset(
+    {"name", "lr", "lr_scale", "weight_decay", "momentum", "nesterov", "betas", "eps", "use_muon"}
+)
+
+
+@final
+class ParameterGroups:
+    """Sorts a model's trainable parameters into an optimizer's groups.
+
+    Each rule states which parameters it takes and the options they get. The first rule that matches wins;
+    parameters no rule takes form the last group, `default`, with the optimizer's own options.
+
+    *Layer-wise decay* (Bao et al. 2022, *BEiT*): the layer at distance d from the head learns with
+    `lr * layer_decay**d`, the head itself with `lr`. The layers are read off the order of
+    `named_parameters()`: the module that owns the last parameter is the head; every other parameter belongs
+    to the layer named up to the first number that ends a part of its name (`conv1`, `layer3`, `features.6`,
+    `encoder.layers.encoder_layer_11`). Names without a number and modules without a matrix (norms) belong to
+    the layer before them, and those before the first layer together to a layer of their own (the embedding).
+    A rule's `lr` decays alike.
+
+    Args:
+        rules: Each a mapping with `match` (regular expression, searched in the parameter's name), `max_ndim`
+            (largest number of dimensions; 1 takes biases and norms) or both, and the options of its group:
+            `lr` or `lr_scale` (times the optimizer's lr), `weight_decay`, `momentum`, `nesterov`, `betas`,
+            `eps`, `use_muon`, and `name`, under which the group's lr is logged.
+        layer_decay: Factor from one layer to the one before it, in (0, 1]; none for no decay.
+
+    Raises:
+        ValueError: A rule has an unknown key, no condition, both `lr` and `lr_scale`, or is no regular
+            expression; two groups have one name; `layer_decay` is out of range.
+
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), nn.Linear(3, 2))
+    >>> groups = ParameterGroups([{"name": "no_decay", "max_ndim": 1, "weight_decay": 0.0}])(model, lr=0.1)
+    >>> [(group["name"], len(group["params"])) for group in groups]
+    [('no_decay', 4), ('default', 2)]
+    """
+
+    def __init__(self, rules: Sequence[Mapping[str, Any]] = (), layer_decay: float | None = None) -> None:
+        if layer_decay is not None and not 0.0 < layer_decay <= 1.0:
+            raise ValueError(f"param_groups.layer_decay must be in (0, 1], got {layer_decay}; use 0.75")
+        self._rules = [_checked(dict(rule), index) for index, rule in enumerate(rules)]
+        self._layer_decay = layer_decay
+        names = [*(_name(rule, index) for index, rule in enumerate(self._rules)), "default"]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"param_groups.rules has more than one group called {name}; rename one")
+
+    def __call__(self, model: nn.Module, lr: float) -> list[dict[str, Any]]:
+        """Sort the parameters of a model.
+
+        Args:
+            model: The model to be trained; parameters with `requires_grad=False` are left out.
+            lr: The optimizer's learning rate, which `lr_scale` and `layer_decay` scale.
+
+        Returns:
+            Groups for a `torch.optim.Optimizer`, each with `params`, a `name` and what it overrides. Every
+            trainable parameter is in exactly one.
+
+        Raises:
+            ValueError: A rule takes no parameter, or the model has none to train.
+        """
+        names = [name for name, _ in model.named_parameters()]
+        distances = _distances_from_head(model)
+        groups: dict[tuple[int, int], dict[str, Any]] = {}
+        for name, parameter in model.named_parameters():
+            if not parameter.requires_grad:
+                continue
+            matching = (i for i, rule in enumerate(self._rules) if _takes(rule, name, parameter.ndim))
+            index = next(matching, len(self._rules))
+            distance = distances[name] if self._layer_decay is not None else 0
+            if (index, distance) not in groups:
+                groups[index, distance] = self._group(index, distance, lr)
+            groups[index, distance]["params"].append(parameter)
+        if not groups:
+            raise ValueError("the model has no trainable parameter; unfreeze some or choose another model")
+        taken = {index for index, _ in groups}
+        for index, rule in enumerate(self._rules):
+            if index not in taken:
+                raise ValueError(_idle(rule, index, model, names))
+        return [groups[key] for key in sorted(groups, key=lambda key: (key[0], -key[1]))]
+
+    def _group(self, index: int, distance: int, lr: float) -> dict[str, Any]:
+        """Make the empty group of one rule at one distance from the head."""
+        rule: Mapping[str, Any] = self._rules[index] if index < len(self._rules) else {"name": "default"}
+        group: dict[str, Any] = {"params": [], "name": _name(rule, index)}
+        group |= {key: value for key, value in rule.items() if key not in _CONDITIONS | {"name", "lr_scale"}}
+        if "lr_scale" in rule:
+            group["lr"] = lr * rule["lr_scale"]
+        if self._layer_decay is not None:
+            group["lr"] = group.get("lr", lr) * self._layer_decay**distance
+            group["name"] += f"/{distance}_from_head"
+        return group
+
+
+def _checked(rule: dict[str, Any], index: int) -> dict[str, Any]:
+    """Judge one rule; returns it without its nulls and with its regular expression compiled."""
+    key = f"param_groups.rules[{index}]"
+    known = _CONDITIONS | _OPTIONS
+    for unknown in rule.keys() - known:
+        close = difflib.get_close_matches(str(unknown), known, n=1)
+        choice = close[0] if close else ", ".join(sorted(known))
+        raise ValueError(f"{key} has the unknown key {unknown!r}; use {choice}")
+    rule = {name: value for name, value in rule.items() if value is not None}
+    if not rule.keys() & _CONDITIONS:
+        raise ValueError(f"{key} has no condition; add match (a regular expression) or max_ndim")
+    if "lr" in rule and "lr_scale" in rule:
+        raise ValueError(f"{key} has both lr and lr_scale; keep one")
+    if "match" in rule:
+        try:
+            rule["match"] = re.compile(rule["match"])
+        except re.error as error:
+            raise ValueError(
+                f"{key}.match={rule['match']!r} is no regular expression ({error}); one is '\\.bias$'"
+            ) from error
+    # Lists become tuples: an optimizer's state may hold plain containers only.
+    return {
+        name: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+        for name, value in rule.items()
+    }
+
+
+def _name(rule: Mapping[str, Any], index: int) -> str:
+    return str(rule.get("name", f"rule_{index}"))
+
+
+def _takes(rule: Mapping[str, Any], name: str, ndim: int) -> bool:
+    return ("match" not in rule or rule["match"].search(name) is not None) and ndim <= rule.get(
+        "max_ndim", ndim
+    )
+
+
+def _idle(rule: Mapping[str, Any], index: int, model: nn.Module, names: list[str]) -> str:
+    """Say why a rule takes nothing."""
+    shown = ", ".join(
+        f"{key}={value.pattern if isinstance(value, re.Pattern) else value}"
+        for key, value in rule.items()
+        if key in _CONDITIONS
+    )
+    start = f"param_groups.rules[{index}] ({shown}) takes no parameter"
+    if any(_takes(rule, name, parameter.ndim) for name, parameter in model.named_parameters()):
+        return f"{start}: those it matches are frozen or taken by an earlier rule; move it up or remove it"
+    wanted = rule["match"].pattern if "match" in rule else ""
+    close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.3) or names[:3]
+    return f"{start}; names of this model close to it: {', '.join(close)}"
+
+
+def _distances_from_head(model: nn.Module) -> dict[str, int]:
+    """Number each parameter's layer by its distance from the head, the head itself being 0."""
+    parameters = dict(model.named_parameters())
+    if not parameters:
+        return {}
+    head = [*parameters][-1].rpartition(".")[0]
+    keys = {name: _layer(name) for name in parameters if name.rpartition(".")[0] != head}
+    with_matrix = {key for name, key in keys.items() if key is not None and parameters[name].ndim >= 2}
+    order: dict[str | None, int] = {}
+    layers: dict[str, int] = {}
+    current = None
+    for name, key in keys.items():
+        if key in with_matrix:
+            current = key
+        layers[name] = order.setdefault(current, len(order))
+    return {name: len(order) - layers[name] if name in layers else 0 for name in parameters}
+
+
+def _layer(name: str) -> str | None:
+    """Cut the name of a parameter's module after the first part that ends in a digit."""
+    parts = name.split(".")[:-1]
+    for length, part in enumerate(parts, start=1):
+        if part[-1].isdigit():
+            return ".".join(parts[:length])
+    return None

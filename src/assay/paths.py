@@ -1,0 +1,10 @@
+"""Where assay's own configs lie: in the wheel beside the code, or at the top of a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+CONF_DIR: Path = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parents[1] / "conf"
+"""Folder of the shipped config groups."""

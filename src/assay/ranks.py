@@ -1,0 +1,85 @@
+"""The processes of a distributed job: started by torch's elastic launcher from the job's config file.
+
+Lightning would start further ranks by replaying the command line, which inside a sweep starts the whole sweep again, and from a notebook cannot
+work at all. Here every rank reads `config.yaml` of the run directory, so where the job came from does not matter.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+_DISTRIBUTED = ("ddp", "fsdp", "deepspeed")
+
+
+def count(config: DictConfig) -> int:
+    """How many processes this job needs on this machine; 1 where it is a rank already.
+
+    Args:
+        config: The job.
+    """
+    trainer = config.trainer
+    if "LOCAL_RANK" in os.environ or not str(trainer.strategy).startswith(_DISTRIBUTED):
+        return 1
+    devices = trainer.devices
+    if devices in (-1, "-1", "auto"):
+        return max(1, torch.cuda.device_count())
+    return int(devices) if not isinstance(devices, str) and not hasattr(devices, "__len__") else len(devices)
+
+
+def launch(run_dir: Path, num_processes: int) -> bool:
+    """Run a job on several processes and wait for them; when one dies, the others are ended.
+
+    Args:
+        run_dir: Holds the job's `config.yaml`.
+        num_processes: One a device.
+
+    Returns:
+        Whether all ended well. What went wrong stands in the record and the log.
+    """
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    # torch's launcher gives each rank one thread unless told otherwise; the cores are shared evenly instead.
+    threads = max(1, torch.get_num_threads() // num_processes)
+    launch_config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=num_processes,
+        run_id=uuid.uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=0,
+        monitor_interval=0.1,
+    )
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    try:
+        elastic_launch(launch_config, sys.executable)("-m", "assay.ranks", str(run_dir))
+    except ChildFailedError:
+        return False
+    finally:
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = before
+    return True
+
+
+def main() -> None:
+    """One rank: run the job of the directory named on the command line."""
+    from assay.run import run_rank
+
+    sys.exit(run_rank(Path(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

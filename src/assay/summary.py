@@ -1,0 +1,97 @@
+"""The few lines a run ends with."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console
+
+    from assay.run import RunResult
+
+_SHARES = ("accuracy", "precision", "recall", "f1", "auroc", "one_nn", "recall_at")
+
+
+def format_score(name: str, value: float) -> str:
+    """A score as people say it: shares in per cent, the rest with four significant digits.
+
+    Args:
+        name: Such as `test/accuracy`.
+        value: The score.
+
+    >>> format_score("test/accuracy", 0.98611), format_score("test/loss", 0.043218)
+    ('98.61 %', '0.04322')
+    """
+    metric = name.rpartition("/")[2]
+    return f"{100 * value:.2f} %" if metric.startswith(_SHARES) else f"{value:.4g}"
+
+
+def say_run(console: Console, result: RunResult) -> None:
+    """Scores, where they came from, and what to type next.
+
+    Args:
+        console: Where to print.
+        result: One run.
+    """
+    if result.status != "finished":
+        console.print(f"{result.status}: {result.reason}", style="bold red", markup=False)
+        if result.run_dir.is_dir():
+            console.print(f"run   {result.run_dir}", markup=False)
+            console.print(f"log   {result.run_dir / 'log.txt'}", markup=False)
+        return
+    console.print()
+    for stage in ("test", "val"):
+        scores = _of_stage(result.metrics, stage)
+        if scores:
+            console.print(f"[bold]{stage:<5}[/bold] {scores}")
+            break
+    if result.best:
+        console.print(f"[bold]best[/bold]  epoch {result.best['epoch']}, {result.best['monitor']} {format_score(result.best['monitor'], result.best['value'])}")
+    console.print(f"[bold]run[/bold]   {result.run_dir}")
+    console.print(f"[bold]next[/bold]  assay train -m {_again(result.overrides)}seed=1,2,3", highlight=False)
+    console.print(f"      python -c \"import assay; model = assay.load({str(result.run_dir)!r})\"", markup=False)
+
+
+def say_sweep(console: Console, results: list[RunResult]) -> None:
+    """A table of the jobs of a sweep.
+
+    Args:
+        console: Where to print.
+        results: One a job, in order.
+    """
+    if not results:
+        return
+    shared = set.intersection(*(set(result.overrides) for result in results))
+    metric = next((name for result in results for name in result.metrics if name.startswith("test/") and not name.endswith("loss")), "test/loss")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("job", "overrides", metric, "seconds", "status"):
+        table.add_column(column, justify="right" if column in ("job", metric, "seconds") else "left", overflow="fold")
+    for number, result in enumerate(results):
+        value = result.metrics.get(metric)
+        table.add_row(
+            str(number),
+            " ".join(o for o in result.overrides if o not in shared) or "-",
+            "-" if value is None else format_score(metric, value),
+            f"{result.seconds:.1f}",
+            result.status if result.status == "finished" else f"{result.status}: {result.reason}",
+        )
+    console.print()
+    console.print(table)
+    done = sum(result.status == "finished" for result in results)
+    console.print(f"\n{done} of {len(results)} jobs finished; sweep  {results[0].run_dir.parent}", markup=False)
+
+
+def _of_stage(metrics: Mapping[str, float], stage: str) -> str:
+    own = {name: value for name, value in metrics.items() if name.startswith(f"{stage}/")}
+    ordered = sorted(own, key=lambda name: (name.endswith("/loss"), ))
+    return "   ".join(f"{name.removeprefix(f'{stage}/')} {format_score(name, own[name])}" for name in ordered)
+
+
+def _again(overrides: list[str] | tuple[str, ...]) -> str:
+    kept = [shlex.quote(o) for o in overrides if not o.startswith("seed=")]
+    return " ".join([*kept, ""])

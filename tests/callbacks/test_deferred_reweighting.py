@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from decimal import Decimal, getcontext
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from assay.callbacks.deferred_reweighting import DeferredReweighting, effective_number_weight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Lightning flattens its loaders with a class that torch has deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning")
+
+COUNTS = [100, 10, 1]
+
+
+class Loss(nn.Module):
+    """Cross entropy that remembers the weights of each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight: Tensor | None = torch.full((3,), 7.0)
+        self.seen: list[list[float] | None] = []
+
+    def set_class_weight(self, weight: Tensor | None) -> None:
+        self.weight = weight
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self.seen.append(None if self.weight is None else self.weight.tolist())
+        return nn.functional.cross_entropy(outputs, targets, self.weight)
+
+
+class Batches:
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for _ in range(2):
+            yield torch.ones(3, 4), torch.arange(3)
+
+
+class Classifier(L.LightningModule):
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.model = nn.Linear(4, 3)
+        self.loss = loss
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        loss: Tensor = self.loss(self.model(batch[0]), batch[1])
+        return loss
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def trainer(*callbacks: L.Callback, **options: Any) -> L.Trainer:
+    return L.Trainer(
+        accelerator="cpu",
+        callbacks=list(callbacks),
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **options,
+    )
+
+
+def fit(callback: DeferredReweighting, *others: L.Callback, ckpt_path: Path | None = None, **options: Any) -> Loss:
+    loss = Loss()
+    trainer(callback, *others, **options).fit(Classifier(loss), Batches(), ckpt_path=ckpt_path)
+    return loss
+
+
+def paper(counts: list[int], beta: float) -> list[float]:
+    """The formula with 60 digits."""
+    getcontext().prec = 60
+    exact = Decimal(beta)
+    weights = [(1 - exact) / (1 - exact**count) for count in counts]
+    return [float(weight * len(counts) / sum(weights)) for weight in weights]
+
+
+@given(
+    counts=st.lists(st.integers(1, 100_000), min_size=1, max_size=12),
+    beta=st.sampled_from([0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 1 - 1e-9, 1 - 1e-12]),
+)
+def test_weights_are_the_papers(counts: list[int], beta: float) -> None:
+    weight = effective_number_weight(counts, beta)
+    np.testing.assert_allclose(weight.numpy(), paper(counts, beta), rtol=1e-5)
+    assert float(weight.sum()) == pytest.approx(len(counts), rel=1e-5)
+
+
+def test_a_class_without_samples_counts_as_one_with_one() -> None:
+    assert torch.equal(effective_number_weight([9, 0], 0.99), effective_number_weight([9, 1], 0.99))
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        ({"start_epoch": 2}, 2),
+        ({"start_epoch": 0}, 0),
+        ({"start_epoch": 9}, 4),
+        ({"start_fraction": 0.5}, 2),
+        ({"start_fraction": 0.0}, 0),
+        ({"start_epoch": 1, "start_fraction": 0.9}, 1),
+    ],
+)
+def test_weights_begin_at_the_start_and_none_before(start: dict[str, Any], first: int) -> None:
+    loss = fit(DeferredReweighting(COUNTS, **start, beta=0.99), max_epochs=4)
+    expected = effective_number_weight(COUNTS, 0.99).tolist()
+    assert loss.seen == [None] * 2 * first + [expected] * 2 * (4 - first)
+
+
+@pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before")
+@pytest.mark.parametrize("step", [2, 3, 4, 5, 6])
+def test_a_resumed_run_has_the_same_weights(step: int, tmp_path: Path) -> None:
+    class Save(L.Callback):
+        def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+            if trainer.global_step == step:
+                trainer.save_checkpoint(tmp_path / "at.ckpt")
+
+    whole = fit(DeferredReweighting(COUNTS, start_epoch=2), Save(), max_epochs=4)
+    resumed = fit(DeferredReweighting(COUNTS, start_epoch=2), max_epochs=4, ckpt_path=tmp_path / "at.ckpt")
+    assert resumed.seen == whole.seen[step:]
+
+
+def test_needs_a_loss_that_can_be_reweighted() -> None:
+    message = "callbacks=drw needs a loss that can be re-weighted: ldam, cross_entropy or focal"
+    callback = DeferredReweighting(COUNTS, start_epoch=1)
+    with pytest.raises(ValueError, match=message):
+        trainer(callback, max_epochs=1).fit(Classifier(nn.CrossEntropyLoss()), Batches())
+
+
+def test_a_share_of_an_unknown_number_of_epochs_is_refused() -> None:
+    callback = DeferredReweighting(COUNTS, start_fraction=0.8)
+    with pytest.raises(ValueError, match=r"callbacks\.drw\.start_epoch or trainer\.max_epochs"):
+        trainer(callback, max_epochs=-1, max_steps=3).fit(Classifier(Loss()), Batches())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"class_counts": [], "start_epoch": 1}, "class counts of a classification task"),
+        ({"class_counts": COUNTS}, "needs a start"),
+        ({"class_counts": COUNTS, "start_epoch": -1}, "start_epoch=-1 is negative"),
+        ({"class_counts": COUNTS, "start_fraction": 1.5}, "start_fraction=1.5 is no share"),
+        ({"class_counts": COUNTS, "start_epoch": 1, "beta": 1.0}, "beta=1.0 is not in"),
+    ],
+)
+def test_refuses_settings_that_mean_nothing(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DeferredReweighting(**settings)

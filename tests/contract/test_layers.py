@@ -1,0 +1,85 @@
+"""One direction of imports: cli -> run -> assemble, record, config -> module -> leaf groups -> torch."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src" / "assay"
+LEAVES = ("augment", "callbacks", "data", "logger", "loss", "metrics", "model", "optimizer", "scheduler")
+HEAVY = {"torch", "torchvision", "lightning", "torchmetrics"}
+LIGHT = (
+    "__init__",
+    "cli",
+    "errors",
+    "paths",
+    "summary",
+    "config",
+    "record.run_directory",
+    "record.run_record",
+    "record.provenance",
+)
+
+
+def modules() -> list[str]:
+    names = [path.relative_to(SRC).with_suffix("").as_posix().replace("/", ".") for path in SRC.rglob("*.py")]
+    return sorted(names)
+
+
+def imported(name: str, *, top_level_only: bool) -> set[str]:
+    """Full names of what a module imports; blocks for the type checker do not count."""
+    tree = ast.parse((SRC / (name.replace(".", "/") + ".py")).read_text(encoding="utf-8"))
+    found: set[str] = set()
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        if top_level_only and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert not node.level, f"{name}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        pending.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def group_of(name: str) -> str:
+    return name.split(".", 1)[0]
+
+
+@pytest.mark.parametrize("name", [n for n in modules() if group_of(n) in LEAVES])
+def test_leaf_groups_know_neither_each_other_nor_hydra(name: str) -> None:
+    own = group_of(name)
+    for target in imported(name, top_level_only=False):
+        assert group_of(target) not in ("hydra", "omegaconf"), f"assay.{name} imports {target}"
+        if target.startswith("assay."):
+            room = target.split(".")[1]
+            assert room in (own, "errors"), f"assay.{name} imports {target}"
+
+
+@pytest.mark.parametrize("name", [n for n in modules() if any(n == light or n.startswith(f"{light}.") for light in LIGHT)])
+def test_light_modules_import_no_torch(name: str) -> None:
+    heavy = {target for target in imported(name, top_level_only=True) if group_of(target) in HEAVY}
+    assert not heavy
+
+
+def test_module_knows_only_leaf_groups() -> None:
+    own = {target for target in imported("module", top_level_only=False) if target.startswith("assay.")}
+    assert all(target.split(".")[1] in LEAVES for target in own)
+
+
+def test_only_assemble_instantiates() -> None:
+    users = [n for n in modules() if any(t.startswith("hydra.utils.instantiate") for t in imported(n, top_level_only=False))]
+    assert users == ["assemble"]
+
+
+def test_nothing_unpickles() -> None:
+    for path in SRC.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert "weights_only=False" not in text, path
+        assert "allow_pickle=True" not in text, path
+        assert "import pickle" not in text, path
+        assert "yaml.load(" not in text, path

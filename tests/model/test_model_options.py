@@ -1,0 +1,158 @@
+"""Every option of conf/model builds a model that trains, for each shape of input that it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CONF = Path(__file__).parents[2] / "conf" / "model"
+OPTIONS = sorted(path.stem for path in CONF.glob("*.yaml"))
+IMAGES = [option for option in OPTIONS if option not in {"linear", "mlp"}]
+DISTINCT = [option for option in OPTIONS if option not in {"resnet34", "resnet50"}]
+SHAPES = [(1, 8, 8), (1, 28, 28), (3, 32, 32)]
+
+
+def build(
+    option: str, input_shape: Sequence[int], num_outputs: int, *, convert: str = "all", **changes: Any
+) -> nn.Module:
+    features = 1
+    for size in input_shape:
+        features *= size
+    config = OmegaConf.create(
+        {
+            "spec": {"input_shape": list(input_shape), "num_outputs": num_outputs, "num_features": features},
+            "model": OmegaConf.merge(OmegaConf.load(CONF / f"{option}.yaml"), changes),
+        }
+    )
+    model = instantiate(config.model, _convert_=convert)
+    assert isinstance(model, nn.Module)
+    return model
+
+
+def train_a_step(model: nn.Module, inputs: torch.Tensor, num_outputs: int) -> torch.Tensor:
+    """One step of SGD; returns the outputs before it."""
+    outputs: torch.Tensor = model(inputs)
+    if num_outputs == 1:
+        loss = nn.functional.mse_loss(outputs, torch.ones_like(outputs))
+    else:
+        targets = torch.arange(len(inputs), device=inputs.device) % num_outputs
+        loss = nn.functional.cross_entropy(outputs, targets)
+    loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    return outputs
+
+
+def test_the_options_are_those_promised() -> None:
+    assert set(OPTIONS) == {
+        *("linear", "mlp", "lenet", "small_cnn", "resnet18", "resnet34", "resnet50", "convnext_tiny", "vit")
+    }
+
+
+@pytest.mark.parametrize(
+    ("option", "input_shape", "num_outputs"),
+    [
+        *((option, SHAPES[0], 10) for option in OPTIONS),
+        *((option, shape, 1) for option in DISTINCT if option != "convnext_tiny" for shape in SHAPES[1:]),
+    ],
+    ids=str,
+)
+def test_trains_a_step(option: str, input_shape: tuple[int, ...], num_outputs: int) -> None:
+    torch.manual_seed(0)
+    model = build(option, input_shape, num_outputs)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    inputs = torch.randn(4, *input_shape)
+    outputs = train_a_step(model, inputs, num_outputs)
+    assert outputs.shape == (4, num_outputs)
+    assert outputs.isfinite().all()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    head = [*before][-2:]
+    assert all(not torch.equal(before[name], model.get_parameter(name)) for name in head)
+    assert not torch.equal(model(inputs), outputs)
+
+
+@pytest.mark.parametrize("num_outputs", [1, 10])
+@pytest.mark.parametrize("input_shape", [*SHAPES, (3, 224, 224)], ids=str)
+@pytest.mark.parametrize("option", OPTIONS)
+def test_trains_a_step_without_data(option: str, input_shape: tuple[int, ...], num_outputs: int) -> None:
+    # By way of the meta device: torch's trunc_normal_ draws until it is content, which fake tensors cannot.
+    with torch.device("meta"):
+        model = build(option, input_shape, num_outputs)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model.to_empty(device="cpu")
+        outputs = train_a_step(model, torch.randn(2, *input_shape), num_outputs)
+    assert outputs.shape == (2, num_outputs)
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_builds_on_the_meta_device(option: str) -> None:
+    with torch.device("meta"):
+        model = build(option, (3, 32, 32), 10)
+    assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
+    assert model(torch.empty(2, 3, 32, 32, device="meta")).shape == (2, 10)
+
+
+@pytest.mark.parametrize("option", ["linear", "mlp"])
+def test_takes_tabular_features(option: str) -> None:
+    model = build(option, (13,), 3)
+    assert train_a_step(model, torch.randn(4, 13), 3).shape == (4, 3)
+
+
+@pytest.mark.parametrize("option", IMAGES)
+def test_refuses_what_is_no_image(option: str) -> None:
+    with pytest.raises(
+        InstantiationException, match=r"takes images \[C,H,W\], the data has \[13\]; use model=mlp"
+    ):
+        build(option, (13,), 3)
+
+
+@pytest.mark.parametrize("option", DISTINCT)
+def test_float64_and_channels_last_change_nothing_but_rounding(option: str) -> None:
+    torch.manual_seed(1)
+    model = build(option, (3, 16, 16), 10).eval()
+    for parameter in model.parameters():  # a head that starts at zero would hide every difference
+        if parameter.ndim == 2 and not parameter.any():
+            nn.init.normal_(parameter, std=0.1)
+    inputs = torch.randn(4, 3, 16, 16)
+    outputs = model(inputs)
+    assert outputs.std() > 0
+    channels_last = model.to(memory_format=torch.channels_last)(inputs.to(memory_format=torch.channels_last))
+    torch.testing.assert_close(channels_last, outputs, rtol=1e-4, atol=1e-5)
+    double = model.double()(inputs.double())
+    assert double.dtype == torch.float64
+    torch.testing.assert_close(double.float(), outputs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("option", DISTINCT)
+def test_trains_a_step_in_bfloat16(option: str) -> None:
+    torch.manual_seed(2)
+    model = build(option, (1, 8, 8), 10).to(torch.bfloat16)
+    outputs = train_a_step(model, torch.randn(4, 1, 8, 8, dtype=torch.bfloat16), 10)
+    assert outputs.dtype == torch.bfloat16
+    assert outputs.isfinite().all()
+
+
+@pytest.mark.parametrize("option", DISTINCT)
+def test_starts_from_the_global_seed_alone(option: str) -> None:
+    def weights(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return nn.utils.parameters_to_vector(build(option, (1, 8, 8), 10).parameters())
+
+    assert torch.equal(weights(3), weights(3))
+    assert not torch.equal(weights(3), weights(4))
+
+
+@pytest.mark.parametrize("option", DISTINCT)
+def test_takes_the_containers_of_a_config_as_they_are(option: str) -> None:
+    assert build(option, (1, 8, 8), 2, convert="none")(torch.zeros(2, 1, 8, 8)).shape == (2, 2)
