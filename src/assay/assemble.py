@@ -48,13 +48,14 @@ class Assembly:
     config: DictConfig
 
 
-def assemble(config: DictConfig) -> Assembly:
+def assemble(config: DictConfig, *, prepare: bool = True) -> Assembly:
     """Build datamodule, module and trainer.
 
     The data comes first, because the other parts ask for its `spec`. Nothing is written.
 
     Args:
         config: One job, without its `hydra` node.
+        prepare: Let the data be downloaded; further ranks find it there.
 
     Raises:
         ConfigError: A node cannot be built as it is written.
@@ -66,7 +67,8 @@ def assemble(config: DictConfig) -> Assembly:
     L.seed_everything(config.seed, workers=True, verbose=False)
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
     datamodule = build(config, "data")
-    datamodule.prepare_data()
+    if prepare:
+        datamodule.prepare_data()
     datamodule.setup("fit")
     # A trainer of its own resets nothing in torch, so its choices are made before the model is built.
     trainer = _trainer(config)

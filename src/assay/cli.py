@@ -139,11 +139,20 @@ def _reported(debug: bool) -> Iterator[None]:
             raise
         _say_error(error)
         raise typer.Exit(error.exit_code) from error
+    except typer.Exit:
+        raise
     except KeyboardInterrupt as error:
         raise typer.Exit(130) from error
     except BrokenPipeError as error:  # `assay configs | head`
         sys.stderr.close()
         raise typer.Exit(0) from error
+    except Exception as error:
+        if debug:
+            raise
+        text = str(error).strip().splitlines()
+        summary = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+        _say_error(AssayError(summary, hint="the same command with --debug shows where this came from"))
+        raise typer.Exit(1) from error
 
 
 def _say_error(error: AssayError) -> None:

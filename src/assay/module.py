@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     Observation = tuple[Tensor, Tensor, Tensor]
 
 
+_PLAIN_ATTRIBUTES = frozenset({"_current_fx_name", "_observed", "_raw", "_augmented", "_logged_step"})
+
+
 @final
 class Module(L.LightningModule):
     """Model, loss, optimizer, scheduler, metrics and augmentation in Lightning's form.
@@ -125,6 +128,14 @@ class Module(L.LightningModule):
         detached = outputs.detach()
         predictions = self._probabilities(detached) if self._probabilities is not None else detached
         return loss, (loss.detach(), predictions, _hard(targets, self._kind, predictions.ndim))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Lightning sets `_current_fx_name` twice a hook; looking each time whether the value is a module or a parameter costs
+        # a tenth of a small step.
+        if name in _PLAIN_ATTRIBUTES:
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
     # -- once an epoch ---------------------------------------------------------------------------------------------------
 

@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 import time
+import traceback
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from omegaconf import DictConfig, OmegaConf
 
 from assay import ranks
-from assay.assemble import Assembly, assemble
+from assay.assemble import assemble, build
 from assay.check.device import check_device
 from assay.check.signature import check_signatures
-from assay.config.compose import compose, job_config
+from assay.config.compose import choices, compose, job_config
 from assay.config.fingerprint import fingerprint
 from assay.errors import AssayError
+from assay.record.checkpoint_file import sha256
 from assay.record.log_file import log_file
+from assay.record.provenance import git_state, machine, packages
 from assay.record.run_directory import RunDirectory
 from assay.record.run_record import RunRecord
 from assay.restore import read_config
+from assay.summary import say_start
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lightning.pytorch.callbacks import ModelCheckpoint
+
+    from assay.assemble import Assembly
 
 log = logging.getLogger("assay")
+
+_MEANT = (
+    r".*is smaller than the logging interval",  # every epoch is logged anyway
+    r".*does not have many workers",  # what fits in memory needs none
+    r".*LeafSpec.* is deprecated",  # Lightning 2.6 with torch 2.15
+    r"Checkpoint directory .* exists and is not empty",  # it is the run's own
+    r".*dataloader is not resumable",  # the position is computed from the loop's progress
+)
 
 
 @dataclass(frozen=True)
@@ -100,7 +121,208 @@ def run_job(
         begin(run_dir, config, overrides, chosen)
         ranks.launch(run_dir, processes)
         return result_of(run_dir)
-    assembly = assemble(config)
-    record = begin(run_dir, assembly.config, overrides, chosen)
-    execute(assembly, run_dir, record, raise_errors=raise_errors)
+    with _quiet():
+        assembly = assemble(config)
+        # From here on there is a run; everything that can be wrong with the config was found before.
+        record = begin(run_dir, assembly.config, overrides, chosen)
+        _execute(assembly, record, run_dir, raise_errors=raise_errors)
     return result_of(run_dir)
+
+
+def prepare(config: DictConfig) -> None:
+    """Download data once, before several processes need it.
+
+    Args:
+        config: The job.
+    """
+    build(config, "data").prepare_data()
+
+
+def begin(run_dir: Path, config: DictConfig, overrides: Sequence[str], chosen: Mapping[str, Any]) -> RunRecord:
+    """Make the run directory: config, overrides, patch, and a record that says `running`.
+
+    Args:
+        run_dir: Where.
+        config: The job.
+        overrides: What was typed.
+        chosen: Which option of each group.
+
+    Raises:
+        AssayError: There is a run already, or the directory cannot be made.
+    """
+    directory = RunDirectory.create(run_dir)
+    git, patch = git_state(Path.cwd())
+    record = RunRecord(
+        run_id=run_dir.name,
+        name=str(config.name),
+        status="running",
+        started=_now(),
+        seed=int(config.seed),
+        fingerprint=fingerprint(config),
+        overrides=list(overrides),
+        choices=dict(chosen),
+        tags=[str(tag) for tag in config.tags or []],
+        git=git,
+        patch_sha256=hashlib.sha256(patch.encode()).hexdigest() if patch else "",
+        packages=packages(),
+        machine=machine(_gpu_names(), torch.get_num_threads()),
+    )
+    try:
+        write_config(directory, config)
+        directory.write("overrides.yaml", OmegaConf.to_yaml(OmegaConf.create(list(overrides))))
+        if patch:
+            directory.write("code.patch", patch)
+        record.save(run_dir)
+    except OSError as error:
+        raise AssayError(f"the run directory {run_dir} cannot be written: {error.strerror}", hint="hydra.run.dir=SOMEWHERE/ELSE") from error
+    return record
+
+
+def write_config(directory: RunDirectory, config: DictConfig) -> None:
+    """Write `config.yaml`, resolved as far as the data is known.
+
+    Args:
+        directory: The run directory.
+        config: The job.
+    """
+    directory.write(directory.config.name, OmegaConf.to_yaml(config, resolve="spec" in config))
+
+
+def _execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_errors: bool) -> None:
+    """Train, test, and say in the record how it ended, whatever happens."""
+    start = time.perf_counter()
+    with log_file(run_dir / "log.txt"):
+        try:
+            record.model = _parameters(assembly.module)
+            digest = getattr(assembly.datamodule, "digest", None)
+            record.data_sha256 = digest() if digest is not None else ""
+            log.info("run %s: %s", record.run_id, " ".join(record.overrides) or "no overrides")
+            say_start(assembly, record)
+            _fit_and_test(assembly, record)
+            record.status = "finished"
+        except (KeyboardInterrupt, SystemExit):
+            # Lightning turns the first Ctrl-C into SystemExit once it has shut its loops down.
+            record.status, record.reason = "interrupted", "stopped by hand"
+        except Exception as error:
+            record.status, record.reason = "failed", _one_line(error)
+            log.error("%s", traceback.format_exc())  # noqa: TRY400 - the text goes through the log file's redaction
+            if raise_errors:
+                raise
+        finally:
+            record.seconds = round(time.perf_counter() - start, 3)
+            record.finished = _now()
+            _note_checkpoints(assembly, record, run_dir)
+            log.info("%s after %.1f s %s", record.status, record.seconds, record.reason)
+            record.save(run_dir)
+
+
+def _fit_and_test(assembly: Assembly, record: RunRecord) -> None:
+    trainer, module, datamodule = assembly.trainer, assembly.module, assembly.datamodule
+    plain = OmegaConf.to_container(assembly.config, resolve=True)
+    for logger in trainer.loggers:
+        logger.log_hyperparams(plain)
+    trainer.fit(module, datamodule=datamodule)
+    if trainer.state.status == "interrupted":
+        raise KeyboardInterrupt
+    record.metrics.update(_scalars(trainer.callback_metrics))
+    best = getattr(trainer.checkpoint_callback, "best_model_path", "") or None
+    if getattr(datamodule, "spec", None) is None or datamodule.spec.num_test:
+        trainer.test(module, datamodule=datamodule, ckpt_path=best, verbose=False, weights_only=True)
+        record.metrics.update(_scalars(trainer.callback_metrics))
+    record.matrices = dict(getattr(module, "matrices", {}))
+
+
+def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
+    callback: ModelCheckpoint | None = assembly.trainer.checkpoint_callback  # type: ignore[assignment]  # the only subclass there is
+    if callback is None:
+        return
+    for role, path in (("best", callback.best_model_path), ("last", callback.last_model_path)):
+        if path and Path(path).is_file():
+            record.checkpoints[role] = Path(path).resolve().relative_to((run_dir / "checkpoints").resolve()).as_posix()
+    if "best" in record.checkpoints and callback.best_model_score is not None:
+        path = run_dir / "checkpoints" / record.checkpoints["best"]
+        # mmap reads the few numbers that are asked for, not the weights.
+        epoch = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["epoch"]
+        record.best = {"monitor": callback.monitor, "value": float(callback.best_model_score), "epoch": epoch + 1, "sha256": sha256(path)}
+
+
+def run_rank(run_dir: Path) -> int:
+    """One rank of a distributed job whose run directory is there already.
+
+    Args:
+        run_dir: Holds `config.yaml` and a record that says `running`.
+
+    Returns:
+        Exit code.
+    """
+    config = read_config(run_dir)
+    first = int(os.environ["RANK"]) == 0
+    record = RunRecord.load(run_dir)
+    try:
+        with _quiet():
+            assembly = assemble(config, prepare=False)
+            if first:
+                write_config(RunDirectory(run_dir), assembly.config)
+                _execute(assembly, record, run_dir, raise_errors=False)
+            else:
+                _fit_and_test(assembly, record)
+    except AssayError as error:
+        if first:
+            record.status, record.reason, record.finished = "failed", error.message, _now()
+            record.save(run_dir)
+        return error.exit_code
+    return 0 if not first or record.status == "finished" else 1
+
+
+def result_of(run_dir: Path) -> RunResult:
+    """What a run directory says.
+
+    Args:
+        run_dir: The run directory.
+    """
+    record = RunRecord.load(run_dir)
+    status, reason = record.status, record.reason
+    if status == "running":  # its process died before it could say how it ended
+        status, reason = "failed", "a process of the run died"
+    return RunResult(run_dir, status, record.metrics, record.best, tuple(record.overrides), record.seconds, reason)
+
+
+def _scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def _parameters(module: torch.nn.Module) -> dict[str, int]:
+    every = [p for p in module.parameters() if not isinstance(p, torch.nn.UninitializedParameter)]
+    return {
+        "parameters": sum(p.numel() for p in every),
+        "trainable_parameters": sum(p.numel() for p in every if p.requires_grad),
+    }
+
+
+def _gpu_names() -> list[str]:
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Lightning's advertising and its hints on things that are meant as they are from the terminal."""
+    levels = {name: logging.getLogger(name).level for name in ("lightning.pytorch", "lightning.fabric")}
+    with warnings.catch_warnings():
+        for message in _MEANT:
+            warnings.filterwarnings("ignore", message=message)
+        for name in levels:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        try:
+            yield
+        finally:
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rich.console import Console
-
+    from assay.assemble import Assembly
+    from assay.record.run_record import RunRecord
     from assay.run import RunResult
 
 _SHARES = ("accuracy", "precision", "recall", "f1", "auroc", "one_nn", "recall_at")
@@ -29,6 +31,32 @@ def format_score(name: str, value: float) -> str:
     """
     metric = name.rpartition("/")[2]
     return f"{100 * value:.2f} %" if metric.startswith(_SHARES) else f"{value:.4g}"
+
+
+def say_start(assembly: Assembly, record: RunRecord) -> None:
+    """What is about to be trained, on what, where: three lines.
+
+    Args:
+        assembly: The objects.
+        record: Knows the choices and the number of parameters.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    lines = []
+    spec = assembly.config.get("spec")
+    if spec is not None:
+        what = f"{spec.num_classes} classes" if spec.task != "regression" else f"{spec.num_targets} real-valued target(s)"
+        shape = "×".join(str(n) for n in spec.input_shape)
+        parts = f"{spec.num_train:,} train, {spec.num_val:,} val, {spec.num_test:,} test"
+        lines.append(("data", f"{record.choices.get('data')}: {parts}; {shape}, {what}"))
+    total, trainable = record.model["parameters"], record.model["trainable_parameters"]
+    frozen = "" if total == trainable else f", {trainable:,} of them trained"
+    lines.append(("model", f"{record.choices.get('model')}: {total:,} parameters{frozen}"))
+    trainer = assembly.trainer
+    where = f"{trainer.world_size} × " if trainer.world_size > 1 else ""
+    lines.append(("device", f"{where}{trainer.strategy.root_device}, precision {trainer.precision}"))
+    for name, text in lines:
+        console.print(f"[bold]{name:<6}[/bold] {text}")
+        logging.getLogger("assay").info("%s: %s", name, text)
 
 
 def say_run(console: Console, result: RunResult) -> None:

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from typing_extensions import override
 
 from assay.callbacks.deferred_reweighting import DeferredReweighting, effective_number_weight
 
@@ -54,6 +55,7 @@ class Classifier(L.LightningModule):
         self.model = nn.Linear(4, 3)
         self.loss = loss
 
+    @override
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         loss: Tensor = self.loss(self.model(batch[0]), batch[1])
         return loss
@@ -74,7 +76,9 @@ def trainer(*callbacks: L.Callback, **options: Any) -> L.Trainer:
     )
 
 
-def fit(callback: DeferredReweighting, *others: L.Callback, ckpt_path: Path | None = None, **options: Any) -> Loss:
+def fit(
+    callback: DeferredReweighting, *others: L.Callback, ckpt_path: Path | None = None, **options: Any
+) -> Loss:
     loss = Loss()
     trainer(callback, *others, **options).fit(Classifier(loss), Batches(), ckpt_path=ckpt_path)
     return loss

@@ -22,12 +22,16 @@ def test_number(value: float, text: str) -> None:
     assert progress_text.number(value) == text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (3599.4, "59:59"), (90061, "25:01:01")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (3599.4, "59:59"), (90061, "25:01:01")]
+)
 def test_duration(seconds: float, text: str) -> None:
     assert progress_text.duration(seconds) == text
 
 
-@pytest.mark.parametrize(("rate", "text"), [(0.999, "1.0 s/step"), (1.0, "1.0 steps/s"), (99999.4, "99,999 steps/s")])
+@pytest.mark.parametrize(
+    ("rate", "text"), [(0.999, "1.0 s/step"), (1.0, "1.0 steps/s"), (99999.4, "99,999 steps/s")]
+)
 def test_rate(rate: float, text: str) -> None:
     assert progress_text.rate(rate) == text
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
 from assay.callbacks.seed_each_step import SeedEachStep
 
@@ -53,12 +54,14 @@ class Net(L.LightningModule):
         self.validation_draws: list[Draw] = []
         self.save_at: tuple[str, int, Path] | None = None
 
+    @override
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         self.save("training_step")
         loss: Tensor = self.net(batch).square().mean()
         self.draws.append(draw())
         return loss
 
+    @override
     def validation_step(self, batch: Tensor, batch_idx: int) -> None:
         self.validation_draws.append(draw())
 
@@ -71,14 +74,17 @@ class Net(L.LightningModule):
 
 
 class Saver(L.Callback):
+    @override
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
         assert isinstance(pl_module, Net)
         pl_module.save("on_train_batch_end")
 
+    @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         assert isinstance(pl_module, Net)
         pl_module.save("on_validation_end")
 
+    @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         assert isinstance(pl_module, Net)
         pl_module.save("on_train_epoch_end")
@@ -106,7 +112,9 @@ def weights(net: Net) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in net.parameters()])
 
 
-@pytest.mark.parametrize("options", [{"val_check_interval": 2}, {"limit_val_batches": 0}, {"num_sanity_val_steps": 2}])
+@pytest.mark.parametrize(
+    "options", [{"val_check_interval": 2}, {"limit_val_batches": 0}, {"num_sanity_val_steps": 2}]
+)
 def test_how_often_validation_runs_does_not_matter(options: dict[str, Any]) -> None:
     plain, other = fit(Net(), SeedEachStep(3)), fit(Net(), SeedEachStep(3), **options)
     assert plain.draws == other.draws

@@ -81,8 +81,11 @@ def test_trains_a_step(option: str, input_shape: tuple[int, ...], num_outputs: i
     assert not torch.equal(model(inputs), outputs)
 
 
-@pytest.mark.parametrize("num_outputs", [1, 10])
-@pytest.mark.parametrize("input_shape", [*SHAPES, (3, 224, 224)], ids=str)
+@pytest.mark.parametrize(
+    ("input_shape", "num_outputs"),
+    [((1, 8, 8), 1), ((1, 28, 28), 10), ((3, 32, 32), 10), ((3, 224, 224), 1), ((3, 224, 224), 10)],
+    ids=str,
+)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_trains_a_step_without_data(option: str, input_shape: tuple[int, ...], num_outputs: int) -> None:
     # By way of the meta device: torch's trunc_normal_ draws until it is content, which fake tensors cannot.

@@ -62,7 +62,7 @@ class ProgressBar(LightningProgressBar):
     Only rank 0 shows anything.
 
     Args:
-        refresh_interval: Seconds between two redraws of the live line.
+        refresh_interval: Seconds between two redraws of the live line, more if one is slow; 0 for each step.
         line_interval: Seconds between two lines on the state of a long epoch, where there is no terminal.
         min_line_interval: Seconds between two lines of short epochs; those in between have none. The first
             epoch and the last one always have theirs.
@@ -239,7 +239,9 @@ class ProgressBar(LightningProgressBar):
         limit = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs > 0 else None
         epoch = trainer.current_epoch + 1
         label = f"epoch {epoch}" if limit is None else f"epoch {epoch:{len(str(limit))}}/{limit}"
-        self._training = _Stage(label, self.total_train_batches, done)
+        self._training = _Stage(
+            label, min(trainer.num_training_batches, done + _batches_to_go(trainer)), done
+        )
         self._begin(self._training)
 
     def _begin(self, stage: _Stage) -> None:
@@ -265,13 +267,17 @@ class ProgressBar(LightningProgressBar):
         stage, console = self._stage, self._console
         if stage is None or console is None:
             return
-        stage.pace.sample(perf_counter(), stage.done)
+        began = perf_counter()
+        stage.pace.sample(began, stage.done)
         if self._live is not None:
+            interval = self.refresh_interval
             self._live.update(self._line(), refresh=True)
-            self._next_redraw = perf_counter() + self.refresh_interval
         else:
+            interval = self.line_interval
             console.print(self._text(), soft_wrap=True, highlight=False)
-            self._next_redraw = perf_counter() + self.line_interval
+        ended = perf_counter()
+        # Metrics may be slow to compute: all redraws together take 5 % of the time at most.
+        self._next_redraw = ended + (max(interval, 20 * (ended - began)) if interval > 0 else 0.0)
 
     def _close(self) -> None:
         self._next_redraw = math.inf
@@ -348,12 +354,10 @@ class ProgressBar(LightningProgressBar):
     def _time_left_in_all(self, stage: _Stage) -> float | None:
         """Time left in the run, by the mean pace since it began, validation included."""
         trainer, (started, before) = self.trainer, self._fit_started
-        batches = math.inf
+        batches = _batches_to_go(trainer)
         if trainer.max_epochs is not None and trainer.max_epochs > 0:
-            batches = (trainer.max_epochs - trainer.current_epoch) * trainer.num_training_batches - stage.done
-        if trainer.max_steps > 0:
-            steps = trainer.max_steps - trainer.global_step
-            batches = min(batches, steps * trainer.accumulate_grad_batches)
+            epochs = trainer.max_epochs - trainer.current_epoch
+            batches = min(batches, epochs * trainer.num_training_batches - stage.done)
         trained = trainer.fit_loop.epoch_loop.batch_progress.total.ready - before
         if trained <= 0 or not math.isfinite(batches):
             return None
@@ -374,3 +378,10 @@ class ProgressBar(LightningProgressBar):
 
 def _sum(batches: Sequence[float] | float) -> float:
     return batches if isinstance(batches, (int, float)) else sum(batches)
+
+
+def _batches_to_go(trainer: L.Trainer) -> float:
+    """Batches that the limit on optimizer steps leaves to train; infinity without one."""
+    if trainer.max_steps < 0:
+        return math.inf
+    return (trainer.max_steps - trainer.global_step) * trainer.accumulate_grad_batches

@@ -172,14 +172,12 @@ def job_config(config: DictConfig) -> DictConfig:
     return job
 
 
-def choices(config: DictConfig) -> dict[str, Any]:
+def choices(hydra_node: DictConfig) -> dict[str, Any]:
     """Which option of each group a composed config uses.
 
     Args:
-        config: A composed config with its `hydra` node.
+        hydra_node: Its `hydra` node.
     """
-    return {
-        str(group): option
-        for group, option in config.hydra.runtime.choices.items()
-        if "hydra" not in str(group)
-    }
+    chosen = OmegaConf.to_container(hydra_node.runtime.choices)
+    assert isinstance(chosen, dict)  # noqa: S101 - a mapping in Hydra's schema
+    return {str(group): option for group, option in chosen.items() if not str(group).startswith("hydra/")}

@@ -100,19 +100,18 @@ class BatchOrder:
         Yields:
             int64 positions `[batch_size]`; the last batch may be smaller.
         """
-        order, count = self.epoch(epoch), len(self)
-        if self.even and not self.drop_last and self.world_size > 1 and self.num_samples:
-            missing = -self.num_samples % self.world_size
-            order = (
-                torch.cat([order, order.repeat(-(-missing // self.num_samples))[:missing]])
-                if missing
-                else order
-            )
+        count = len(self)
+        if not count:
+            return
+        order = self.epoch(epoch)
         if self.drop_last:
             order = order[: count * self.batch_size * self.world_size]
+        elif self.even:
+            missing = -self.num_samples % self.world_size
+            order = torch.cat([order, order.repeat(-(-missing // self.num_samples))[:missing]])
         own = order[self.rank :: self.world_size]
-        # With several ranks the chunks are evened out, so that no rank has a batch less than another.
-        chunks = (
-            own.split(self.batch_size) if self.world_size == 1 or self.drop_last else own.tensor_split(count)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        )
+        if self.world_size == 1 or self.drop_last:
+            chunks = own.split(self.batch_size)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        else:  # evened out, so that no rank has a batch less than another
+            chunks = own.tensor_split(count)
         yield from (chunk for chunk in chunks[start:] if len(chunk))

@@ -27,8 +27,8 @@ class Bundled:
     """A small table that comes with scikit-learn.
 
     Args:
-        name: `breast_cancer` (569 samples of 30 features, 2 classes), `iris` (150 of 4, 3 classes), `wine` (178 of 13,
-            3 classes) or `diabetes` (442 of 10, a number to predict).
+        name: `breast_cancer` (569 samples of 30 features, 2 classes), `iris` (150 of 4, 3 classes), `wine`
+            (178 of 13, 3 classes) or `diabetes` (442 of 10, a number to predict).
 
     Raises:
         ValueError: There is no such table.

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @final
 class Custom:
-    """A `torch.utils.data.Dataset` with `__len__` and `__getitem__`, read sample by sample in worker processes.
+    """A `torch.utils.data.Dataset` with `__len__` and `__getitem__`, read one by one in worker processes.
 
-    A sample is a tuple `(input, target)` or a mapping such as `{"data": …, "label": …}`. Inputs may be tensors, numpy
-    arrays or PIL images (which become uint8 `[C, H, W]`). All targets must be known before training: they are taken
-    from the data set's attribute `targets` or `labels`, as torchvision's have it, if that agrees with the first sample,
-    else every sample is read once.
+    A sample is a tuple `(input, target)` or a mapping such as `{"data": …, "label": …}`. Inputs may be
+    tensors, numpy arrays or PIL images (which become uint8 `[C, H, W]`). All targets must be known before
+    training: they are taken from the data set's attribute `targets` or `labels`, as torchvision's have it, if
+    that agrees with the first sample, else every sample is read once.
 
     Args:
         dataset: The training samples, or all samples.
@@ -67,7 +67,7 @@ class Custom:
         for given in self._datasets.values():
             if not (hasattr(given, "__len__") and hasattr(given, "__getitem__")):
                 raise ValueError(
-                    f"{type(given).__name__} lacks __len__ or __getitem__; a map-style torch Dataset was expected"
+                    f"{type(given).__name__} lacks __len__ or __getitem__; a map-style torch Dataset has both"
                 )
         self._keys = input_key, target_key
 
@@ -118,8 +118,8 @@ class _Pairs:
             inputs, target = sample[0], sample[1]
         else:
             raise DataError(
-                f"data.source.dataset: sample {index} is of type {type(sample).__name__}; an (input, target) tuple or a "
-                "mapping was expected",
+                f"data.source.dataset: sample {index} is of type {type(sample).__name__}; "
+                "an (input, target) tuple or a mapping was expected",
                 hint="return both from __getitem__",
             )
         if isinstance(inputs, Image):
@@ -130,14 +130,17 @@ class _Pairs:
     def _value(sample: Mapping[str, Any], option: str, key: str) -> Any:
         if key not in sample:
             raise DataError(
-                f"data.source.{option}={key}: a sample has no such key", hint=f"choose from: {', '.join(map(str, sample))}"
+                f"data.source.{option}={key}: a sample has no such key",
+                hint=f"choose from: {', '.join(map(str, sample))}",
             )
         return sample[key]
 
 
 def _known_targets(dataset: IndexedDataset, pairs: _Pairs) -> Tensor:
     if not len(pairs):
-        raise DataError(f"data.source.dataset: {type(dataset).__name__} is empty", hint="check where it looks")
+        raise DataError(
+            f"data.source.dataset: {type(dataset).__name__} is empty", hint="check where it looks"
+        )
     for name in ("targets", "labels"):
         known = getattr(dataset, name, None)
         if known is not None and len(known) == len(pairs):
@@ -163,4 +166,4 @@ def _as_task(task: Task, targets: Tensor) -> Tensor:
         return targets.to(torch.float32).reshape(len(targets), -1)
     if task == "multilabel" or targets.is_floating_point():
         return targets
-    return targets.to(torch.int64).squeeze(1) if targets.ndim == 2 and targets.shape[1] == 1 else targets.to(torch.int64)
+    return (targets[:, 0] if targets.shape[1:] == (1,) else targets).to(torch.int64)

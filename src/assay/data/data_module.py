@@ -123,11 +123,10 @@ class DataModule(L.LightningDataModule):
         del stage
         if self._parts is not None:
             return
-        parts = read_parts(self.source, self.split, self.imbalance)
-        parts.check(self.batch_size if self.drop_last else 1)
-        # Random transforms seed the generators; what comes after, such as initial weights, must not depend on
-        # that.
+        # Reading may draw random numbers; what comes after, such as initial weights, must not depend on it.
         with torch.random.fork_rng(devices=[]):
+            parts = read_parts(self.source, self.split, self.imbalance)
+            parts.check(self.batch_size if self.drop_last else 1)
             next(preview(self._part(parts, "train", "train"), 1, self.split.seed))
             part = self._part(parts, "train", "eval")
             first = next(preview(part, 1, self.split.seed))

@@ -23,10 +23,10 @@ _BLOCK = 1024
 class Synthetic:
     """Classes with a random mean each, plus Gaussian noise.
 
-    A sample is its class's mean; of a multilabel task the sum of the means of its labels (each on in three of ten
-    samples); of a regression pure noise, with targets that are a random linear function of it. Means are drawn from
-    a standard normal distribution, so noise of 1 is as strong as the signal in one value, and many values make the
-    classes easy to tell apart.
+    A sample is its class's mean; of a multilabel task the sum of the means of its labels (each on in three of
+    ten samples); of a regression pure noise, with targets that are a random linear function of it. Means are
+    drawn from a standard normal distribution, so noise of 1 is as strong as the signal in one value, and many
+    values make the classes easy to tell apart.
 
     Args:
         task: What is predicted.
@@ -40,7 +40,8 @@ class Synthetic:
     Raises:
         ValueError: An argument is out of its range.
 
-    >>> Synthetic("multiclass", num_samples=10, input_shape=[3, 4, 4], num_classes=2).read()["all"].inputs.shape
+    >>> source = Synthetic("multiclass", num_samples=10, input_shape=[3, 4, 4], num_classes=2)
+    >>> source.read()["all"].inputs.shape
     torch.Size([10, 3, 4, 4])
     """
 
@@ -63,7 +64,9 @@ class Synthetic:
                 "positive numbers were expected"
             )
         if dtype not in _DTYPES or noise < 0:
-            raise ValueError(f"dtype={dtype!r}, noise={noise}: uint8 or float32, and noise of at least 0, were expected")
+            raise ValueError(
+                f"dtype={dtype!r}, noise={noise}: uint8 or float32, and noise of at least 0, were expected"
+            )
         self.task: Task = task
         self.class_names = () if task == "regression" else tuple(f"class_{i}" for i in range(num_classes))
         self._shape, self._num_samples, self._num_classes = tuple(input_shape), num_samples, num_classes
@@ -87,7 +90,9 @@ class Synthetic:
                 values[-1] += self._noise * torch.randn(values[-1].shape, generator=generator)
             else:
                 drawn = self._signal(means, targets[start : start + _BLOCK]) + self._noise * drawn
-            block.copy_(drawn if block.is_floating_point() else drawn.mul_(32).add_(128).round_().clamp_(0, 255))
+            block.copy_(
+                drawn if block.is_floating_point() else drawn.mul_(32).add_(128).round_().clamp_(0, 255)
+            )
         return {"all": Samples(inputs, torch.cat(values) if values else targets)}
 
     def _labels(self, generator: torch.Generator) -> Tensor:

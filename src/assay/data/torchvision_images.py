@@ -60,7 +60,9 @@ class TorchvisionImages:
         for part in ("train", "test"):
             dataset = self._open(train=part == "train")
             self.class_names = tuple(dataset.classes)
-            parts[part] = Samples(_channels_first(dataset.data), torch.as_tensor(dataset.targets, dtype=torch.int64))
+            parts[part] = Samples(
+                _channels_first(dataset.data), torch.as_tensor(dataset.targets, dtype=torch.int64)
+            )
         return parts
 
     def _open(self, *, train: bool, download: bool = False) -> Any:
@@ -74,7 +76,9 @@ class TorchvisionImages:
                 else "data.source.download=true, or set data.source.root to a folder that has the files"
             )
             reason = " ".join(str(error).split())
-            raise DataError(f"data.source.root={self._root}: {self._name()} {what} this folder: {reason}", hint=hint) from error
+            raise DataError(
+                f"data.source.root={self._root}: {self._name()} {what} this folder: {reason}", hint=hint
+            ) from error
 
     def _name(self) -> str:
         return str(getattr(getattr(self._dataset, "func", self._dataset), "__name__", "the data set"))

@@ -32,7 +32,7 @@ class KLDiv(nn.Module):
 
     kind: ClassVar[str] = "multiclass"
 
-    def __init__(self, temperature: float = 4.0) -> None:
+    def __init__(self, temperature: float = 2.0) -> None:
         super().__init__()
         if not temperature > 0:
             msg = f"temperature must be above 0, got {temperature}."

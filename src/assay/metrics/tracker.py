@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,11 +16,13 @@ _FLUSH_EVERY = 16
 
 
 @final
-class Tracker(nn.Module):
+class Tracker:
     """A `MetricCollection` and the mean loss of a stage.
 
     A torchmetrics update costs a few hundred microseconds however small the batch, so predictions are kept for up to 16 steps and handed over
     together; the metrics see the same samples in the same order. Nothing waits for the device before `compute`.
+
+    Not a module: metrics are no part of a model's weights.
 
     Args:
         metrics: Names without a prefix, such as `accuracy`.
@@ -28,7 +30,6 @@ class Tracker(nn.Module):
     """
 
     def __init__(self, metrics: MetricCollection, stage: str) -> None:
-        super().__init__()
         self.stage = stage
         self.metrics = metrics.clone(prefix=f"{stage}/")
         self._pending: list[tuple[Tensor, Tensor]] = []
@@ -63,6 +64,7 @@ class Tracker(nn.Module):
         self._loss_sum = total if self._loss_sum is None else self._loss_sum + total
         self._count += sum(self._sizes)
         if len(self.metrics):
+            self.metrics.to(losses.device)
             predictions, targets = (torch.cat(column) for column in zip(*self._pending, strict=True))
             self.metrics.update(
                 predictions.float() if predictions.dtype != torch.float64 else predictions, targets

@@ -1,0 +1,185 @@
+"""numpy's own files: one .npz archive, or a folder of .npy files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, final, get_args
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+
+from assay.data.samples import Samples
+from assay.data.spec import Task
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+_LAYOUTS = ("NHW", "NHWC")
+
+
+@final
+class Arrays:
+    """Inputs and targets saved with `numpy.save` or `numpy.savez`.
+
+    Nothing is copied or converted that need not be: inputs keep their type, and .npy files are mapped into
+    memory, so that only what is used is read. An object array, which could hold code, is refused.
+
+    Args:
+        root: A .npz archive, or a folder of .npy files.
+        inputs: Name of the array (in a folder: of the file without `.npy`) of inputs, `[N, features]` or
+            `[N, channels, …]`; for training, or of all samples.
+        targets: Name of its targets: class indices from 0 `[N]`, multi-hot `[N, L]`, or numbers `[N]` or `[N,
+            T]`.
+        val_inputs: Inputs for validation; None: a share of `inputs`, see `data.split`.
+        val_targets: Their targets.
+        test_inputs: Inputs for the test; as `val_inputs`.
+        test_targets: Their targets.
+        task: `auto` goes by the targets: integers `[N]` are classes, integers `[N, L]` labels, anything else
+            a regression.
+        class_names: One name a class or label; None: their numbers.
+        layout: `NHW` for images without a dimension for channels, `NHWC` for images with channels last; None:
+            as it is.
+
+    Raises:
+        ValueError: An argument is none of its choices.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        inputs: str = "inputs",
+        targets: str = "targets",
+        val_inputs: str | None = None,
+        val_targets: str | None = None,
+        test_inputs: str | None = None,
+        test_targets: str | None = None,
+        task: Task | Literal["auto"] = "auto",
+        class_names: Sequence[str] | None = None,
+        layout: str | None = None,
+    ) -> None:
+        if task != "auto" and task not in get_args(Task):
+            raise ValueError(f"task={task!r}: auto or one of {', '.join(get_args(Task))} was expected")
+        if layout not in (None, *_LAYOUTS):
+            raise ValueError(f"layout={layout!r}: null or one of {', '.join(_LAYOUTS)} was expected")
+        self._names = {"train": (inputs, targets)}
+        for part, pair in (("val", (val_inputs, val_targets)), ("test", (test_inputs, test_targets))):
+            if (pair[0] is None) != (pair[1] is None):
+                raise ValueError(f"{part}_inputs and {part}_targets go together; only one of them is given")
+            if pair[0] is not None and pair[1] is not None:
+                self._names[part] = (pair[0], pair[1])
+        self._root, self._layout = Path(root), layout
+        self._asked: Task | Literal["auto"] = task
+        self.task: Task = "multiclass"
+        self.class_names: tuple[str, ...] = tuple(class_names or ())
+
+    def prepare(self) -> None:
+        """Nothing to download."""
+
+    def read(self) -> Mapping[str, Samples]:
+        """The parts given.
+
+        Raises:
+            DataError: A file or an array is missing, or holds something else.
+        """
+        if not self._root.exists():
+            raise DataError(
+                f"data.source.root={self._root}: there is no such file or folder",
+                hint="set data.source.root to a .npz archive or a folder of .npy files",
+            )
+        raw = {
+            part: (self._load(f"{prefix}inputs", names[0]), self._load(f"{prefix}targets", names[1]))
+            for part, names in self._names.items()
+            for prefix in ("" if part == "train" else f"{part}_",)
+        }
+        self.task = _task_of(raw["train"][1]) if self._asked == "auto" else self._asked
+        parts = {
+            part: Samples(self._channels_first(inputs), _as_task(self.task, targets))
+            for part, (inputs, targets) in raw.items()
+        }
+        if not self.class_names and self.task != "regression":
+            self.class_names = _number(self.task, [samples.targets for samples in parts.values()])
+        return parts
+
+    def _load(self, option: str, name: str) -> Tensor:
+        folder = self._root.is_dir()
+        path = self._root / f"{name.removesuffix('.npy')}.npy" if folder else self._root
+        try:
+            # Copy-on-write instead of read-only, because torch shares writable memory only; the file stays as
+            # it is.
+            loaded = np.load(path, mmap_mode="c" if folder else None, allow_pickle=False)
+            array = loaded if folder else loaded[name]
+        except FileNotFoundError as error:
+            known = sorted(entry.stem for entry in self._root.glob("*.npy"))
+            raise _no_array(option, name, self._root, known) from error
+        except KeyError as error:
+            raise _no_array(option, name, self._root, list(loaded)) from error
+        except (ValueError, OSError, EOFError, BadZipFile, IndexError) as error:
+            raise DataError(
+                f"data.source.{option}={name}: {path} cannot be read: {error}",
+                hint="save plain numbers with numpy.save, or with numpy.savez as a .npz archive",
+            ) from error
+        return _share(option, name, array)
+
+    def _channels_first(self, inputs: Tensor) -> Tensor:
+        if self._layout is None:
+            return inputs
+        if inputs.ndim != len(self._layout):
+            raise DataError(
+                f"data.source.layout={self._layout}: the inputs have shape {tuple(inputs.shape)}",
+                hint="data.source.layout=null leaves them as they are",
+            )
+        return inputs[:, None] if self._layout == "NHW" else inputs.permute(0, 3, 1, 2)
+
+
+def _no_array(option: str, name: str, root: Path, known: Sequence[str]) -> DataError:
+    return DataError(
+        f"data.source.{option}={name}: {root} has no such array",
+        hint=f"choose from: {', '.join(known)}" if known else "it has none",
+    )
+
+
+def _share(option: str, name: str, array: NDArray[Any]) -> Tensor:
+    if array.dtype.kind not in "biuf":
+        what = "text" if array.dtype.kind in "US" else f"of type {array.dtype}"
+        raise DataError(
+            f"data.source.{option}={name}: the array is {what}; numbers were expected",
+            hint="for classes: names, targets = numpy.unique(targets, return_inverse=True)",
+        )
+    if array.ndim == 0:
+        raise DataError(
+            f"data.source.{option}={name}: a single number; one a sample was expected",
+            hint="save the whole array",
+        )
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        array = array.astype(np.int32 if array.dtype.itemsize == 2 else np.int64)  # torch cannot gather these
+    return torch.from_numpy(array)
+
+
+def _task_of(targets: Tensor) -> Task:
+    if targets.is_floating_point():
+        return "regression"
+    return "multiclass" if targets.ndim == 1 or targets.shape[1:] == (1,) else "multilabel"
+
+
+def _as_task(task: Task, targets: Tensor) -> Tensor:
+    if task == "regression":
+        return targets.to(torch.float32).reshape(len(targets), -1)
+    if task == "multilabel":
+        return targets if targets.is_floating_point() else targets.to(torch.int64)
+    column = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
+    return column if column.is_floating_point() else column.to(torch.int64)
+
+
+def _number(task: Task, targets: Sequence[Tensor]) -> tuple[str, ...]:
+    if task == "multilabel":
+        return tuple(str(label) for label in range(targets[0].shape[-1]))
+    highest = max((int(part.max()) for part in targets if len(part)), default=-1)
+    return tuple(str(label) for label in range(max(highest + 1, 2 if task == "binary" else 0)))

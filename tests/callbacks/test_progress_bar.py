@@ -1,0 +1,374 @@
+from __future__ import annotations
+
+import io
+import re
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+from typing_extensions import override
+
+from assay.callbacks.progress_bar import ProgressBar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Lightning flattens its loaders with a class that torch has deprecated.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no `val_dataloader`"),
+]
+
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+
+
+class Batches:
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for _ in range(self.length):
+            yield torch.ones(2, 3)
+
+
+class Endless:
+    def __iter__(self) -> Iterator[Tensor]:
+        while True:
+            yield torch.ones(2, 3)
+
+
+class Net(L.LightningModule):
+    """Its loss is 0.25 for ever; it counts how often its running metrics are asked for."""
+
+    def __init__(self, step_seconds: float = 0.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+        self.step_seconds = step_seconds
+        self.asked = 0
+        self.fail_at: tuple[int, BaseException] | None = None
+
+    def running_metrics(self) -> dict[str, float]:
+        self.asked += 1
+        return {"loss": 9.9, "accuracy": 0.875}
+
+    @override
+    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        if self.fail_at is not None and self.global_step == self.fail_at[0]:
+            raise self.fail_at[1]
+        sleep(self.step_seconds)
+        return self.weight * 0.0 + 0.25
+
+    def on_train_epoch_end(self) -> None:
+        self.log("train/loss", 0.5 + self.current_epoch)
+
+    @override
+    def validation_step(self, batch: Tensor, batch_idx: int) -> None:
+        sleep(self.step_seconds)
+        self.log("val/loss", 0.75 + self.current_epoch)
+
+    @override
+    def test_step(self, batch: Tensor, batch_idx: int) -> None:
+        sleep(self.step_seconds)
+        self.log("test/loss", 0.125)
+
+    @override
+    def predict_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        sleep(self.step_seconds)
+        return batch
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def make_trainer(*callbacks: L.Callback, **options: Any) -> L.Trainer:
+    bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
+    return L.Trainer(
+        accelerator="cpu",
+        callbacks=list(callbacks),
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=bar,
+        enable_model_summary=False,
+        **({"num_sanity_val_steps": 0} | options),
+    )
+
+
+def make_console(terminal: bool, width: int = 120) -> tuple[Console, io.StringIO]:
+    file = io.StringIO()
+    return Console(file=file, force_terminal=terminal, width=width, _environ={"TERM": "xterm-256color"}), file
+
+
+def without_style(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def frames(text: str) -> list[str]:
+    """What the terminal's live line showed, one after the other."""
+    shown = (part.split("\n")[-1] for part in re.split(r"\r\x1b\[2K|\r\x1b\[1A\x1b\[2K", without_style(text)))
+    return [frame for frame in (part.replace(HIDE, "").replace(SHOW, "") for part in shown) if frame.strip()]
+
+
+def fit_lines(
+    net: Net, train: Any, val: Any = None, bar: dict[str, float] | None = None, **options: Any
+) -> list[str]:
+    console, file = make_console(terminal=False)
+    settings = {"min_line_interval": 0.0} | (bar or {})
+    make_trainer(ProgressBar(**settings, console=console), **options).fit(net, train, val)
+    text = file.getvalue()
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", text), "no control characters in a file"
+    assert text.isascii()
+    return text.splitlines()
+
+
+# -- in a file or pipe ---------------------------------------------------------------------------------------
+
+
+def test_a_file_gets_one_plain_line_an_epoch() -> None:
+    lines = fit_lines(Net(), Batches(3), Batches(2), max_epochs=10)
+    pattern = r"epoch {epoch:>2}/10  +\d+\.\ds   train loss {train}   val loss {val}"
+    assert len(lines) == 10
+    for index, line in enumerate(lines):
+        expected = pattern.format(epoch=index + 1, train=f"{0.5 + index:.4f}", val=f"{0.75 + index:.4f}")
+        assert re.fullmatch(expected, line), line
+
+
+def test_validation_of_an_earlier_epoch_is_not_repeated() -> None:
+    lines = fit_lines(Net(), Batches(3), Batches(2), max_epochs=4, check_val_every_n_epoch=2)
+    assert ["val loss" in line for line in lines] == [False, True, False, True]
+
+
+def test_many_short_epochs_do_not_flood() -> None:
+    lines = fit_lines(Net(), Batches(1), bar={"min_line_interval": 60.0}, max_epochs=60)
+    assert [line[:11] for line in lines] == ["epoch  1/60", "epoch 60/60"]
+    assert "train loss 59.5000" in lines[-1]
+
+
+def test_a_long_epoch_tells_how_it_stands() -> None:
+    lines = fit_lines(Net(0.01), Batches(60), bar={"line_interval": 0.2}, max_epochs=1)
+    assert 2 <= len(lines) <= 5
+    pattern = (
+        r"epoch 1/1  +\d+/60  \d+\.\d steps/s  0:0\d left \(0:0\d in all\)  loss 0\.2500  accuracy 0\.8750"
+    )
+    for line in lines[:-1]:
+        assert re.fullmatch(pattern, line), line
+
+
+def test_without_lengths_it_counts() -> None:
+    class Stop(L.Callback):
+        def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+            trainer.should_stop = trainer.global_step == 30
+
+    console, file = make_console(terminal=False)
+    bar = ProgressBar(line_interval=0.1, console=console)
+    make_trainer(bar, Stop(), max_epochs=-1).fit(Net(0.01), Endless())
+    *during, epoch = file.getvalue().splitlines()
+    assert len(during) >= 2
+    for line in during:
+        assert re.fullmatch(r"epoch 1  \d+  \d+\.\d steps/s  loss 0\.2500  accuracy 0\.8750", line)
+    assert re.fullmatch(r"epoch 1  +0\.\ds   train loss 0\.5000", epoch)
+
+
+@pytest.mark.parametrize(("accumulate", "total"), [(1, 5), (2, 10), (4, 12)])
+def test_a_limit_of_steps_limits_the_batches(accumulate: int, total: int) -> None:
+    options = {"max_epochs": -1, "max_steps": 5, "accumulate_grad_batches": accumulate}
+    lines = fit_lines(Net(), Batches(12), bar={"line_interval": 0.0}, **options)
+    assert lines[0].startswith(f"epoch 1  {1:>{len(str(total))}}/{total}  ")
+    assert "0:00 left (0:00 in all)" in lines[0]
+
+
+def test_a_resumed_run_goes_on_with_its_epoch(tmp_path: Path) -> None:
+    class Save(L.Callback):
+        def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+            if trainer.global_step == 5:
+                trainer.save_checkpoint(tmp_path / "at.ckpt")
+
+    make_trainer(Save(), max_epochs=2).fit(Net(), Batches(4))
+    console, file = make_console(terminal=False)
+    bar = ProgressBar(line_interval=0.0, min_line_interval=0.0, console=console)
+    with pytest.warns(UserWarning, match="ended before the epoch ended"):
+        make_trainer(bar, max_epochs=2).fit(Net(), Batches(4), ckpt_path=tmp_path / "at.ckpt")
+    lines = file.getvalue().splitlines()
+    assert [line[:16] for line in lines[:-1]] == ["epoch 2/2  2/4  ", "epoch 2/2  3/4  ", "epoch 2/2  4/4  "]
+    assert lines[-1].startswith("epoch 2/2    ")
+
+
+def test_test_and_validation_have_a_line_where_they_have_no_table() -> None:
+    console, file = make_console(terminal=False)
+    trainer, net = make_trainer(ProgressBar(console=console)), Net()
+    trainer.test(net, Batches(2), verbose=False)
+    trainer.validate(net, Batches(2), verbose=False)
+    test, validation = file.getvalue().splitlines()
+    assert re.fullmatch(r"test +\d\.\ds   loss 0\.1250", test)
+    assert re.fullmatch(r"val +\d\.\ds   loss 0\.7500", validation)
+
+
+def test_only_rank_0_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(L.Trainer, "is_global_zero", False)
+    assert fit_lines(Net(), Batches(3), max_epochs=2, bar={"line_interval": 0.0}) == []
+    console, file = make_console(terminal=True)
+    bar = ProgressBar(refresh_interval=0.0, console=console)
+    trainer = make_trainer(bar, max_epochs=1)
+    trainer.fit(Net(), Batches(3))
+    bar.enable()
+    trainer.test(Net(), Batches(3), verbose=False)
+    assert file.getvalue() == ""
+
+
+def test_disabled_says_nothing_until_enabled() -> None:
+    console, file = make_console(terminal=False)
+    bar = ProgressBar(console=console)
+    bar.disable()
+    make_trainer(bar, max_epochs=1).fit(Net(), Batches(2))
+    assert file.getvalue() == ""
+    bar.enable()
+    make_trainer(bar, max_epochs=1).fit(Net(), Batches(2))
+    assert file.getvalue().startswith("epoch 1/1")
+
+
+def test_writes_to_standard_output_by_default(capsys: pytest.CaptureFixture[str]) -> None:
+    make_trainer(ProgressBar(), max_epochs=1).fit(Net(), Batches(2))
+    assert capsys.readouterr().out.startswith("epoch 1/1")
+
+
+# -- in a terminal -------------------------------------------------------------------------------------------
+
+
+def test_a_terminal_shows_each_stage_and_keeps_the_epochs() -> None:
+    console, file = make_console(terminal=True)
+    bar = ProgressBar(refresh_interval=0.0, min_line_interval=0.0, console=console)
+    make_trainer(bar, max_epochs=2, num_sanity_val_steps=2).fit(Net(0.002), Batches(5), Batches(4))
+    shown = frames(file.getvalue())
+    assert any(re.match(r"check  ━+  [12]/2", frame) for frame in shown)
+    pattern = r"epoch 1/2  ━.*  3/5  .* steps/s  0:00 left \(0:00 in all\)  loss 0\.2500  accuracy 0\.8750"
+    assert any(re.match(pattern, frame) for frame in shown), shown
+    assert any(re.match(r"epoch 2/2  val  ━.*  2/4  .* steps/s  0:00 left", frame) for frame in shown)
+    kept = re.findall(r"epoch \d/2 +\d+\.\ds .*", without_style(file.getvalue()))
+    assert [line.rstrip("\r").split("   ")[-2:] for line in kept] == [
+        ["train loss 0.5000", "val loss 0.7500"],
+        ["train loss 1.5000", "val loss 1.7500"],
+    ]
+
+
+def test_test_and_prediction_are_shown() -> None:
+    console, file = make_console(terminal=True)
+    trainer, net = make_trainer(ProgressBar(refresh_interval=0.0, console=console)), Net(0.001)
+    trainer.test(net, Batches(3), verbose=False)
+    trainer.predict(net, Batches(3), return_predictions=False)
+    shown = frames(file.getvalue())
+    assert any(re.match(r"test  ━+.*  2/3  ", frame) for frame in shown)
+    assert any(re.match(r"predict  ━+.*  2/3  ", frame) for frame in shown)
+
+
+@pytest.mark.parametrize("width", [12, 30, 50, 80, 200])
+def test_the_live_line_is_one_line_however_narrow_the_terminal(width: int) -> None:
+    console, file = make_console(terminal=True, width=width)
+    bar = ProgressBar(refresh_interval=0.0, min_line_interval=0.0, console=console)
+    make_trainer(bar, max_epochs=1).fit(Net(0.001), Batches(4))
+    shown = frames(file.getvalue())
+    assert len(shown) >= 4
+    assert all(len(frame.rstrip()) <= width for frame in shown)
+    # Rich climbs up a line for each line but the last of what it redraws.
+    assert file.getvalue().count("\x1b[1A") == 1, "only the end of the live line goes up"
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt(), RuntimeError("boom")])
+def test_the_terminal_is_left_as_it_was_found(
+    error: BaseException | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # Lightning would switch Ctrl-C off for good
+    console, file = make_console(terminal=True)
+    net, bar = Net(), ProgressBar(refresh_interval=0.0, min_line_interval=0.0, console=console)
+    trainer = make_trainer(bar, max_epochs=3)
+    if error is None:
+        trainer.fit(net, Batches(4))
+    else:
+        net.fail_at = (6, error)
+        with pytest.raises(SystemExit if isinstance(error, KeyboardInterrupt) else RuntimeError):
+            trainer.fit(net, Batches(4))
+    text = file.getvalue()
+    assert text.count(HIDE) == text.count(SHOW) == 1
+    assert text.rindex(SHOW) > text.rindex(HIDE)
+    assert "epoch 1/3     0." in without_style(text)
+    live_line_gone = text[text.rindex(SHOW) :]
+    assert live_line_gone.startswith(f"{SHOW}\r\x1b[1A\x1b[2K")
+    # The same object serves another run.
+    net.fail_at = None
+    make_trainer(bar, max_epochs=1).fit(net, Batches(2))
+    assert "epoch 1/1" in without_style(file.getvalue())
+
+
+def test_what_others_print_goes_above_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    class Talker(L.Callback):
+        def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+            print(f"[step] {trainer.global_step}")
+
+    console, file = make_console(terminal=True)
+    bar = ProgressBar(refresh_interval=0.0, console=console)
+    make_trainer(bar, Talker(), max_epochs=1).fit(Net(), Batches(2))
+    plain = without_style(file.getvalue())
+    assert re.search(r"\x1b\[2K\[step\] 1\n|\[step\] 1\r\n", plain)
+    assert "[step]" not in capsys.readouterr().out
+
+
+# -- what it costs -------------------------------------------------------------------------------------------
+
+
+def test_the_device_is_read_by_the_clock_not_by_the_step() -> None:
+    console, _ = make_console(terminal=True)
+    net = Net(0.001)
+    started = perf_counter()
+    make_trainer(ProgressBar(refresh_interval=0.1, console=console), max_epochs=1).fit(net, Batches(300))
+    assert 2 <= net.asked <= (perf_counter() - started) / 0.1 + 1
+
+
+def test_slow_metrics_are_asked_for_seldom() -> None:
+    class Slow(Net):
+        def running_metrics(self) -> dict[str, float]:
+            sleep(0.01)
+            return super().running_metrics()
+
+    console, _ = make_console(terminal=True)
+    net = Slow(0.001)
+    started = perf_counter()
+    make_trainer(ProgressBar(refresh_interval=0.001, console=console), max_epochs=1).fit(net, Batches(400))
+    assert 2 <= net.asked <= (perf_counter() - started) / (20 * 0.01) + 1
+
+
+class Stamp(L.Callback):
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
+        self.times.append(perf_counter())
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_step_costs_microseconds(terminal: bool) -> None:
+    console, _ = make_console(terminal)
+    before, after = Stamp(), Stamp()
+    # Callbacks are called in turn, so between the two stamps lies the bar and nothing else of the step.
+    make_trainer(before, ProgressBar(console=console), after, max_epochs=1).fit(Net(), Batches(400))
+    assert float(np.median(np.subtract(after.times, before.times))) < 50e-6
+
+
+def test_keeps_no_batch_alive() -> None:
+    console, _ = make_console(terminal=False)
+    bar = ProgressBar(console=console)
+    trainer = make_trainer(bar, max_epochs=1)
+    trainer.fit(Net(), Batches(2))
+    assert bar._loss is None
+
+
+@pytest.mark.parametrize("name", ["refresh_interval", "line_interval", "min_line_interval"])
+def test_refuses_a_negative_interval(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}=-1.0 is negative"):
+        ProgressBar(**{name: -1.0})  # type: ignore[arg-type]  # mypy cannot tell which of them it is

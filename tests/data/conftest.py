@@ -1,0 +1,44 @@
+"""A DataModule over any samples, with small defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from assay.data.data_module import DataModule
+from assay.data.samples import Samples, Stream, Unfitted
+from assay.data.spec import Task
+
+Given = Mapping[str, Samples | Stream | Unfitted]
+
+
+class GivenSource:
+    """A source of samples made by the test."""
+
+    def __init__(self, parts: Given, task: Task, class_names: tuple[str, ...]) -> None:
+        self.parts, self.task, self.class_names = parts, task, class_names
+        self.prepared = 0
+
+    def prepare(self) -> None:
+        self.prepared += 1
+
+    def read(self) -> Given:
+        return self.parts
+
+
+@pytest.fixture
+def given_source() -> type[GivenSource]:
+    return GivenSource
+
+
+@pytest.fixture
+def data_module() -> Callable[..., DataModule]:
+    def build(source: Any, **options: Any) -> DataModule:
+        transform = {"train": [], "eval": [], "normalize": None, **options.pop("transform", {})}
+        split = {"val": 0.1, "test": 0.2, **options.pop("split", {})}
+        settings = {"batch_size": 4, "eval_batch_size": 8, **options}
+        return DataModule(source, split=split, transform=transform, **settings)
+
+    return build
