@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import tempfile
+import uuid
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @contextmanager
@@ -21,31 +22,45 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
     Yields:
         A binary file to write to.
+
+    Raises:
+        OSError: It could not be written. The old content still stands, unless only the last step failed, the sync of the
+            directory: then the new content stands, and might not survive a power cut.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+    # Not tempfile: its files are readable by their owner alone, and the rename would keep that.
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(0o666 & ~_umask())
-        Path(name).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a whole text file in UTF-8.
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a whole file.
 
     Args:
         path: The final name.
-        text: The content.
+        data: The content.
     """
     with replacing(path) as file:
-        file.write(text.encode("utf-8"))
+        file.write(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole text file in UTF-8, line ends as they are.
+
+    Args:
+        path: The final name.
+        text: The content. Bytes that were no UTF-8 when it was decoded with `surrogateescape` come out as they were.
+    """
+    write_bytes(path, text.encode("utf-8", "surrogateescape"))
 
 
 def sync_directory(path: Path) -> None:
@@ -59,12 +74,8 @@ def sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot, and need not
+            raise
     finally:
         os.close(descriptor)
-
-
-def _umask() -> int:
-    # There is no way to read it without setting it.
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

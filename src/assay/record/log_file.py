@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 
 class _Formatter(logging.Formatter):
+    """UTC, and no secrets: here and not in a filter, because only here the traceback is part of the text."""
+
     converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
@@ -23,27 +26,67 @@ class _Formatter(logging.Formatter):
 
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
-    """Append what is logged, and Python's warnings, to a file.
+    """Append what is logged, and Python's warnings, to a file; what the terminal shows stays as it was.
 
     Args:
         path: `log.txt`.
     """
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
     handler.setFormatter(_Formatter("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"))
     root = logging.getLogger()
-    lightning = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
-    level = root.level
-    root.addHandler(handler)
-    root.setLevel(min(level, logging.INFO) if level else logging.INFO)
-    for logger in lightning:  # Lightning's loggers do not hand on to the root
-        logger.addHandler(handler)
-    logging.captureWarnings(capture=True)
+    try:
+        with _level_for(root, logging.INFO), _captured_warnings(root):
+            ends = [root, *_not_propagating()]
+            for logger in ends:
+                logger.addHandler(handler)
+            try:
+                yield
+            finally:
+                for logger in ends:
+                    logger.removeHandler(handler)
+    finally:
+        handler.close()
+
+
+def _not_propagating() -> list[logging.Logger]:
+    """Loggers that hand nothing on to the root; Lightning's are such when nobody had set up logging before it was imported."""
+    known = logging.Logger.manager.loggerDict.values()
+    return [logger for logger in known if isinstance(logger, logging.Logger) and not logger.propagate]
+
+
+@contextmanager
+def _level_for(root: logging.Logger, level: int) -> Iterator[None]:
+    """Lower the root's level, while the handlers that it has go on showing what they showed."""
+    before = root.level
+    if before <= level:
+        yield
+        return
+    quiet = {handler: handler.level for handler in root.handlers if handler.level < before}
+    root.setLevel(level)
+    for handler in quiet:
+        handler.setLevel(before)
     try:
         yield
     finally:
-        logging.captureWarnings(capture=False)
-        for logger in lightning:
-            logger.removeHandler(handler)
-        root.removeHandler(handler)
-        root.setLevel(level)
-        handler.close()
+        root.setLevel(before)
+        for handler, own in quiet.items():
+            handler.setLevel(own)
+
+
+@contextmanager
+def _captured_warnings(root: logging.Logger) -> Iterator[None]:
+    """Hand warnings to the log; they still appear on stderr where no other handler would show them."""
+    show = warnings.showwarning
+    logging.captureWarnings(capture=True)
+    ours = warnings.showwarning is not show
+    logger = logging.getLogger("py.warnings")
+    terminal = logging.lastResort if ours and not root.handlers else None
+    if terminal is not None:
+        logger.addHandler(terminal)
+    try:
+        yield
+    finally:
+        if terminal is not None:
+            logger.removeHandler(terminal)
+        if ours:
+            logging.captureWarnings(capture=False)

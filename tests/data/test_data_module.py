@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
+
+from assay.data.data_module import DataModule
+from assay.data.digits import Digits
+from assay.data.loaders import MemoryLoader, StreamLoader
+from assay.data.normalize import IMAGENET_MEAN
+from assay.data.samples import Samples, Stream
+from assay.errors import DataError
+
+# Lightning 2.6 with torch 2.15
+pytestmark = pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning")
+
+Build = Callable[..., DataModule]
+
+
+class Recorder(L.LightningModule):
+    """A stock module that notes which samples it sees: a sample's first feature is its number."""
+
+    def __init__(self, features: int = 2) -> None:
+        super().__init__()
+        self.layer = nn.Linear(features, 2)
+        self.seen: dict[str, list[list[int]]] = {"train": [], "val": [], "test": []}
+
+    def note(self, stage: str, batch: tuple[Tensor, Tensor]) -> Tensor:
+        inputs, targets = batch
+        self.seen[stage].append(inputs[:, 0].round().int().tolist())
+        return nn.functional.cross_entropy(self.layer(inputs), targets)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        return self.note("train", batch)
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.note("val", batch)
+
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        self.note("test", batch)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=1e-5)
+
+
+def trainer(tmp_path: Path, **options: Any) -> L.Trainer:
+    quiet = {
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "logger": False,
+        "accelerator": "cpu",
+    }
+    settings = {
+        "max_epochs": 2,
+        "enable_checkpointing": False,
+        "default_root_dir": tmp_path,
+        **quiet,
+        **options,
+    }
+    return L.Trainer(**settings)
+
+
+def numbered(count: int = 50) -> Samples:
+    inputs = torch.stack([torch.arange(float(count)), torch.rand(count)], 1)
+    return Samples(inputs, torch.arange(count) % 2)
+
+
+class Mappings:
+    def __init__(self, samples: Samples) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        inputs, target = self.samples[index]
+        return {"data": inputs, "label": int(target), "name": f"sample {index}"}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_stock_lightning_module_trains(
+    data_module: Build, given_source: Any, tmp_path: Path, streamed: bool
+) -> None:
+    data: Any = numbered()
+    if streamed:
+        data = Stream(Mappings(data), data.targets)
+    source = given_source({"all": data}, "multiclass", ("even", "odd"))
+    module, datamodule = Recorder(), data_module(source)
+    runner = trainer(tmp_path)
+    runner.fit(module, datamodule)
+    runner.test(module, datamodule, verbose=False)
+    assert source.prepared == 2
+    first, second = module.seen["train"][:8], module.seen["train"][8:]
+    assert len(first) == len(second) == 8  # 35 samples, batches of 4, the last left out
+    assert first != second
+    val, test = sum(module.seen["val"][-1:], []), sum(module.seen["test"], [])
+    assert (len(val), len(test)) == (5, 10)
+    train = set(sum(first + second, []))
+    assert not train & set(val)
+    assert not train & set(test)
+
+
+def test_streamed_or_in_memory_the_samples_are_the_same(
+    data_module: Build, given_source: Any, tmp_path: Path
+) -> None:
+    samples, seen = numbered(), []
+    for data in (samples, Stream(Mappings(samples), samples.targets)):
+        module = Recorder()
+        datamodule = data_module(given_source({"all": data}, "multiclass", ("even", "odd")))
+        trainer(tmp_path).fit(module, datamodule)
+        seen.append(module.seen)
+    assert seen[0] == seen[1]
+
+
+class StopAt(L.Callback):
+    """Saves after so many steps, then stops at once."""
+
+    def __init__(self, step: int, path: Path) -> None:
+        self.step, self.path = step, path
+
+    def on_train_batch_end(self, trainer: L.Trainer, *args: Any) -> None:
+        if trainer.global_step == self.step:
+            trainer.save_checkpoint(self.path)
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("step", [1, 5, 8, 11])
+def test_a_resumed_run_sees_what_the_uninterrupted_one_sees(
+    data_module: Build, given_source: Any, tmp_path: Path, step: int
+) -> None:
+    source = given_source({"all": numbered()}, "multiclass", ("even", "odd"))
+    whole, before, after = Recorder(), Recorder(), Recorder()
+    trainer(tmp_path, max_epochs=3).fit(whole, data_module(source))
+    path = tmp_path / "stopped.ckpt"
+    with pytest.raises(SystemExit):
+        trainer(tmp_path, max_epochs=3, callbacks=[StopAt(step, path)]).fit(before, data_module(source))
+    trainer(tmp_path, max_epochs=3).fit(after, data_module(source), ckpt_path=path, weights_only=True)
+    assert len(before.seen["train"]) == step
+    assert before.seen["train"] + after.seen["train"] == whole.seen["train"]
+
+
+def test_no_validation_and_no_test_part(data_module: Build, given_source: Any, tmp_path: Path) -> None:
+    source = given_source({"all": numbered()}, "multiclass", ("even", "odd"))
+    module, datamodule = Recorder(), data_module(source, split={"val": 0, "test": 0}, drop_last=False)
+    trainer(tmp_path, max_epochs=1).fit(module, datamodule)
+    assert sorted(sum(module.seen["train"], [])) == list(range(50))
+    assert datamodule.val_dataloader() == datamodule.test_dataloader() == []
+
+
+def test_spec_of_digits_and_its_statistics(data_module: Build) -> None:
+    datamodule = data_module(Digits(), transform={"normalize": "data"})
+    datamodule.setup("fit")
+    spec = datamodule.spec
+    assert (spec.input_shape, spec.num_classes, spec.num_features) == ((1, 8, 8), 10, 64)
+    assert (spec.num_train, spec.num_val, spec.num_test) == (1257, 180, 360)
+    batches = [datamodule.on_after_batch_transfer(batch, 0)[0] for batch in datamodule.train_dataloader()]
+    values = torch.cat(batches).double().numpy()
+    np.testing.assert_allclose([values.mean(), values.std()], [0, 1], atol=0.02)
+    train = datamodule._parts.rows["train"]  # type: ignore[union-attr]  # set up above
+    raw = Digits().read()["all"].inputs.double().numpy()[train]
+    np.testing.assert_allclose([spec.mean[0], spec.std[0]], [raw.mean(), raw.std()])
+
+
+def test_parts_lie_in_one_tensor_and_the_second_setup_reads_nothing(
+    data_module: Build, given_source: Any
+) -> None:
+    source = given_source({"all": numbered()}, "multiclass", ("even", "odd"))
+    datamodule = data_module(source)
+    datamodule.setup("fit")
+    source.parts = None
+    datamodule.setup("test")
+    placements = {
+        id(loader._placement) for loader in (datamodule.train_dataloader(), datamodule.val_dataloader())
+    }  # type: ignore[union-attr]  # both in memory
+    assert len(placements) == 1
+
+
+def test_setting_up_leaves_the_generators_alone(data_module: Build, given_source: Any) -> None:
+    source = given_source({"all": images(20)}, "multiclass", ("even", "odd"))
+    crop = [v2.RandomCrop(4)]
+    datamodule = data_module(source, transform={"train": crop, "eval": crop, "normalize": "data"})
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    datamodule.setup()
+    assert torch.equal(torch.rand(3), expected)
+
+
+def images(count: int = 40, size: int = 8) -> Samples:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randint(0, 256, (count, 3, size, size), dtype=torch.uint8, generator=generator)
+    return Samples(inputs, torch.arange(count) % 2)
+
+
+def test_statistics_are_those_of_transformed_samples(data_module: Build, given_source: Any) -> None:
+    source = given_source(
+        {"train": images(), "test": images(4), "val": images(4)}, "multiclass", ("even", "odd")
+    )
+    transform = {"train": [v2.Grayscale()], "eval": [v2.Grayscale()], "normalize": "data"}
+    datamodule = data_module(source, transform=transform)
+    datamodule.setup()
+    gray = v2.Grayscale()(images().inputs).double().numpy() / 255
+    assert datamodule.spec.input_shape == (1, 8, 8)
+    np.testing.assert_allclose(
+        [*datamodule.spec.mean, *datamodule.spec.std], [gray.mean(), gray.std()], atol=1e-9
+    )
+
+
+def test_transforms_run_once_where_they_can(data_module: Build, given_source: Any) -> None:
+    source = given_source({"all": images()}, "multiclass", ("even", "odd"))
+    transform = {"train": [v2.RandomCrop(4)], "eval": [v2.Resize([4, 4])]}
+    datamodule = data_module(source, transform=transform)
+    datamodule.setup()
+    val, train = datamodule.val_dataloader(), datamodule.train_dataloader()
+    assert isinstance(val, MemoryLoader)
+    assert isinstance(train, MemoryLoader)
+    assert not val._part.transforms
+    assert train._part.transforms
+    inputs, _ = next(iter(val))
+    rows = datamodule._parts.rows["val"]  # type: ignore[union-attr]  # set up above
+    assert torch.equal(inputs, v2.Resize([4, 4])(images().inputs[rows]))
+
+
+def test_random_transforms_of_data_in_memory_are_left_to_workers(
+    data_module: Build, given_source: Any
+) -> None:
+    source = given_source({"all": images()}, "multiclass", ("even", "odd"))
+    batches = []
+    for num_workers in (0, 1):
+        datamodule = data_module(source, transform={"train": [v2.RandomCrop(4)]}, num_workers=num_workers)
+        datamodule.setup()
+        loader = datamodule.train_dataloader()
+        assert isinstance(loader, StreamLoader if num_workers else MemoryLoader)
+        batches.append(list(loader))
+    for (inputs, targets), (others, other_targets) in zip(*batches, strict=True):
+        assert torch.equal(inputs, others)
+        assert torch.equal(targets, other_targets)
+
+
+def test_given_statistics(data_module: Build, given_source: Any) -> None:
+    source = given_source({"all": images()}, "multiclass", ("even", "odd"))
+    datamodule = data_module(source, transform={"normalize": "imagenet"})
+    datamodule.setup()
+    assert datamodule.spec.mean == IMAGENET_MEAN
+    datamodule = data_module(source, transform={"normalize": {"mean": [0.5], "std": [0.25]}})
+    datamodule.setup()
+    inputs, _ = datamodule.on_after_batch_transfer(
+        (torch.full((2, 3, 8, 8), 255, dtype=torch.uint8), LABELS), 0
+    )
+    torch.testing.assert_close(inputs, torch.full((2, 3, 8, 8), 2.0))
+
+
+LABELS = torch.tensor([0, 1])
+
+
+def test_statistics_of_another_number_of_channels(data_module: Build) -> None:
+    datamodule = data_module(Digits(), transform={"normalize": "imagenet"})
+    with pytest.raises(DataError, match=r"data\.transform\.normalize: 3 values for inputs of 1 channel"):
+        datamodule.setup()
+
+
+def test_a_transform_that_does_not_fit_is_found_at_setup(data_module: Build) -> None:
+    datamodule = data_module(Digits(), transform={"train": [v2.RandomCrop(32)]})
+    with pytest.raises(DataError, match="RandomCrop cannot take an input"):
+        datamodule.setup()
+
+
+def test_targets_have_the_form_of_their_task(data_module: Build, given_source: Any) -> None:
+    inputs = torch.rand(40, 3)
+    cases = [
+        ("regression", torch.rand(40, 1), torch.rand(4, dtype=torch.float64), (4, 1), torch.float32),
+        ("multilabel", torch.ones(40, 2, dtype=torch.int64), torch.ones(4, 2), (4, 2), torch.float32),
+        ("binary", torch.arange(40) % 2, torch.tensor([True, False]), (2,), torch.int64),
+    ]
+    for task, targets, batch, shape, dtype in cases:
+        names = () if task == "regression" else ("a", "b")
+        datamodule = data_module(given_source({"all": Samples(inputs, targets)}, task, names))
+        datamodule.setup()
+        moved = datamodule.on_after_batch_transfer((inputs[: len(batch)], batch), 0)[1]
+        assert (moved.shape, moved.dtype) == (shape, dtype)
+
+
+def test_double_precision(data_module: Build, given_source: Any, tmp_path: Path) -> None:
+    source = given_source({"all": numbered()}, "multiclass", ("even", "odd"))
+    seen = []
+
+    class Module(Recorder):
+        def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+            seen.append(batch[0].dtype)
+            return super().training_step(batch, batch_idx)
+
+    trainer(tmp_path, max_epochs=1, precision="64-true").fit(Module(), data_module(source))
+    assert set(seen) == {torch.float64}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "data.batch_size=0: a whole number of at least 1"),
+        ({"batch_size": 2.5}, "data.batch_size=2.5"),
+        ({"eval_batch_size": True}, "data.eval_batch_size=True"),
+        ({"num_workers": -1}, "data.num_workers=-1"),
+        ({"split": {"val": 1.5}}, "data.split.val=1.5"),
+        ({"transform": {"normalize": "mnist"}}, "data.transform.normalize='mnist'"),
+        ({"transform": {"normalize": {"mean": [1, 2], "std": [1]}}}, "data.transform.normalize="),
+    ],
+)
+def test_arguments_out_of_range(data_module: Build, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        data_module(Digits(), **options)
+
+
+def test_fewer_samples_than_a_batch(data_module: Build, given_source: Any) -> None:
+    source = given_source({"all": numbered(20)}, "multiclass", ("even", "odd"))
+    with pytest.raises(DataError, match=r"data\.batch_size=64: there are only 14 training samples"):
+        data_module(source, batch_size=64).setup()
+    datamodule = data_module(source, batch_size=64, drop_last=False)
+    datamodule.setup()
+    assert len(datamodule.train_dataloader()) == 1
