@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import lightning as L
 import torch
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate
+from hydra.utils import get_object, instantiate
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from assay import ranks
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.check.device import check_device
 from assay.check.fit import check_fit, num_outputs
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 OUR_MODULE = "assay.module.Module"
 _SCHEDULE_KEYS = ("interval", "frequency", "monitor")
 _TRAINER_EXTRAS = ("compile", "channels_last", "matmul_precision")
+_LIGHTNING_MAX_EPOCHS = 1000
 _FULL_KEY = re.compile(r"full_key: (\S+)")
 
 
@@ -70,9 +72,9 @@ def assemble(config: DictConfig, *, prepare: bool = True) -> Assembly:
     if prepare:
         datamodule.prepare_data()
     datamodule.setup("fit")
-    # A trainer of its own resets nothing in torch, so its choices are made before the model is built.
+    _describe(config, datamodule)
     trainer = _trainer(config)
-    module = _module(config, datamodule, trainer)
+    module = _module(config, trainer)
     return Assembly(module, datamodule, trainer, config)
 
 
@@ -142,22 +144,26 @@ def _plain_partial(built: Any) -> Any:
     return built
 
 
-def _module(config: DictConfig, datamodule: L.LightningDataModule, trainer: L.Trainer) -> L.LightningModule:
+def _describe(config: DictConfig, datamodule: Any) -> None:
+    """Put what the data tells into the config as node `spec`."""
     spec = getattr(datamodule, "spec", None)
-    if spec is None and config.module._target_ == OUR_MODULE:
+    if spec is not None:
+        with open_dict(config):
+            config.spec = {**spec.as_config(), **_steps(config, spec.num_train)}
+    elif config.module._target_ == OUR_MODULE:
         raise ConfigError(
             "a datamodule needs a `spec` attribute after setup()", key="data", hint="see assay.data.spec.Spec"
         )
-    if spec is not None:
-        with open_dict(config):
-            config.spec = {**spec.as_config(), **_steps(datamodule, trainer)}
+
+
+def _module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
     if config.module._target_ != OUR_MODULE:
         own: L.LightningModule = build(config, "module")
         return own
+    check_fit(config, get_object(config.loss._target_))
     loss = build(config, "loss")
     with open_dict(config):
         config.spec.num_outputs = num_outputs(config, loss)
-    check_fit(config, loss)
     with trainer.init_module(empty_init=False):
         model = build(config, "model")
     schedule = {key: value for key in _SCHEDULE_KEYS if (value := (config.get("scheduler") or {}).get(key)) is not None}
@@ -179,22 +185,22 @@ def _module(config: DictConfig, datamodule: L.LightningDataModule, trainer: L.Tr
     return module
 
 
-def _steps(datamodule: L.LightningDataModule, trainer: L.Trainer) -> dict[str, int]:
+def _steps(config: DictConfig, num_train: int) -> dict[str, int]:
     """Optimizer steps of an epoch and of the run, as Lightning will count them."""
-    world = trainer.world_size
-    spec: Any = datamodule
-    rows, size = spec.spec.num_train, spec.batch_size * world
-    batches = rows // size if spec.drop_last else -(-rows // size)
-    limit = trainer.limit_train_batches
-    batches = (
-        min(batches, limit) if isinstance(limit, int) else int(batches * (1.0 if limit is None else limit))
-    )
-    steps = max(1, -(-batches // trainer.accumulate_grad_batches))
-    epochs = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs >= 0 else None
-    total = steps * epochs if epochs is not None else trainer.max_steps
-    if trainer.max_steps is not None and trainer.max_steps >= 0:
-        total = min(total, trainer.max_steps) if total >= 0 else trainer.max_steps
-    return {"steps_per_epoch": steps, "total_steps": max(1, total)}
+    trainer, data = config.trainer, config.data
+    size = int(data.get("batch_size", 1)) * ranks.world_size(config)
+    batches = num_train // size if data.get("drop_last") else -(-num_train // size)
+    limit = trainer.get("limit_train_batches")
+    if isinstance(limit, int):
+        batches = min(batches, limit)
+    elif limit is not None:
+        batches = int(batches * limit)
+    steps = max(1, -(-batches // int(trainer.get("accumulate_grad_batches") or 1)))
+    most, epochs = trainer.get("max_steps", -1), trainer.get("max_epochs")
+    if epochs is None:
+        epochs = -1 if most >= 0 else _LIGHTNING_MAX_EPOCHS
+    totals = [number for number in (most, steps * epochs) if number >= 0]
+    return {"steps_per_epoch": steps, "total_steps": max(1, min(totals, default=1))}
 
 
 def _trainer(config: DictConfig) -> L.Trainer:

@@ -35,6 +35,17 @@ def count(config: DictConfig) -> int:
     return int(devices) if not isinstance(devices, str) and not hasattr(devices, "__len__") else len(devices)
 
 
+def world_size(config: DictConfig) -> int:
+    """Processes of the whole job, over all its machines.
+
+    Args:
+        config: The job.
+    """
+    if "WORLD_SIZE" in os.environ:
+        return int(os.environ["WORLD_SIZE"])
+    return count(config) * int(config.trainer.get("num_nodes") or 1)
+
+
 def launch(run_dir: Path, num_processes: int) -> bool:
     """Run a job on several processes and wait for them; when one dies, the others are ended.
 

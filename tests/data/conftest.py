@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from assay.data.data_module import DataModule
 from assay.data.samples import Samples, Stream, Unfitted
-from assay.data.spec import Task
+
+if TYPE_CHECKING:
+    from assay.data.spec import Task
 
 Given = Mapping[str, Samples | Stream | Unfitted]
 

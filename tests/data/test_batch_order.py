@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,13 +18,13 @@ SIZES = {
 ORDERS = st.fixed_dictionaries(SIZES)
 
 
-def ranks(options: dict[str, object], **more: object) -> list[BatchOrder]:
-    return [BatchOrder(**options, **more, rank=rank) for rank in range(int(str(options["world_size"])))]  # type: ignore[arg-type]  # a mapping of mixed values
+def ranks(options: dict[str, Any], **more: Any) -> list[BatchOrder]:
+    return [BatchOrder(**options, **more, rank=rank) for rank in range(options["world_size"])]
 
 
 @settings(max_examples=100, deadline=None)
 @given(options=ORDERS, epoch=st.integers(0, 5))
-def test_evaluation_sees_every_sample_exactly_once(options: dict[str, int], epoch: int) -> None:
+def test_evaluation_sees_every_sample_exactly_once(options: dict[str, Any], epoch: int) -> None:
     seen = [row for order in ranks(options) for batch in order.batches(epoch) for row in batch.tolist()]
     assert sorted(seen) == list(range(options["num_samples"]))
 
@@ -30,7 +32,7 @@ def test_evaluation_sees_every_sample_exactly_once(options: dict[str, int], epoc
 @settings(max_examples=100, deadline=None)
 @given(options=ORDERS, epoch=st.integers(0, 5), drop_last=st.booleans())
 def test_training_ranks_have_equally_many_batches_of_equal_sizes(
-    options: dict[str, int], epoch: int, drop_last: bool
+    options: dict[str, Any], epoch: int, drop_last: bool
 ) -> None:
     orders = ranks(options, even=True, drop_last=drop_last)
     batches = [[len(batch) for batch in order.batches(epoch)] for order in orders]
@@ -49,7 +51,7 @@ def test_training_ranks_have_equally_many_batches_of_equal_sizes(
 @settings(max_examples=50, deadline=None)
 @given(options=ORDERS, epoch=st.integers(0, 5), start=st.integers(0, 70), drop_last=st.booleans())
 def test_starting_later_gives_the_tail(
-    options: dict[str, int], epoch: int, start: int, drop_last: bool
+    options: dict[str, Any], epoch: int, start: int, drop_last: bool
 ) -> None:
     for order in ranks(options, even=True, drop_last=drop_last):
         whole = [batch.tolist() for batch in order.batches(epoch)]

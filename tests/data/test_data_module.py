@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import numpy as np
@@ -18,6 +18,9 @@ from assay.data.loaders import MemoryLoader, StreamLoader
 from assay.data.normalize import IMAGENET_MEAN
 from assay.data.samples import Samples, Stream
 from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Lightning 2.6 with torch 2.15
 pytestmark = pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning")
@@ -39,12 +42,15 @@ class Recorder(L.LightningModule):
         return nn.functional.cross_entropy(self.layer(inputs), targets)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        del batch_idx
         return self.note("train", batch)
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
+        del batch_idx
         self.note("val", batch)
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
+        del batch_idx
         self.note("test", batch)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -66,6 +72,10 @@ def trainer(tmp_path: Path, **options: Any) -> L.Trainer:
         **options,
     }
     return L.Trainer(**settings)
+
+
+def flat(batches: list[list[int]]) -> list[int]:
+    return list(itertools.chain.from_iterable(batches))
 
 
 def numbered(count: int = 50) -> Samples:
@@ -101,9 +111,9 @@ def test_a_stock_lightning_module_trains(
     first, second = module.seen["train"][:8], module.seen["train"][8:]
     assert len(first) == len(second) == 8  # 35 samples, batches of 4, the last left out
     assert first != second
-    val, test = sum(module.seen["val"][-1:], []), sum(module.seen["test"], [])
+    val, test = flat(module.seen["val"][-1:]), flat(module.seen["test"])
     assert (len(val), len(test)) == (5, 10)
-    train = set(sum(first + second, []))
+    train = set(flat(first + second))
     assert not train & set(val)
     assert not train & set(test)
 
@@ -127,6 +137,7 @@ class StopAt(L.Callback):
         self.step, self.path = step, path
 
     def on_train_batch_end(self, trainer: L.Trainer, *args: Any) -> None:
+        del args
         if trainer.global_step == self.step:
             trainer.save_checkpoint(self.path)
             raise KeyboardInterrupt
@@ -147,11 +158,14 @@ def test_a_resumed_run_sees_what_the_uninterrupted_one_sees(
     assert before.seen["train"] + after.seen["train"] == whole.seen["train"]
 
 
+@pytest.mark.filterwarnings(
+    "ignore:Total length of `list` across ranks is zero"
+)  # Lightning's, where there is no part
 def test_no_validation_and_no_test_part(data_module: Build, given_source: Any, tmp_path: Path) -> None:
     source = given_source({"all": numbered()}, "multiclass", ("even", "odd"))
     module, datamodule = Recorder(), data_module(source, split={"val": 0, "test": 0}, drop_last=False)
     trainer(tmp_path, max_epochs=1).fit(module, datamodule)
-    assert sorted(sum(module.seen["train"], [])) == list(range(50))
+    assert sorted(flat(module.seen["train"])) == list(range(50))
     assert datamodule.val_dataloader() == datamodule.test_dataloader() == []
 
 
@@ -177,9 +191,8 @@ def test_parts_lie_in_one_tensor_and_the_second_setup_reads_nothing(
     datamodule.setup("fit")
     source.parts = None
     datamodule.setup("test")
-    placements = {
-        id(loader._placement) for loader in (datamodule.train_dataloader(), datamodule.val_dataloader())
-    }  # type: ignore[union-attr]  # both in memory
+    loaders: list[Any] = [datamodule.train_dataloader(), datamodule.val_dataloader()]
+    placements = {id(loader._placement) for loader in loaders}
     assert len(placements) == 1
 
 
@@ -314,7 +327,7 @@ def test_double_precision(data_module: Build, given_source: Any, tmp_path: Path)
     ],
 )
 def test_arguments_out_of_range(data_module: Build, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(DataError, match=re.escape(message)):
         data_module(Digits(), **options)
 
 

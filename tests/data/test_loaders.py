@@ -41,7 +41,7 @@ class Noisy:
         return 10
 
     def __getitem__(self, index: int) -> Any:
-        image = SAMPLES.inputs[index].float() + torch.rand(1, 2, 2) + np.random.rand()  # noqa: NPY002 - as users do
+        image = SAMPLES.inputs[index].float() + torch.rand(1, 2, 2) + np.random.rand()
         return (
             {"image": image.float(), "label": index, "more": "x"} if self.mapping else (image.float(), index)
         )

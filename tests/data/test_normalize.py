@@ -67,7 +67,7 @@ def test_statistics_as_numpy_has_them(sizes: list[int], channels: int, as_bytes:
         if as_bytes
         else rng.normal(0, 2, shape).astype(np.float32)
     )
-    mean, std = statistics(torch.from_numpy(data).split(sizes))
+    mean, std = statistics(torch.split(torch.from_numpy(data), sizes))
     axes = (0, 2, 3) if images else (0,)
     exact = data.astype(np.float64) / (255 if as_bytes else 1)
     np.testing.assert_allclose(mean, exact.mean(axes), atol=1e-9)
@@ -77,6 +77,6 @@ def test_statistics_as_numpy_has_them(sizes: list[int], channels: int, as_bytes:
 def test_statistics_survive_a_large_offset() -> None:
     """The textbook formula E[x²] - E[x]² would give nonsense here."""
     values = 1e8 + torch.tensor([[0.0], [1.0], [2.0], [3.0]], dtype=torch.float64)
-    mean, std = statistics(values.split(1))
+    mean, std = statistics(torch.split(values, 1))
     assert mean[0] == pytest.approx(1e8 + 1.5, abs=1e-6)
     assert std[0] == pytest.approx(np.sqrt(1.25), abs=1e-6)

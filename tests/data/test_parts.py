@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,6 +12,9 @@ from assay.data.parts import Parts, read_parts
 from assay.data.samples import Samples, Stream, Unfitted
 from assay.data.split import Split
 from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SPLIT = Split(val=0.1, test=0.2)
 LABELS = torch.arange(100) % 2

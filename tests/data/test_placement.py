@@ -40,7 +40,7 @@ def test_what_fits_moves_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_does_not_fit_stays_and_batches_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "free_device_memory", lambda device: 2 * (12 + 4 * 8) - 1)
+    monkeypatch.setattr(module, "free_device_memory", lambda _: 2 * (12 + 4 * 8) - 1)
     placement = Placement(some_samples())
     inputs, targets = placement.take(ROWS, META)
     assert (inputs.device, targets.device, inputs.shape, inputs.dtype) == (META, META, (2, 3), torch.uint8)
@@ -48,7 +48,7 @@ def test_what_does_not_fit_stays_and_batches_are_moved(monkeypatch: pytest.Monke
 
 
 def test_back_on_the_cpu_after_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "free_device_memory", lambda device: 10**9)
+    monkeypatch.setattr(module, "free_device_memory", lambda _: 10**9)
     placement = Placement(some_samples())
     placement.take(ROWS, META)
     assert placement.take(ROWS, torch.device("cpu"))[0].tolist() == [[6, 7, 8], [0, 1, 2]]
@@ -57,7 +57,7 @@ def test_back_on_the_cpu_after_another_device(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("free", [10**9, 0])
 def test_cuda(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
-    monkeypatch.setattr(module, "free_device_memory", lambda device: free)
+    monkeypatch.setattr(module, "free_device_memory", lambda _: free)
     samples = some_samples()
     inputs, targets = Placement(samples, pin_memory=True).take(ROWS, torch.device("cuda", 0))
     assert torch.equal(inputs.cpu(), samples.inputs[ROWS])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,13 +75,13 @@ def test_a_ratio_out_of_range(ratio: float) -> None:
 @pytest.mark.parametrize(
     "shares", [{"val": 1.0, "test": 0.0}, {"val": -0.1, "test": 0.0}, {"val": True, "test": 0}]
 )
-def test_a_share_out_of_range(shares: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"data\.split\.val=.*from 0 to below 1"):
+def test_a_share_out_of_range(shares: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=r"data\.split\.val=.*from 0 to below 1"):
         Split(**shares)
 
 
 def test_shares_that_leave_nothing() -> None:
-    with pytest.raises(ValueError, match="less than 1"):
+    with pytest.raises(DataError, match="leave nothing to train on"):
         Split(val=0.5, test=0.5)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -36,19 +36,19 @@ def num_outputs(config: DictConfig, loss: nn.Module) -> int:
     return int(spec.num_classes)
 
 
-def check_fit(config: DictConfig, loss: nn.Module) -> None:
+def check_fit(config: DictConfig, loss: Any) -> None:
     """Refuse a loss that cannot take the data's targets.
 
     Args:
         config: The job, with its `spec`.
-        loss: The loss.
+        loss: Its class (or what makes it): one that does not fit may not even be made with this data.
 
     Raises:
         ConfigError: The message says which loss and metrics suit the data.
     """
     task, kind = config.spec.task, getattr(loss, "kind", None)
-    name, hint = type(loss).__name__, _SUITS[config.spec.task]
-    if isinstance(loss, _REAL_VALUED) and task != "regression":
+    name, hint = getattr(loss, "__name__", str(loss)), _SUITS[config.spec.task]
+    if isinstance(loss, type) and issubclass(loss, _REAL_VALUED) and task != "regression":
         raise ConfigError(
             f"{name} compares real values, but the data has {_targets(config)}", key="loss", hint=hint
         )

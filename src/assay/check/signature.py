@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import collections.abc
+import importlib
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hydra.utils import get_object
+import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.composition_error import did_you_mean
+from assay.config.did_you_mean import did_you_mean, named
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,6 +27,10 @@ _EXTRAS = {
     "trainer": {"compile", "channels_last", "matmul_precision"},
 }
 """Keys that `assemble` takes off a node before it is built."""
+_FOR_TYPE_CHECKERS = {**vars(collections.abc), **vars(typing), "Tensor": torch.Tensor, "nn": torch.nn, "torch": torch}
+"""Names that a module may import for the type checker alone."""
+_IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "null"}
+_EXAMPLES = {bool: True, int: 1, float: 0.1, type(None): None}
 
 
 def check_signatures(config: DictConfig) -> None:
@@ -55,47 +62,79 @@ def _targets(node: Any, key: str) -> Iterator[tuple[str, DictConfig]]:
 
 
 def _check_node(key: str, node: DictConfig) -> None:
+    target = _locate(key, str(node._target_))
     try:
-        target = get_object(str(node._target_))
-    except Exception as error:  # whatever importing somebody's module raises
-        raise ConfigError(f"{node._target_!r} cannot be imported: {_root(error)}", key=f"{key}._target_") from error
-    try:
-        signature = inspect.signature(target)
+        parameters = inspect.signature(target).parameters
     except (TypeError, ValueError):
         return  # built-ins without a signature
-    parameters = signature.parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    hints = _hints(target)
-    for name in node:
+    known = [name for name, p in parameters.items() if name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    for name in map(str, node):
         if name in _OF_HYDRA or name in _EXTRAS.get(key, ()):
             continue
-        if name not in parameters:
+        if name not in known:
             if takes_any:
                 continue
-            known = [p for p in parameters if p != "self"]
-            guess = did_you_mean(str(name), known)
+            guess = did_you_mean(name, known)
             raise ConfigError(
                 f"{node._target_} has no argument {name!r}{'; ' + guess if guess else ''}",
                 key=f"{key}.{name}",
-                hint=f"it takes: {', '.join(known)}",
+                hint=f"it takes: {named(known, name)}" if known else "it takes no arguments",
             )
-        found, value = _value(node, str(name))
-        wanted = hints.get(str(name), Any)
+        found, value = _value(node, name)
+        wanted = _hint(target, parameters[name])
         if found and not accepts(wanted, value):
-            raise ConfigError(f"{value!r} is no {_say(wanted)}", key=f"{key}.{name}", hint=f"{node._target_} takes {name}: {_say(wanted)}")
+            example = _example(wanted, parameters[name].default)
+            raise ConfigError(
+                f"{_yaml(value)} was given; {in_words(wanted)} was expected",
+                key=f"{key}.{name}",
+                hint=f"for example {key}.{name}={example}" if example else f"see {node._target_}",
+            )
 
 
-def _root(error: BaseException) -> str:
-    while error.__cause__ is not None:
-        error = error.__cause__
+def _locate(key: str, path: str) -> Any:
+    """The object of a dotted path, without the lines that Hydra logs when there is none."""
+    parts = path.split(".")
+    found: Any = None
+    for index, part in enumerate(parts):
+        name = ".".join(parts[: index + 1])
+        if index and hasattr(found, part):
+            found = getattr(found, part)
+            continue
+        try:
+            if index and not inspect.ismodule(found):
+                raise ModuleNotFoundError(name=name)  # noqa: TRY301 - the same answer as below
+            found = importlib.import_module(name)
+        except Exception as error:  # whatever importing somebody's module raises
+            if not (isinstance(error, ModuleNotFoundError) and error.name == name):
+                reason, hint = f"cannot be imported: {_first_line(error)}", "the module itself fails; --debug shows where"
+            elif index == 0:
+                reason, hint = f"there is no module {part!r} here", "install it, or start assay in the folder that holds it"
+            else:
+                guess = did_you_mean(part, dir(found))
+                where = ".".join(parts[:index])
+                reason, hint = f"{where} has no {part!r}", guess or f"see python -c 'import {parts[0]}; help({where})'"
+            raise ConfigError(f"{path!r}: {reason}", key=f"{key}._target_", hint=hint) from error
+    return found
+
+
+def _first_line(error: BaseException) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
-def _hints(target: Any) -> dict[str, Any]:
+def _hint(target: Any, parameter: inspect.Parameter) -> Any:
+    """The annotation of one parameter; Any where it cannot be known."""
+    annotation = parameter.annotation
+    if annotation is parameter.empty:
+        return Any
+    function = inspect.unwrap(target.__init__ if inspect.isclass(target) else target)
+    module = sys.modules.get(getattr(function, "__module__", ""))
+    stand_in = types.SimpleNamespace(__annotations__={parameter.name: annotation})
+    names = {**_FOR_TYPE_CHECKERS, **vars(module or types.SimpleNamespace())}
     try:
-        return typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
-    except Exception:  # annotations that exist for the type checker only
-        return {}
+        return typing.get_type_hints(stand_in, globalns=names)[parameter.name]
+    except Exception:  # a name that only the type checker knows
+        return Any
 
 
 def _value(node: DictConfig, name: str) -> tuple[bool, Any]:
@@ -129,28 +168,75 @@ def accepts(annotation: Any, value: Any) -> bool:
     if origin in (typing.Union, types.UnionType):
         return any(accepts(part, value) for part in args)
     if origin is typing.Literal:
-        return value in args
+        return any(value == one and type(value) is type(one) for one in args)
     if annotation is type(None) or annotation is None:
         return value is None
-    if annotation is bool:
-        return isinstance(value, bool)
-    if annotation is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if annotation is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if annotation is str:
-        return isinstance(value, str)
+    if annotation is torch.Tensor:
+        return False  # YAML has none
+    plain = {bool: bool, int: int, float: int | float, str: str}.get(annotation)
+    if plain is not None:
+        return isinstance(value, plain) and (annotation is bool or not isinstance(value, bool))
     container = origin or annotation
     if not inspect.isclass(container) or container.__module__ not in ("builtins", "collections.abc", "typing"):
         return True
     if issubclass(container, Mapping):
         return isinstance(value, dict)
-    if container in (list, tuple, set, Sequence) or issubclass(container, list | tuple):
-        inner = [a for a in args if a is not Ellipsis]
-        of = inner[0] if len(set(inner)) == 1 else Any
-        return isinstance(value, list | tuple) and all(accepts(of, one) for one in value)
+    if issubclass(container, list | tuple | set) or container in (Sequence, collections.abc.Iterable, collections.abc.Collection):
+        return isinstance(value, list | tuple) and _all_fit(container, args, value)
     return True
 
 
-def _say(annotation: Any) -> str:
-    return annotation.__name__ if inspect.isclass(annotation) else str(annotation).replace("typing.", "")
+def _all_fit(container: type, args: tuple[Any, ...], value: Sequence[Any]) -> bool:
+    if container is tuple and args and Ellipsis not in args:
+        return len(value) == len(args) and all(map(accepts, args, value))
+    return not args or all(accepts(args[0], one) for one in value)
+
+
+def in_words(annotation: Any) -> str:
+    """What an annotation asks for, as a person would say it.
+
+    Args:
+        annotation: As for `accepts`.
+
+    >>> in_words(int | None), in_words(tuple[float, float]), in_words(typing.Literal["min", "max"])
+    ('a whole number or null', 'a list of 2 numbers', 'min or max')
+    """
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        parts = [part for part in typing.get_args(annotation) if part is not torch.Tensor]
+        if float in parts and int in parts:
+            parts.remove(int)
+        return " or ".join(dict.fromkeys(in_words(part) for part in parts))
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return " or ".join(str(one) for one in args)
+    if annotation in _IN_WORDS:
+        return _IN_WORDS[annotation]
+    container = origin or annotation
+    if inspect.isclass(container) and issubclass(container, Mapping):
+        return "a mapping"
+    if inspect.isclass(container) and (issubclass(container, list | tuple | set) or container in (Sequence, collections.abc.Iterable)):
+        of = in_words(args[0]).removeprefix("a ") + "s" if args else "values"
+        count = f"{len(args)} " if container is tuple and Ellipsis not in args else ""
+        return f"a list of {count}{of}"
+    return str(getattr(annotation, "__name__", annotation))
+
+
+def _example(annotation: Any, default: Any) -> str:
+    """A value that would be taken: the default where it tells something, else one of the right type."""
+    if default not in (None, inspect.Parameter.empty) and isinstance(default, bool | int | float | str | list | tuple):
+        return _yaml(list(default) if isinstance(default, tuple) else default)
+    parts = typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, types.UnionType) else (annotation,)
+    for part in parts:
+        if typing.get_origin(part) is typing.Literal:
+            return str(typing.get_args(part)[-1])
+        if part in _EXAMPLES:
+            return _yaml(_EXAMPLES[part])
+        if typing.get_args(part)[:1] in ((int,), (float,)):
+            return _yaml([_EXAMPLES[typing.get_args(part)[0]]])
+    return ""
+
+
+def _yaml(value: Any) -> str:
+    if isinstance(value, str):
+        return value or "''"
+    return OmegaConf.to_yaml(OmegaConf.create([value]), resolve=True)[2:].strip() if not isinstance(value, list | dict) else str(value)

@@ -53,7 +53,7 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
         version.setbase("1.3")
         search_path = create_config_search_path(str(CONF_DIR))
         if own is not None:
-            search_path.append("project", f"file://{own.resolve()}")
+            search_path.prepend("project", f"file://{own.resolve()}", anchor="schema")  # which must stay the last
         yield Hydra.create_main_hydra2("assay", search_path)
     finally:
         GlobalHydra.instance().hydra, HydraConfig.instance().cfg = before
@@ -81,7 +81,7 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
         return compose_with(hydra, overrides)
 
 
-def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[list[str]]:
+def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictConfig]:
     """Expand a sweep as Hydra's basic sweeper does, and compose every job of it.
 
     Args:
@@ -89,7 +89,7 @@ def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> l
         config_dir: The user's folder of config groups.
 
     Returns:
-        The overrides of each job.
+        Each job, as `compose` gives it.
 
     Raises:
         ConfigError: A job cannot be composed.
@@ -102,10 +102,8 @@ def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> l
             parsed = OverridesParser.create().parse_overrides(list(overrides))
         except HydraException as error:
             raise composition_error(error, overrides, hydra.config_loader) from error
-        jobs = [job for batch in BasicSweeper.split_arguments(parsed, max_batch_size=None) for job in batch]
-        for job in jobs:
-            compose_with(hydra, job)
-    return [list(job) for job in jobs]
+        batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
+        return [compose_with(hydra, job) for batch in batches for job in batch]
 
 
 def compose_with(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
@@ -126,7 +124,7 @@ def compose_with(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode
         if mode is RunMode.RUN:
             HydraConfig.instance().set_config(config)
             complete(config, config.hydra)
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise composition_error(error, overrides, hydra.config_loader) from error
     return config
 
@@ -155,10 +153,10 @@ def _resolve_calls(node: DictConfig | ListConfig, skip: str = "") -> None:
         raw = node._get_node(key)
         if isinstance(raw, DictConfig | ListConfig) and not raw._is_none() and not raw._is_interpolation():
             _resolve_calls(raw)
-        elif OmegaConf.is_interpolation(node, key) and _CALL.search(
-            str(OmegaConf.to_container(node, resolve=False)[key])
-        ):
-            node[key] = node[key]
+        elif OmegaConf.is_interpolation(node, key):
+            text = str(OmegaConf.to_container(node, resolve=False)[key])
+            if _CALL.search(text) and "spec." not in text:  # what asks for the spec waits for the data
+                node[key] = node[key]
 
 
 def job_config(config: DictConfig) -> DictConfig:

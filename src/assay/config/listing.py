@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from assay.config.composition_error import did_you_mean
+from assay.config.did_you_mean import did_you_mean
 from assay.config.options import groups, list_options
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR

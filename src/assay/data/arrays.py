@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final, get_args
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import torch
@@ -107,19 +107,15 @@ class Arrays:
         return parts
 
     def _load(self, option: str, name: str) -> Tensor:
-        folder = self._root.is_dir()
-        path = self._root / f"{name.removesuffix('.npy')}.npy" if folder else self._root
+        path = self._root / f"{name}.npy" if self._root.is_dir() else self._root
         try:
-            # Copy-on-write instead of read-only, because torch shares writable memory only; the file stays as
-            # it is.
-            loaded = np.load(path, mmap_mode="c" if folder else None, allow_pickle=False)
-            array = loaded if folder else loaded[name]
-        except FileNotFoundError as error:
-            known = sorted(entry.stem for entry in self._root.glob("*.npy"))
-            raise _no_array(option, name, self._root, known) from error
-        except KeyError as error:
-            raise _no_array(option, name, self._root, list(loaded)) from error
-        except (ValueError, OSError, EOFError, BadZipFile, IndexError) as error:
+            array = _mapped(self._root, name) if self._root.is_dir() else _from_archive(self._root, name)
+        except _NoArrayError as error:
+            known = ", ".join(error.known) or "nothing"
+            raise DataError(
+                f"data.source.{option}={name}: {self._root} has no such array", hint=f"there is: {known}"
+            ) from error
+        except (ValueError, OSError, EOFError, BadZipFile) as error:
             raise DataError(
                 f"data.source.{option}={name}: {path} cannot be read: {error}",
                 hint="save plain numbers with numpy.save, or with numpy.savez as a .npz archive",
@@ -137,11 +133,31 @@ class Arrays:
         return inputs[:, None] if self._layout == "NHW" else inputs.permute(0, 3, 1, 2)
 
 
-def _no_array(option: str, name: str, root: Path, known: Sequence[str]) -> DataError:
-    return DataError(
-        f"data.source.{option}={name}: {root} has no such array",
-        hint=f"choose from: {', '.join(known)}" if known else "it has none",
-    )
+class _NoArrayError(Exception):
+    def __init__(self, known: Sequence[str]) -> None:
+        super().__init__(known)
+        self.known = known
+
+
+def _mapped(folder: Path, name: str) -> NDArray[Any]:
+    if not (folder / f"{name}.npy").exists():
+        raise _NoArrayError(sorted(entry.stem for entry in folder.glob("*.npy")))
+    # Copy-on-write, because torch shares writable memory only; the file itself stays as it is.
+    array: NDArray[Any] = np.lib.format.open_memmap(folder / f"{name}.npy", mode="c")
+    return array
+
+
+def _from_archive(path: Path, name: str) -> NDArray[Any]:
+    with (
+        path.open("rb") as file,
+        ZipFile(file),
+    ):  # a ValueError of numpy's would name pickle, which is not the point
+        file.seek(0)
+        archive = np.load(file, allow_pickle=False)
+        if name not in archive.files:
+            raise _NoArrayError(archive.files)
+        array: NDArray[Any] = archive[name]
+    return array
 
 
 def _share(option: str, name: str, array: NDArray[Any]) -> Tensor:

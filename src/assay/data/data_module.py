@@ -65,7 +65,7 @@ class DataModule(L.LightningDataModule):
         spec: What the data tells the rest of the config; there after `setup()`.
 
     Raises:
-        ValueError: An argument is out of its range.
+        DataError: An argument is out of its range.
     """
 
     spec: Spec
@@ -245,7 +245,10 @@ def _start() -> tuple[int, int]:
 
 def _check_number(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"data.{name}={value!r}: a whole number of at least {least} was expected")
+        raise DataError(
+            f"data.{name}={value!r}: a whole number of at least {least} was expected",
+            hint=f"data.{name}={max(32, least) if 'batch' in name else least}",
+        )
 
 
 def _check_normalize(by: Any) -> _Scale | None:
@@ -258,7 +261,7 @@ def _check_normalize(by: Any) -> _Scale | None:
         return IMAGENET_MEAN, IMAGENET_STD
     if isinstance(by, Mapping) and set(by) == {"mean", "std"} and len(by["mean"]) == len(by["std"]):
         return tuple(map(float, by["mean"])), tuple(map(float, by["std"]))
-    raise ValueError(
-        f"data.transform.normalize={by!r}: data, imagenet, null or a mapping of mean and std "
-        "(one value a channel) was expected"
+    raise DataError(
+        f"data.transform.normalize={by!r}: data, imagenet, null or a mapping of mean and std was expected",
+        hint="data.transform.normalize={mean: [0.5], std: [0.5]}, with one value a channel",
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
+import numpy as np
 import torch
 from PIL import Image
 from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # torchvision ships no types
@@ -14,7 +15,6 @@ from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # tor
     find_classes,
     make_dataset,
 )
-from torchvision.io import ImageReadMode, decode_image  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.memory import free_memory
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from assay.data.spec import Task
 
-_MODES = {"RGB": (ImageReadMode.RGB, "RGB", 3), "GRAY": (ImageReadMode.GRAY, "L", 1)}
+_MODES = {"RGB": ("RGB", 3), "GRAY": ("L", 1)}
 _PARTS = {"train", "val", "test"}
 _PEEK = 32
 _CHUNK = 32
@@ -46,7 +46,7 @@ class ImageFolder:
     Args:
         root: The folder.
         image_size: Height and width every image is scaled to; None leaves them as they are.
-        mode: `RGB` or `GRAY`; palettes and transparency are resolved into it.
+        mode: `RGB` or `GRAY`; other images are converted, transparency is left out.
         in_memory: `auto` as above; True or False to decide.
 
     Raises:
@@ -140,11 +140,11 @@ class ImageFolder:
     def _wanted_in_memory(self, size: tuple[int, int] | None, count: int) -> bool:
         if self._in_memory != "auto":
             return bool(self._in_memory)
-        return size is not None and count * _MODES[self._mode][2] * size[0] * size[1] < free_memory() // 4
+        return size is not None and count * _MODES[self._mode][1] * size[0] * size[1] < free_memory() // 4
 
     def _decode(self, files: list[tuple[str, int]], size: tuple[int, int]) -> Samples | None:
         """All images as one tensor; None if one is of another size and may not be scaled."""
-        images = torch.empty((len(files), _MODES[self._mode][2], *size), dtype=torch.uint8)
+        images = torch.empty((len(files), _MODES[self._mode][1], *size), dtype=torch.uint8)
 
         def decode(start: int) -> bool:
             for index in range(start, min(start + _CHUNK, len(files))):
@@ -186,10 +186,10 @@ class _Files:
 
 
 def read_image(path: str, mode: str = "RGB", size: tuple[int, int] | None = None) -> Tensor:
-    """Decode an image file; torchvision's decoders first, Pillow for formats they lack.
+    """Decode an image file.
 
     Args:
-        path: Any file Pillow or torchvision can read.
+        path: Any file Pillow can read.
         mode: `RGB` or `GRAY`.
         size: Height and width to scale to (bilinear, antialiased); None leaves the image as it is.
 
@@ -199,19 +199,21 @@ def read_image(path: str, mode: str = "RGB", size: tuple[int, int] | None = None
     Raises:
         DataError: The file is no image, or damaged.
     """
-    torch_mode, pil_mode, _ = _MODES[mode]
-    image: Any
     try:
-        image = decode_image(path, mode=torch_mode)
-        image = F.to_dtype(image[0] if image.ndim == 4 else image, torch.uint8, scale=True)
-    except (RuntimeError, ValueError, OSError):
-        try:
-            with Image.open(path) as opened:
-                image = F.pil_to_tensor(opened.convert(pil_mode))
-        except (OSError, ValueError, SyntaxError) as error:
-            raise _unreadable(path, error) from error
-    decoded: Tensor = image if size is None else F.resize(image, list(size), antialias=True)
+        with Image.open(path) as opened:
+            decoded: Tensor = F.pil_to_tensor(_plain(opened).convert(_MODES[mode][0]))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise _unreadable(path, error) from error
+    if size is not None:
+        decoded = F.resize(decoded, list(size), antialias=True)
     return decoded
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    """What Pillow would convert wrongly or with a warning: 16 bits, palettes with transparency."""
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
+    return image.convert("RGBA") if image.mode == "P" else image
 
 
 def _unreadable(path: str, error: Exception) -> DataError:

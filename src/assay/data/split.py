@@ -29,7 +29,7 @@ class Split:
             samples.
 
     Raises:
-        ValueError: The shares leave nothing to train on.
+        DataError: The shares leave nothing to train on.
     """
 
     val: float
@@ -39,11 +39,14 @@ class Split:
     def __post_init__(self) -> None:
         for name, share in (("val", self.val), ("test", self.test)):
             if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
-                raise ValueError(f"data.split.{name}={share!r}: a share from 0 to below 1 was expected")
+                raise DataError(
+                    f"data.split.{name}={share!r}: a share from 0 to below 1 was expected",
+                    hint=f"data.split.{name}=0.1",
+                )
         if self.val + self.test >= 1:
-            raise ValueError(
-                f"data.split.val={self.val}, data.split.test={self.test}: they must add up to less than 1; "
-                "the rest is for training"
+            raise DataError(
+                f"data.split.val={self.val}, data.split.test={self.test}: the two leave nothing to train on",
+                hint="data.split.val=0.1 data.split.test=0.2",
             )
 
     def share_of_rest(self, part: str, given: Collection[str]) -> float:

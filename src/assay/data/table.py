@@ -124,7 +124,7 @@ class Table:
             index = {value: position for position, value in enumerate(classes)}
             return torch.tensor([index[value] for value in frame[self._targets[0]]], dtype=torch.int64)
         try:
-            values = torch.from_numpy(frame[self._targets].to_numpy(dtype=np.float32))
+            values = torch.from_numpy(frame[self._targets].to_numpy(dtype=np.float32, copy=True))
         except (TypeError, ValueError) as error:
             raise DataError(
                 f"data.source.target: {', '.join(self._targets)} cannot be numbers ({self.task}): {error}",

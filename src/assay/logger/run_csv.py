@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -12,7 +13,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _FIRST = ("epoch", "step")
 
@@ -21,7 +22,10 @@ _FIRST = ("epoch", "step")
 class RunCSV(Logger):
     """Appends each logged point to a CSV file at once, and goes on where an earlier part of the same run stopped.
 
-    Lightning's `CSVLogger` deletes the rows of an earlier part and keeps all rows in memory.
+    Lightning's `CSVLogger` deletes the rows of an earlier part.
+
+    Numbers are written as `repr` writes them, so that they read back equal, `nan` and `inf` included; an empty field
+    was not logged at that point.
 
     Args:
         path: The file. Columns are `epoch`, `step`, then the metrics in the order they first appear.
@@ -30,16 +34,16 @@ class RunCSV(Logger):
     def __init__(self, path: str | Path) -> None:
         super().__init__()
         self._path = Path(path)
-        self._columns: list[str] | None = None
+        self._columns: list[str] = []
 
     @property
     def name(self) -> str:
-        """Lightning's name of the logger."""
-        return "csv"
+        """Empty: the run directory has its name already."""
+        return ""
 
     @property
     def version(self) -> str:
-        """There is one log a run."""
+        """Empty: there is one log a run."""
         return ""
 
     @property
@@ -52,47 +56,85 @@ class RunCSV(Logger):
         """Nothing: the run directory holds the whole config."""
 
     @rank_zero_only  # type: ignore[misc]  # as above
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Append one row.
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Append one row, which a process that is killed next does not lose.
 
         Args:
-            metrics: Scalars; anything else is left out.
-            step: Optimizer steps so far.
+            metrics: Numbers, and tensors and arrays of one element. Anything else is left out; no row is written when
+                nothing but the epoch is left.
+            step: Optimizer steps before this point.
         """
-        row: dict[str, Any] = {"step": step}
-        row.update({name: float(value) if name != "epoch" else int(value) for name, value in metrics.items() if _scalar(value)})
-        columns = self._open()
-        new = [name for name in row if name not in columns]
+        row = {name: number for name, value in metrics.items() if (number := _number(value)) is not None}
+        if not row.keys() - set(_FIRST):
+            return
+        if step is not None:
+            row["step"] = step
+        if "epoch" in row:
+            row["epoch"] = int(row["epoch"])  # Lightning makes it a float on its way
+        new = [name for name in row if name not in self._open()]
         if new:
-            self._add_columns(new)
-        with self._path.open("a", newline="", encoding="utf-8") as file:
-            csv.DictWriter(file, self._open(), restval="").writerow(row)
+            self._rewrite([*self._columns, *new], self._rows())
+        with self._path.open("a", encoding="utf-8", newline="") as file:
+            file.write(_line([row.get(name, "") for name in self._columns]))
+
+    @rank_zero_only  # type: ignore[misc]  # as above
+    def rewind(self, step: int) -> None:
+        """Drop the rows that a run which goes on from a checkpoint will write again.
+
+        Args:
+            step: Optimizer steps done in the checkpoint; rows of this step and later ones go.
+        """
+        if self._path.is_file():
+            columns, at = self._open(), self._columns.index("step")
+            rows = self._rows()
+            kept = [row for row in rows if not row[at] or int(row[at]) < step]
+            if len(kept) < len(rows):
+                self._rewrite(columns, kept)
 
     def _open(self) -> list[str]:
-        if self._columns is None:
-            self._columns = list(_FIRST)
-            if self._path.is_file():
-                with self._path.open(newline="", encoding="utf-8") as file:
-                    self._columns = next(csv.reader(file), list(_FIRST))
-            else:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._path.write_text(",".join(self._columns) + "\n", encoding="utf-8")
+        """Columns of the file, which is made, or rid of the half row that a killed process left."""
+        if not self._columns:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            content = self._path.read_bytes() if self._path.is_file() else b""
+            whole = content[: content.rfind(b"\n") + 1]
+            if not whole:
+                self._rewrite(list(_FIRST), [])
+            elif len(whole) < len(content):
+                os.truncate(self._path, len(whole))
+            with self._path.open(encoding="utf-8", newline="") as file:
+                self._columns = next(csv.reader(file))
         return self._columns
 
-    def _add_columns(self, names: list[str]) -> None:
-        """Rewrite the file with more columns, through a file beside it so that no row is ever lost."""
-        columns = [*self._open(), *names]
-        with self._path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, columns, restval="")
-        writer.writeheader()
-        writer.writerows(rows)
+    def _rows(self) -> list[list[str]]:
+        with self._path.open(encoding="utf-8", newline="") as file:
+            return list(csv.reader(file))[1:]
+
+    def _rewrite(self, columns: list[str], rows: list[list[str]]) -> None:
+        """Replace the file through one beside it, so that no row is ever lost."""
+        lines = [_line(columns), *(_line(row + [""] * (len(columns) - len(row))) for row in rows)]
         temporary = self._path.with_name(f".{self._path.name}.tmp")
-        temporary.write_text(text.getvalue(), encoding="utf-8", newline="")
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            file.writelines(lines)
+            file.flush()
+            os.fsync(file.fileno())
         temporary.replace(self._path)
         self._columns = columns
 
 
-def _scalar(value: Any) -> bool:
-    return isinstance(value, int | float) or (hasattr(value, "numel") and value.numel() == 1)
+def _line(values: Iterable[Any]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerow(values)
+    return text.getvalue()
+
+
+def _number(value: Any) -> float | int | None:
+    """A Python number, or None for what is none."""
+    if getattr(value, "ndim", None) is not None:  # a tensor, an array, or a scalar of NumPy
+        value = value.item() if _numel(value) == 1 else None
+    if isinstance(value, bool):
+        return int(value)
+    return value if isinstance(value, int | float) else None
+
+
+def _numel(value: Any) -> int:
+    return int(value.numel()) if hasattr(value, "numel") else int(value.size)

@@ -56,8 +56,11 @@ class ClassWeight(nn.Module):
     ) -> None:
         super().__init__()
         self.num_classes = None if class_counts is None else len(class_counts)
-        # Always a tensor, so that a weight set later knows the device; a scalar stands for "no weights".
-        self.register_buffer("value", torch.ones(()), persistent=False)
+        # Always there and, where the classes are known, always of one shape: weight averaging pairs buffers by shape,
+        # and a weight that is set later knows the device.
+        shape = () if self.num_classes is None else (self.num_classes,)
+        self.register_buffer("value", torch.ones(shape), persistent=False)
+        self._uniform = True
         if class_weight is None:
             return
         if class_weight == "balanced":
@@ -85,7 +88,7 @@ class ClassWeight(nn.Module):
             ValueError: If there is not one weight a class.
         """
         if weight is None:
-            self.value = torch.ones((), device=self.value.device, dtype=self.value.dtype)
+            self.value, self._uniform = torch.ones_like(self.value), True
             return
         if weight.ndim != 1 or (self.num_classes is not None and weight.shape[0] != self.num_classes):
             msg = (
@@ -93,6 +96,7 @@ class ClassWeight(nn.Module):
             )
             raise ValueError(msg)
         self.value = weight.detach().to(device=self.value.device, dtype=self.value.dtype)
+        self._uniform = False
 
     def of(self, logits: Tensor) -> Tensor | None:
         """Give the weights `[C]` in the dtype of logits `[B, C]`, or None where every class counts the same.
@@ -100,7 +104,7 @@ class ClassWeight(nn.Module):
         Raises:
             ValueError: If there are more or fewer weights than logits.
         """
-        if self.value.ndim == 0:
+        if self._uniform:
             return None
         if self.value.shape[0] != logits.shape[1]:
             msg = (

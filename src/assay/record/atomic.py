@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file in the same directory; on leaving well it is synced and takes the name, otherwise it is removed.
+    """Open a temporary file beside a path; left well, it is synced and takes the name, else it is removed.
 
     Args:
         path: The final name. What it holds stays untouched until the new content is on disk.
@@ -24,8 +24,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         A binary file to write to.
 
     Raises:
-        OSError: It could not be written. The old content still stands, unless only the last step failed, the sync of the
-            directory: then the new content stands, and might not survive a power cut.
+        OSError: It could not be written. The old content still stands, unless only the last step failed, the
+            sync of the directory: then the new content stands, and might not survive a power cut.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
@@ -58,7 +58,8 @@ def write_text(path: Path, text: str) -> None:
 
     Args:
         path: The final name.
-        text: The content. Bytes that were no UTF-8 when it was decoded with `surrogateescape` come out as they were.
+        text: The content. Bytes that were no UTF-8 when it was decoded with `surrogateescape` come out as
+            they were.
     """
     write_bytes(path, text.encode("utf-8", "surrogateescape"))
 

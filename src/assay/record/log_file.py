@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class _Formatter(logging.Formatter):
     """UTC, and no secrets: here and not in a filter, because only here the traceback is part of the text."""
 
-    converter = time.gmtime
+    converter = time.gmtime  # type: ignore[assignment]  # the stub's own type is narrower
 
     def format(self, record: logging.LogRecord) -> str:
         return redact(super().format(record))
@@ -32,7 +32,9 @@ def log_file(path: Path) -> Iterator[None]:
         path: `log.txt`.
     """
     handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
-    handler.setFormatter(_Formatter("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"))
+    handler.setFormatter(
+        _Formatter("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+    )
     root = logging.getLogger()
     try:
         with _level_for(root, logging.INFO), _captured_warnings(root):
@@ -49,7 +51,7 @@ def log_file(path: Path) -> Iterator[None]:
 
 
 def _not_propagating() -> list[logging.Logger]:
-    """Loggers that hand nothing on to the root; Lightning's are such when nobody had set up logging before it was imported."""
+    """Loggers that hand nothing on to the root: Lightning's, if no logging was set up before its import."""
     known = logging.Logger.manager.loggerDict.values()
     return [logger for logger in known if isinstance(logger, logging.Logger) and not logger.propagate]
 

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import logging
 import os
 import platform
+import re
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psutil
+from assay.record.code_patch import code_patch
+from assay.record.secrets import is_secret, redact, redact_values
 
-from assay.record.secrets import redact
+if TYPE_CHECKING:
+    import git
+
+log = logging.getLogger(__name__)
 
 _NUMERIC_SWITCHES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "MKL_CBWR",
+    "ATEN_CPU_CAPABILITY",
     "CUBLAS_WORKSPACE_CONFIG",
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
     "PYTHONHASHSEED",
     "PYTORCH_CUDA_ALLOC_CONF",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 )
-_SOURCES = (".py", ".pyi", ".yaml", ".yml", ".toml", ".cfg", ".json", ".sh")
-_LARGEST_UNTRACKED = 1 << 20
-_LARGEST_PATCH = 20 << 20
-_NUMERIC_FLAGS = ("avx", "avx2", "avx512f", "avx512_bf16", "amx_bf16", "fma", "asimd", "bf16", "sve")
+_NUMERIC_FAMILIES = ("DNNL_", "KMP_", "MKL_", "ONEDNN_", "TORCH_")
+_CPUINFO = Path("/proc/cpuinfo")
+_NUMERIC_FLAGS = ("amx", "asimd", "avx", "bf16", "f16c", "fma", "fphp", "i8mm", "sse4", "sve")
 
 
 def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
@@ -38,54 +42,87 @@ def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
         folder: Any folder of the user's project.
 
     Returns:
-        `commit`, `branch`, `dirty`, `remote` and `patch_complete`, or None outside a repository or without git; and the patch
-        (tracked changes and untracked source files) that `git apply` puts onto the commit.
+        `commit` (None before the first), `branch` (None when detached), `dirty`, `remote` without credentials
+        and `patch_complete`, or None outside a repository or without git; and the patch of
+        `assay.record.code_patch`, from which secrets are gone.
     """
     try:
         import git
     except ImportError:  # GitPython raises this when there is no git executable
         return None, ""
     try:
-        repository = git.Repo(folder, search_parent_directories=True)
-        commit = repository.head.commit.hexsha if repository.head.is_valid() else None
-    except (git.InvalidGitRepositoryError, git.NoSuchPathError, ValueError):
+        with git.Repo(folder, search_parent_directories=True) as repository:
+            if repository.bare:
+                return None, ""
+            patch, complete = _patch(repository)
+            return {
+                "commit": repository.head.commit.hexsha if repository.head.is_valid() else None,
+                "branch": None if repository.head.is_detached else repository.active_branch.name,
+                "dirty": bool(patch) or not complete,
+                "remote": _remote(repository),
+                "patch_complete": complete,
+            }, patch
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError):
         return None, ""
-    with repository:
-        patch, complete = _patch(repository) if commit else ("", False)
-        remote = next((url for one in repository.remotes for url in one.urls), None)
-        return {
-            "commit": commit,
-            "branch": None if repository.head.is_detached else repository.active_branch.name,
-            "dirty": bool(patch) or repository.is_dirty(untracked_files=True),
-            "remote": redact(remote) if remote else None,
-            "patch_complete": complete,
-        }, patch
+    except (git.GitError, OSError, ValueError) as error:
+        log.warning("the state of the repository at %s could not be read: %s", folder, error)
+        return None, ""
 
 
-def _patch(repository: Any) -> tuple[str, bool]:
-    """Changes against HEAD, and untracked source files; and whether that is all of them."""
-    parts = [repository.git.diff("HEAD", "--binary", "--no-color", "--no-ext-diff", strip_newline_in_stdout=False)]
-    complete = True
-    root = Path(repository.working_dir)
-    for name in repository.untracked_files:
-        path = root / name
-        if path.suffix not in _SOURCES or not path.is_file():
-            continue
-        if path.stat().st_size > _LARGEST_UNTRACKED:
-            complete = False
-            continue
-        parts.append(
-            repository.git.diff(
-                "--no-index", "--binary", "--no-color", "--", os.devnull, name, with_exceptions=False, strip_newline_in_stdout=False
-            )
-        )
-    patch = "".join(parts)
-    return (patch, complete) if len(patch) <= _LARGEST_PATCH else ("", False)
+def _patch(repository: git.Repo) -> tuple[str, bool]:
+    import git
+
+    try:
+        return code_patch(repository)
+    except (git.GitError, OSError) as error:
+        log.warning("the changes in %s could not be read: %s", repository.working_dir, error)
+        return "", False
+
+
+def _remote(repository: git.Repo) -> str | None:
+    """Address of the remote that the branch follows, else of `origin`, else of any."""
+    names = [remote.name for remote in repository.remotes]
+    if not names:
+        return None
+    followed = None if repository.head.is_detached else repository.active_branch.tracking_branch()
+    wanted = followed.remote_name if followed is not None else "origin"
+    return without_credentials(next(iter(repository.remote(wanted if wanted in names else names[0]).urls)))
+
+
+def without_credentials(address: str) -> str:
+    """A remote's address without user name (but for SSH, where it is no secret), password, query, fragment.
+
+    Args:
+        address: As git knows it: a URL, `user@host:path`, or a folder.
+
+    >>> without_credentials("https://me:hunter2@example.org/x.git?token=1")
+    'https://example.org/x.git'
+    >>> without_credentials("git@example.org:me/x.git")
+    'git@example.org:me/x.git'
+    """
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        before, at, after = address.rpartition("@")
+        return redact(after if at and ":" in before else address)
+    host, slash, path = rest.partition("/")
+    if "@" not in host and ":" in host and not host.rpartition(":")[2].isdigit() and "@" in path:
+        host, slash, path = rest.rpartition("@")[2].partition("/")  # a password with a slash in it
+    user, at, host = host.rpartition("@")
+    kept = f"{user.partition(':')[0]}@" if at and scheme.endswith("ssh") else ""
+    return redact_values(f"{scheme}://{kept}{host}{slash}{re.split('[?#]', path)[0]}")
 
 
 def packages() -> dict[str, str]:
-    """Version of every installed distribution."""
-    found = {dist.name: dist.version for dist in importlib.metadata.distributions() if dist.name}
+    """Version of every installed distribution; of two by one name, the one that is imported."""
+    return dict(_packages())
+
+
+@functools.cache
+def _packages() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in importlib.metadata.distributions():
+        if one.name:
+            found.setdefault(one.name, one.version)
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
 
@@ -97,12 +134,14 @@ def cpu_model() -> str:
 
 @functools.cache
 def _cpuinfo() -> dict[str, str]:
-    # The file is read directly where there is one: py-cpuinfo starts processes and takes about a second.
-    path = Path("/proc/cpuinfo")
-    if path.is_file():
-        lines = (line.partition(":") for line in path.read_text(encoding="utf-8").split("\n\n")[0].splitlines())
-        return {key.strip(): value.strip() for key, _, value in lines}
-    import cpuinfo
+    # The file is read directly where it says enough: py-cpuinfo starts processes and takes over a second.
+    if _CPUINFO.is_file():
+        first = _CPUINFO.read_text(encoding="utf-8").split("\n\n")[0]
+        lines = (line.partition(":") for line in first.splitlines())
+        found = {key.strip(): value.strip() for key, _, value in lines}
+        if "model name" in found:
+            return found
+    import cpuinfo  # type: ignore[import-untyped]  # it has no stubs
 
     info = cpuinfo.get_cpu_info()
     return {"model name": str(info.get("brand_raw", "")), "flags": " ".join(info.get("flags", []))}
@@ -115,17 +154,36 @@ def machine(gpus: list[str], threads: int) -> dict[str, Any]:
         gpus: Names of the GPUs, asked of torch by the caller.
         threads: Threads of one torch operation.
     """
+    import psutil
+
     info = _cpuinfo()
-    flags = set((info.get("flags") or info.get("Features") or "").split())
+    flags = info.get("flags", "").split()
     return {
         "hostname": socket.gethostname(),
         "platform": platform.platform(),
         "python": platform.python_version(),
         "cpu": cpu_model(),
-        "cpu_flags": [flag for flag in _NUMERIC_FLAGS if flag in flags],
+        "cpu_flags": sorted(flag for flag in flags if flag.startswith(_NUMERIC_FLAGS)),
         "cores": os.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
         "threads": threads,
         "gpus": gpus,
-        "environment": {name: os.environ[name] for name in _NUMERIC_SWITCHES if name in os.environ},
+        "gpu_driver": _nvidia_driver(),
+        "environment": numeric_environment(),
     }
+
+
+def numeric_environment() -> dict[str, str]:
+    """The environment variables that change numbers; a fixed list, and nothing else of the environment."""
+    names = sorted(
+        name for name in os.environ if name in _NUMERIC_SWITCHES or name.startswith(_NUMERIC_FAMILIES)
+    )
+    return {name: redact(os.environ[name]) for name in names if not is_secret(name)}
+
+
+def _nvidia_driver() -> str | None:
+    """Version of the NVIDIA driver, as the kernel tells it."""
+    path = Path("/proc/driver/nvidia/version")
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    found = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", text)
+    return found[1] if found else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, final
 from assay.errors import AssayError
 from assay.record.atomic import write_text
 from assay.record.run_record import FILE
-from assay.record.secrets import redact
+from assay.record.secrets import redact, redact_values, redact_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+log = logging.getLogger(__name__)
 
 
 @final
@@ -38,11 +41,16 @@ class RunDirectory:
             AssayError: There is a run already, or the place cannot be written to.
         """
         if (path / FILE).exists():
-            raise AssayError(f"{path} already holds a run", hint="choose another hydra.run.dir, or remove the old run")
+            raise AssayError(
+                f"{path} already holds a run", hint="choose another hydra.run.dir, or remove the old run"
+            )
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise AssayError(f"the run directory {path} cannot be made: {error.strerror}", hint="hydra.run.dir=SOMEWHERE/ELSE") from error
+            raise AssayError(
+                f"the run directory {path} cannot be made: {error.strerror}",
+                hint="hydra.run.dir=SOMEWHERE/ELSE",
+            ) from error
         return cls(path)
 
     @property
@@ -72,25 +80,38 @@ class RunDirectory:
             name: `config.yaml`, `overrides.yaml` or `code.patch`.
             text: The content.
         """
-        write_text(self.path / name, redact(text))
+        without = {".yaml": redact_yaml, ".patch": redact_values}.get(Path(name).suffix, redact)
+        write_text(self.path / name, without(text))
 
 
 def find_runs(root: Path) -> Iterator[Path]:
-    """Every run directory below a folder; a directory with a record is a run and is not searched further.
+    """Every run directory below a folder, by name; a directory with a record is not searched further.
 
     Args:
-        root: Such as `outputs`.
+        root: Such as `outputs`; or a run directory, which is then the only one.
+
+    Raises:
+        AssayError: There is no such folder.
     """
+    if not root.is_dir():
+        raise AssayError(
+            f"there is no folder {root}", hint="name the folder that holds the runs, such as outputs/"
+        )
     pending = [str(root)]
     while pending:
         folder = pending.pop()
-        below: list[str] = []
+        # Asking for the one name is several times as fast as listing a run's files.
+        if os.path.isfile(f"{folder}{os.sep}{FILE}"):  # noqa: PTH113 - pathlib is slow here
+            yield Path(folder)
+        else:
+            pending += sorted(_folders(folder), reverse=True)
+
+
+def _folders(folder: str) -> list[str]:
+    """Folders in a folder; links are not followed, so that there are no circles."""
+    try:
         with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name == FILE:
-                    yield Path(folder)
-                    below = []
-                    break
-                if entry.is_dir(follow_symlinks=False):
-                    below.append(entry.path)
-        pending += below
+            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError as error:  # gone in the meantime, or somebody else's
+        log.warning("%s cannot be searched for runs: %s", folder, error.strerror)
+        return []

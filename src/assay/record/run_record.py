@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
-from typing import Any, Literal, final, get_args
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, final, get_args, get_origin, get_type_hints
 
 from assay.errors import AssayError
 from assay.record.atomic import write_text
 from assay.record.secrets import redact
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 SCHEMA_VERSION = 1
 FILE = "record.json"
+_NOT_FINITE = ("nan", "inf", "-inf")
 Status = Literal["running", "finished", "failed", "interrupted"]
 
 
@@ -64,7 +68,7 @@ class RunRecord:
     packages: dict[str, str] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     data_sha256: str = ""
-    metrics: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
     matrices: dict[str, Any] = field(default_factory=dict)
     best: dict[str, Any] = field(default_factory=dict)
     checkpoints: dict[str, str] = field(default_factory=dict)
@@ -73,13 +77,15 @@ class RunRecord:
     schema_version: int = SCHEMA_VERSION
 
     def save(self, run_dir: Path) -> None:
-        """Replace `record.json` whole.
+        """Replace `record.json` whole, without secrets.
 
         Args:
             run_dir: The run directory.
         """
-        text = json.dumps(_finite(asdict(self)), indent=2, allow_nan=False, default=str)
-        write_text(run_dir / FILE, redact(text) + "\n")
+        text = json.dumps(
+            _written(asdict(self)), indent=2, allow_nan=False, default=lambda value: redact(str(value))
+        )
+        write_text(run_dir / FILE, text + "\n")
 
     @classmethod
     def load(cls, run_dir: Path) -> RunRecord:
@@ -93,31 +99,85 @@ class RunRecord:
         """
         path = run_dir / FILE
         try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
+            plain = json.loads(path.read_bytes(), parse_constant=_refuse)
         except FileNotFoundError as error:
             raise AssayError(f"{run_dir} is no run directory: it has no {FILE}") from error
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, RecursionError) as error:
             raise AssayError(f"{path} cannot be read: {error}") from error
-        if not isinstance(plain, dict) or plain.get("schema_version") != SCHEMA_VERSION:
-            version = plain.get("schema_version") if isinstance(plain, dict) else None
-            raise AssayError(f"{path} has schema version {version}; this assay reads {SCHEMA_VERSION}")
-        known = {one.name for one in fields(cls)}
-        unknown, missing = set(plain) - known, {"run_id", "name", "status", "started", "seed", "fingerprint"} - set(plain)
-        if unknown or missing or plain["status"] not in get_args(Status):
-            raise AssayError(f"{path} is damaged: unknown {sorted(unknown)}, missing {sorted(missing)}, status {plain.get('status')!r}")
-        return cls(**{**plain, "metrics": {name: _number(value) for name, value in plain.get("metrics", {}).items()}})
+        version = plain.get("schema_version") if isinstance(plain, dict) else None
+        if version != SCHEMA_VERSION:
+            raise AssayError(f"{path} has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
+        plain |= {name: _read(plain[name]) for name in ("metrics", "best", "matrices") if name in plain}
+        problem = _problem(plain)
+        if problem:
+            raise AssayError(f"{path} is damaged: {problem}")
+        return cls(**plain)
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they are written as strings."""
+def _problem(plain: dict[str, Any]) -> str:
+    """What in a record's JSON is not as `RunRecord` says; empty when all is."""
+    wanted, required = _fields()
+    if plain.keys() - wanted.keys():
+        return f"unknown {sorted(plain.keys() - wanted.keys())}"
+    if required - plain.keys():
+        return f"missing {sorted(required - plain.keys())}"
+    wrong = next((name for name, value in plain.items() if not _is(value, wanted[name])), "")
+    return f"{wrong} is {plain[wrong]!r:.80}" if wrong else ""
+
+
+@functools.cache
+def _fields() -> tuple[dict[str, Any], set[str]]:
+    """Type of every field, and the fields without a default."""
+    hints = get_type_hints(RunRecord)
+    required = {
+        one.name for one in fields(RunRecord) if one.default is MISSING and one.default_factory is MISSING
+    }
+    return {one.name: hints[one.name] for one in fields(RunRecord)}, required
+
+
+def _is(value: Any, hint: Any) -> bool:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is None:
+        return hint is Any or type(value) in _kinds(hint)
+    if origin is Literal:
+        return type(value) is str and value in arguments
+    if origin in (dict, list):
+        # Compared as sets of types: thousands of records, each with hundreds of packages, are read at a time.
+        inner = arguments[-1]
+        return type(value) is origin and (
+            inner is Any or set(map(type, value.values() if origin is dict else value)) <= _kinds(inner)
+        )
+    return any(_is(value, one) for one in arguments)  # a union
+
+
+def _kinds(hint: Any) -> set[type]:
+    return {int, float} if hint is float else {hint}
+
+
+def _written(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they are written as strings. Secrets are struck out of every string.
+
+    String by string, because a secret that is a number would take the JSON along.
+    """
+    if isinstance(value, str):
+        return redact(value)
     if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
+        return str(float(value))
     if isinstance(value, dict):
-        return {str(key): _finite(one) for key, one in value.items()}
+        return {str(key): _written(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [_written(one) for one in value]
     return value
 
 
-def _number(value: Any) -> Any:
-    return float(value) if value in ("nan", "inf", "-inf") else value
+def _read(value: Any) -> Any:
+    """Numbers as `_written` was given them."""
+    if isinstance(value, dict):
+        return {key: _read(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_read(one) for one in value]
+    return float(value) if value in _NOT_FINITE else value
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")

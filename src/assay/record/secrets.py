@@ -7,18 +7,33 @@ import os
 import re
 from urllib.parse import quote
 
-_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|(^|_)KEY(_|$)|[^_]KEY$", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|(^|_)KEY(_|$)|[^_]KEY$", re.IGNORECASE
+)
 _URL_CREDENTIALS = re.compile(r"""(?<=://)[^/\s@"']+@""")
 _SHORTEST = 6
 """A shorter value would be struck out of ordinary text by chance."""
 _SHORTEST_LINE = 16
 """A line of a value of several lines, such as a private key; its last one may be a few letters."""
 _STRUCK = "***"
-_BARE_STRUCK_SCALAR = re.compile(r"^(?P<before>\s*(?:- +)*(?:(?:'[^']*'|\"[^\"]*\"|[^\s:'\"#][^:]*): +)?)(?P<scalar>\*\*\*.*)$")
+_BARE_KEY = re.compile(r"^(?P<before>\s*(?:- +)*)(?P<scalar>\*\*\*.*?)(?=:(?:\s|$))")
+_YAML_KEY = r"""(?:'(?:[^']|'')*'|"(?:[^"\\]|\\.)*"|[^\s:'"#].*?)"""
+_BARE_SCALAR = re.compile(rf"^(?P<before>\s*(?:- +)*(?:{_YAML_KEY}: +)?)(?P<scalar>\*\*\*.*)$")
+_SPACE = r"\\?\s+\\?\s*"
+"""Where YAML may have broken a line."""
+
+
+def is_secret(name: str) -> bool:
+    """Whether an environment variable's name says that its value is secret.
+
+    Args:
+        name: Such as `WANDB_API_KEY`.
+    """
+    return _SECRET_NAME.search(name) is not None
 
 
 def redact(text: str) -> str:
-    """Strike out credentials in addresses, and the values of environment variables whose names say that they are secret.
+    """Strike out credentials in addresses, and the values of environment variables that `is_secret` names.
 
     Args:
         text: Anything about to be written.
@@ -32,13 +47,18 @@ def redact(text: str) -> str:
 def redact_values(text: str) -> str:
     """Strike out the values of secret environment variables alone.
 
-    For source code: an address in it is there for all to read, and a patch with a changed line around a change does not apply.
+    For source code: an address in it is there for all to read, and a patch does not apply when the lines
+    around a change are not as they were.
 
     Args:
         text: Anything about to be written.
     """
     for value in _values():
-        text = text.replace(value, _STRUCK)
+        words = value.split()
+        if len(words) > 1:
+            text = re.sub(_SPACE.join(map(re.escape, words)), _STRUCK, text)
+        else:
+            text = text.replace(value, _STRUCK)
     return text
 
 
@@ -51,8 +71,7 @@ def redact_yaml(text: str) -> str:
     redacted = redact(text)
     if redacted == text:
         return text
-    lines = (_BARE_STRUCK_SCALAR.sub(_quoted, line) for line in redacted.splitlines())
-    return "\n".join(lines) + "\n" * redacted.endswith("\n")
+    return "\n".join(_BARE_SCALAR.sub(_quoted, _BARE_KEY.sub(_quoted, line)) for line in redacted.split("\n"))
 
 
 def _quoted(match: re.Match[str]) -> str:
@@ -61,14 +80,11 @@ def _quoted(match: re.Match[str]) -> str:
 
 
 def _values() -> list[str]:
-    """What to strike out, also as it stands in JSON and in an address; longer ones first, since one may lie in another."""
+    """What to strike out, also as it stands in JSON and addresses; longer first, as they may hold others."""
     found = set()
-    for name, value in os.environ.items():
-        if not _SECRET_NAME.search(name):
-            continue
-        value = value.strip()
+    for value in {content.strip() for name, content in os.environ.items() if is_secret(name)}:
         if len(value) >= _SHORTEST:
-            found |= {value, json.dumps(value)[1:-1], quote(value, safe="")}
+            found |= {value, json.dumps(value)[1:-1], quote(value, safe=""), value.replace("'", "''")}
         lines = value.splitlines()
         if len(lines) > 1:
             found |= {line.strip() for line in lines if len(line.strip()) >= _SHORTEST_LINE}

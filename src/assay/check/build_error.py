@@ -1,0 +1,115 @@
+"""What went wrong while an object was built, as one message that names the key."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from typing import TYPE_CHECKING, Any
+
+from hydra.errors import InstantiationException
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.config.did_you_mean import did_you_mean, named
+from assay.errors import AssayError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FULL_KEY = re.compile(r"full_key: (\S+)")
+_PLAIN_KINDS = (ValueError, TypeError, MisconfigurationException, ModuleNotFoundError)
+_UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
+_NOT_IN_SPEC = re.compile(r"Interpolation key '(spec\.\w+)' not found")
+
+
+def build_error(error: BaseException, config: DictConfig, key: str) -> AssayError:
+    """Find the cause, and the value at fault, of a failed call.
+
+    Args:
+        error: What Hydra's `instantiate`, OmegaConf or the call itself raised.
+        config: The job.
+        key: Of the node that was to be built.
+    """
+    match = _FULL_KEY.search(str(error))
+    if match and isinstance(error, InstantiationException) and OmegaConf.select(config, match[1]) is not None:
+        key = match[1]
+    cause = error
+    while isinstance(cause.__cause__, Exception):
+        cause = cause.__cause__
+    if isinstance(cause, AssayError):
+        return cause
+    if isinstance(cause, OmegaConfBaseException):
+        return _dangling(cause, config, key)
+    text = " ".join(str(cause).split()) or type(cause).__name__
+    node = OmegaConf.select(config, key)
+    if isinstance(cause, ModuleNotFoundError):
+        return ConfigError(text, key=key, hint=_install(key, cause))
+    if match := _UNEXPECTED.search(text):
+        return _unexpected(match[1], node, key, text)
+    if not isinstance(cause, _PLAIN_KINDS):
+        text = f"{type(cause).__name__}: {text}"
+    return ConfigError(text, key=_value_at_fault(text, node, key))
+
+
+def _dangling(cause: OmegaConfBaseException, config: DictConfig, key: str) -> ConfigError:
+    text = str(cause).splitlines()[0]
+    key = str(getattr(cause, "full_key", None) or key)
+    match = _NOT_IN_SPEC.search(text)
+    if match is None:
+        return ConfigError(text, key=key, hint=f"{key}=VALUE")
+    known = [f"spec.{name}" for name in config.get("spec") or {}]
+    guess = did_you_mean(match[1], known)
+    return ConfigError(
+        f"the data has no {match[1]!r}{'; ' + guess if guess else ''}",
+        key=key,
+        hint=f"it has: {named(known, match[1])}" if known else f"the data is not read yet; {key}=VALUE",
+    )
+
+
+def _install(key: str, cause: ModuleNotFoundError) -> str:
+    option = key.rpartition(".")[2]
+    try:
+        extras = importlib.metadata.metadata("assay").get_all("Provides-Extra") or []
+    except importlib.metadata.PackageNotFoundError:
+        extras = []
+    if option in extras:
+        return f"pip install 'assay[{option}]'"
+    return f"pip install {cause.name}" if cause.name else "install what is missing"
+
+
+def _unexpected(name: str, node: Any, key: str, text: str) -> ConfigError:
+    """An argument of a mapping inside the node that the class hands on."""
+    at = next((found for found, _ in _flat(node, key) if found.rpartition(".")[2] == name), key)
+    return ConfigError(text.replace(".__init__()", ""), key=at, hint=f"leave out {at.lstrip('+')}" if at != key else "leave it out")
+
+
+def _value_at_fault(text: str, node: Any, key: str) -> str:
+    """The full key of the argument that the message is about, where it is clear; else the node's."""
+    leaves = list(_flat(node, key))
+    if any(f"{found}=" in text for found, _ in leaves):
+        return ""  # the message begins with it
+    words = set(re.findall(r"[`'\"]?\b([a-z][a-z_0-9]+)\b", text))
+    by_name = {found for found, _ in leaves if found.count(".") == key.count(".") + 1 and found.rpartition(".")[2] in words}
+    if len(by_name) == 1:
+        return by_name.pop()
+    shown = re.search(r"[:=] *(-?[\w.]+)$", text.rstrip("."))
+    by_value = {found for found, value in leaves if shown and value is not None and str(value) == shown[1]}
+    return by_value.pop() if len(by_value) == 1 else key
+
+
+def _flat(node: Any, key: str) -> Iterator[tuple[str, Any]]:
+    if not isinstance(node, DictConfig):
+        return
+    for name in node:
+        if str(name).startswith("_") or OmegaConf.is_missing(node, name):
+            continue
+        full = f"{key}.{name}"
+        try:
+            value = node[name]
+        except OmegaConfBaseException:
+            continue
+        if isinstance(value, DictConfig):
+            yield from _flat(value, full)
+        else:
+            yield full, value

@@ -1,0 +1,124 @@
+"""Tensors and plain containers: what `torch.load` reads without running code."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+_AS_THEY_ARE = (
+    bool,
+    float,
+    complex,
+    str,
+    bytes,
+    bytearray,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.Size,
+)
+_NUMBERS_AND_BYTES = (bool, int, float, complex, bytes)
+_LARGEST_INT_BITS = 2000
+"""The reader knows integers of up to 255 bytes."""
+
+
+def plain(value: Any, key: str = "") -> Any:
+    """A copy that `torch.load` reads back equal with its restricted reader; tensors are shared, not copied.
+
+    Subclasses of containers, numbers and text become what they are a subclass of (a named tuple a tuple, an
+    enum its value), NumPy's scalars become Python's, paths text, parameters tensors. `OrderedDict` keeps
+    the versions of the modules that PyTorch hangs on a `state_dict`; `Counter` stays one, for `MultiStepLR`
+    counts with it.
+
+    Args:
+        value: Any nesting of containers, numbers, text and tensors.
+        key: Where it stands, for messages.
+
+    Raises:
+        TypeError: Something could not be loaded without running code, or contains itself; the message names
+            its key.
+
+    >>> from pathlib import Path
+    >>> plain({"epoch": np.int64(3), "path": Path("a/b"), "betas": [0.9, 0.999]})
+    {'epoch': 3, 'path': 'a/b', 'betas': [0.9, 0.999]}
+    """
+    try:
+        return _plain(value, key)
+    except RecursionError as error:
+        raise TypeError(
+            f"a checkpoint cannot hold a container that contains itself, as {key or 'it'} does"
+        ) from error
+
+
+def _plain(value: Any, key: str) -> Any:
+    if type(value) in _AS_THEY_ARE and value != b"":
+        return value
+    if isinstance(value, torch.Tensor):
+        return _tensor(value, key)
+    if isinstance(value, dict | list | tuple | set | frozenset):
+        return _container(value, key)
+    return str(value) if isinstance(value, Path) else _scalar(value, key)
+
+
+def _container(value: Any, key: str) -> Any:
+    if isinstance(value, dict):
+        return _mapping(value, key)
+    kind: Any = next((kind for kind in (list, tuple) if isinstance(value, kind)), set)
+    return kind(_plain(one, f"{key}[{index}]") for index, one in enumerate(value))
+
+
+def _scalar(value: Any, key: str) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, int) and value.bit_length() > _LARGEST_INT_BITS:
+        raise TypeError(
+            f"a checkpoint holds integers of {_LARGEST_INT_BITS} bits, but {key or 'it'} is larger"
+        )
+    if isinstance(value, str):
+        return str.__str__(value)  # of an enum's member too, whose own text is its name
+    kind: Any = next((kind for kind in _NUMBERS_AND_BYTES if isinstance(value, kind)), None)
+    if kind is None:
+        raise _refused(value, key)
+    # Empty bytes are stored as a call of `bytes`, which the restricted reader does not make.
+    return kind(value) if value != b"" else bytearray()
+
+
+def _mapping(value: dict[Any, Any], key: str) -> dict[Any, Any]:
+    items = (
+        (_key(name, key), _plain(one, f"{key}.{name}" if key else str(name))) for name, one in value.items()
+    )
+    if isinstance(value, OrderedDict):
+        ordered = OrderedDict(items)
+        metadata = getattr(value, "_metadata", None)
+        if metadata is not None:
+            ordered._metadata = _plain(metadata, f"{key}._metadata")  # type: ignore[attr-defined]  # as PyTorch does
+        return ordered
+    return Counter(dict(items)) if isinstance(value, Counter) else dict(items)
+
+
+def _key(name: Any, key: str) -> Any:
+    where = f"a key of {key}" if key else "a key"
+    if isinstance(name, torch.Tensor) or name == b"":
+        raise _refused(name, where)
+    return _plain(name, where)
+
+
+def _tensor(value: torch.Tensor, key: str) -> torch.Tensor:
+    # A wrapper, such as a sharded tensor, has no memory of its own.
+    wrapper: bool = is_traceable_wrapper_subclass(value)
+    if wrapper or torch.nn.parameter.is_lazy(value):
+        raise _refused(value, key)
+    # Attributes of a tensor may be anything; detaching leaves them behind.
+    if isinstance(value, torch.nn.Parameter) or vars(value):
+        value = value.detach()
+    return value if type(value) is torch.Tensor else value.as_subclass(torch.Tensor)
+
+
+def _refused(value: Any, key: str) -> TypeError:
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    return TypeError(f"a checkpoint holds only tensors and plain containers, but {key or 'it'} is a {kind}")

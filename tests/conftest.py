@@ -1,0 +1,232 @@
+"""Training in this process, watched: what every test of a whole run starts from."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    import lightning as L
+
+    from assay.assemble import Assembly
+    from assay.run import RunResult
+
+DEFAULTS = {
+    "device": "cpu",
+    "callbacks": "[]",
+    "trainer.max_epochs": "1",
+    "trainer.log_every_n_steps": "1",
+}
+
+
+@final
+@dataclass(frozen=True)
+class Pass:
+    """One call of the model."""
+
+    inputs: Tensor
+    output: Tensor
+    training: bool
+
+
+@final
+class Watch(Callback):
+    """Writes down what happens in a run, and changes nothing."""
+
+    def __init__(self, keep_weights: bool = False, keep_passes: bool = False) -> None:
+        self.lrs: list[list[float]] = []
+        """Of each parameter group, as each optimizer step used them."""
+        self.grad_norms: list[float] = []
+        """Of all gradients together, as each optimizer step used them."""
+        self.losses: list[float] = []
+        """Of each training batch."""
+        self.weights: list[dict[str, Tensor]] = []
+        """After each optimizer step."""
+        self.passes: list[Pass] = []
+        self.deterministic: bool | None = None
+        self.anomaly: bool | None = None
+        self.matmul_precision = ""
+        self.epochs: list[dict[str, float]] = []
+        """What was known when each training epoch began, and at the end."""
+        self.first_weights: dict[str, Tensor] = {}
+        self._keep_weights, self._keep_passes = keep_weights, keep_passes
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.first_weights = weights_of(pl_module)
+        for optimizer in trainer.optimizers:
+            optimizer.register_step_post_hook(partial(self._step, pl_module))
+        model = getattr(pl_module, "model", None)
+        if self._keep_passes and isinstance(model, nn.Module):
+            model.register_forward_hook(self._forward)
+
+    def _step(self, module: L.LightningModule, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        self.lrs.append([float(group["lr"]) for group in optimizer.param_groups])
+        grads = [p.grad.flatten() for p in module.parameters() if p.grad is not None]
+        self.grad_norms.append(float(torch.linalg.vector_norm(torch.cat(grads).double())))
+        if self._keep_weights:
+            self.weights.append(weights_of(module))
+
+    def _forward(self, model: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+        self.passes.append(Pass(inputs[0].detach(), output.detach(), model.training))
+
+    def on_train_batch_start(self, trainer: L.Trainer, *_: object) -> None:
+        self.deterministic = torch.are_deterministic_algorithms_enabled()
+        self.anomaly = torch.is_anomaly_enabled()
+        self.matmul_precision = torch.get_float32_matmul_precision()
+
+    def on_train_batch_end(self, trainer: L.Trainer, module: L.LightningModule, outputs: Any, *_: object) -> None:
+        # A module that optimizes by hand may return nothing.
+        self.losses.append(float(outputs.get("loss", "nan")) if isinstance(outputs, Mapping) else float("nan"))
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.current_epoch:
+            self._note(trainer)
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._note(trainer)
+
+    def _note(self, trainer: L.Trainer) -> None:
+        self.epochs.append({name: float(value) for name, value in trainer.callback_metrics.items()})
+
+    def falls(self, factor: float = 0.9) -> bool:
+        """Whether the mean loss of the last fifth of the batches is that much below the first fifth's."""
+        size = max(1, len(self.losses) // 5)
+        first, last = sum(self.losses[:size]) / size, sum(self.losses[-size:]) / size
+        return last < factor * first
+
+
+@final
+@dataclass(frozen=True)
+class Trained:
+    """A run, and the objects that it was."""
+
+    result: RunResult
+    assembly: Assembly
+    watch: Watch
+    run_dir: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "run_dir", self.result.run_dir)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        record: dict[str, Any] = json.loads((self.run_dir / "record.json").read_text(encoding="utf-8"))
+        return record
+
+    @property
+    def rows(self) -> list[dict[str, str]]:
+        with (self.run_dir / "metrics.csv").open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def column(self, name: str) -> list[float]:
+        """The values of one metric in metrics.csv, in order."""
+        return [float(row[name]) for row in self.rows if row.get(name)]
+
+    def checkpoint(self, role: str) -> dict[str, Any]:
+        path = self.run_dir / "checkpoints" / f"{role}.ckpt"
+        loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        return loaded
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        return weights_of(self.assembly.module)
+
+    def moved(self) -> bool:
+        """Whether training changed a parameter, and left all of them finite."""
+        after = {name: tensor for name, tensor in self.weights.items() if name in self.watch.first_weights}
+        assert all(bool(tensor.isfinite().all()) for tensor in after.values() if tensor.is_floating_point())
+        return any(not torch.equal(tensor, self.watch.first_weights[name]) for name, tensor in after.items())
+
+
+class Train(Protocol):
+    """Runs a job with a few small defaults; see the fixture `train`."""
+
+    def __call__(
+        self,
+        *overrides: str,
+        callbacks: Sequence[Callback] = (),
+        keep_weights: bool = False,
+        keep_passes: bool = False,
+        config_dir: Path | None = None,
+        cwd: Path | None = None,
+        raise_errors: bool = True,
+    ) -> Trained: ...
+
+
+def weights_of(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Tests share the cores among themselves, and sums do not depend on how many there are."""
+    torch.set_num_threads(1)
+
+
+@contextmanager
+def unchanged_process() -> Iterator[None]:
+    """Put back what a run sets for the whole process."""
+    environment = dict(os.environ)
+    matmul, benchmark = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+        torch.set_float32_matmul_precision(matmul)
+        torch.use_deterministic_algorithms(False)
+        torch.backends.cudnn.benchmark = benchmark
+
+
+@pytest.fixture(scope="session")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
+    """Trains one job in this process, on the CPU and without callbacks unless told otherwise, in a fresh folder."""
+    from assay import run
+
+    def train_watched(
+        *overrides: str,
+        callbacks: Sequence[Callback] = (),
+        keep_weights: bool = False,
+        keep_passes: bool = False,
+        config_dir: Path | None = None,
+        cwd: Path | None = None,
+        raise_errors: bool = True,
+    ) -> Trained:
+        folder = cwd or tmp_path_factory.mktemp("job")
+        given = {override.partition("=")[0] for override in overrides}
+        defaults = {**DEFAULTS, "hydra.run.dir": str(folder / "run")}
+        every = [f"{key}={value}" for key, value in defaults.items() if key not in given] + list(overrides)
+        watch = Watch(keep_weights, keep_passes)
+        assemblies: list[Assembly] = []
+        assemble = run.assemble
+
+        def assemble_watched(*args: Any, **kwargs: Any) -> Assembly:
+            assembly = assemble(*args, **kwargs)
+            assembly.trainer.callbacks.extend([*callbacks, watch])  # type: ignore[attr-defined]  # a plain attribute of Lightning's
+            assemblies.append(assembly)
+            return assembly
+
+        with pytest.MonkeyPatch.context() as patch, unchanged_process(), chdir(folder):
+            patch.setattr(run, "assemble", assemble_watched)
+            result = run.train(every, config_dir=config_dir, raise_errors=raise_errors)
+        return Trained(result, assemblies[0], watch)
+
+    return train_watched
+
+
+@pytest.fixture(scope="session")
+def digits_run(train: Train) -> Trained:
+    """A finished run with the default callbacks, to look at."""
+    return train("data=digits", "model=mlp", "callbacks=[default]", "trainer.max_epochs=2", "optimizer.lr=0.01")

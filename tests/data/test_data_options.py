@@ -1,0 +1,153 @@
+"""Every option of `data` and `data/transform`, as composed from the command line."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hydra.utils import instantiate
+from PIL import Image
+
+from assay.config.compose import compose
+from assay.paths import CONF_DIR
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from omegaconf import DictConfig
+
+    from assay.data.data_module import DataModule
+
+OPTIONS = sorted(path.stem for path in (CONF_DIR / "data").glob("[!_]*.yaml"))
+TRANSFORMS = sorted(path.stem for path in (CONF_DIR / "data" / "transform").glob("*.yaml"))
+IMAGES = "data.source.num_samples=200"
+
+
+def build(config: DictConfig) -> DataModule:
+    built: DataModule = instantiate(config.data, _convert_="all")
+    return built
+
+
+def own_data(option: str, folder: Path) -> list[str]:
+    """What an option over the user's own data asks for."""
+    if option == "image_folder":
+        for name in ("a", "b"):
+            (folder / name).mkdir()
+            for index in range(100):
+                Image.fromarray(np.full((4, 4, 3), index, dtype=np.uint8)).save(
+                    folder / name / f"{index}.png"
+                )
+        return [f"data.source.root={folder}"]
+    if option == "arrays":
+        np.savez(
+            folder / "data.npz", inputs=np.random.default_rng(0).random((200, 3)), targets=np.arange(200) % 2
+        )
+        return [f"data.source.root={folder / 'data.npz'}"]
+    if option == "table":
+        pd.DataFrame({"x": np.arange(200.0), "y": np.arange(200) % 2}).to_csv(
+            folder / "data.csv", index=False
+        )
+        return [f"data.source.path={folder / 'data.csv'}", "data.source.target=y"]
+    return []
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_composes_and_says_what_it_is(option: str) -> None:
+    config = compose([f"data={option}"])
+    assert config.data._target_ == "assay.data.data_module.DataModule"
+    assert re.match(r"# \S", (CONF_DIR / "data" / f"{option}.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["arrays", "breast_cancer", "diabetes", "digits", "image_folder", "iris", "synthetic", "table", "wine"],
+)
+def test_options_that_need_no_download_set_up(option: str, tmp_path: Path) -> None:
+    datamodule = build(compose([f"data={option}", *own_data(option, tmp_path)]))
+    datamodule.prepare_data()
+    datamodule.setup()
+    inputs, targets = datamodule.on_after_batch_transfer(next(iter(datamodule.train_dataloader())), 0)
+    spec = datamodule.spec
+    assert inputs.shape == (datamodule.batch_size, *spec.input_shape)
+    assert len(targets) == len(inputs)
+    assert inputs.dtype == torch.float32
+    total = spec.num_train + spec.num_val + spec.num_test
+    assert spec.num_val == pytest.approx(0.1 * total, abs=1)
+    assert spec.num_test == pytest.approx(0.2 * total, abs=1)
+
+
+def test_a_data_set_of_ones_own() -> None:
+    dataset = "data.source.dataset"
+    arguments = [f"+{dataset}.size=40", f"+{dataset}.image_size=[3,8,8]", f"+{dataset}.num_classes=2"]
+    config = compose(
+        ["data=custom", f"{dataset}._target_=torchvision.datasets.FakeData", *arguments, "data.batch_size=4"]
+    )
+    config.data.num_workers = 0
+    datamodule = build(config)
+    datamodule.setup()
+    assert (datamodule.spec.num_train, datamodule.spec.input_shape) == (28, (3, 8, 8))
+
+
+@pytest.mark.parametrize("option", ["mnist", "fashion_mnist", "cifar10", "cifar100"])
+def test_downloads_go_where_the_environment_says(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ASSAY_DATA", raising=False)
+    assert compose([f"data={option}"]).data.source.root == "datasets"
+    monkeypatch.setenv("ASSAY_DATA", "/somewhere")
+    assert compose([f"data={option}"]).data.source.root == "/somewhere"
+    config = compose([f"data={option}", "data.source.root=here"])
+    assert config.data.source.root == "here"
+    assert build(config).source._name().lower() == option.replace("_", "")  # type: ignore[attr-defined]  # the source's own
+
+
+SUITED = {
+    "breast_cancer": ("mlp", "bce_with_logits", "binary"),
+    "diabetes": ("mlp", "mse", "regression"),
+    "iris": ("mlp", "cross_entropy", "multiclass"),
+    "table": ("mlp", "cross_entropy", "multiclass"),
+    "wine": ("mlp", "cross_entropy", "multiclass"),
+}
+
+
+def chosen(*overrides: str) -> tuple[str, str, str]:
+    choices: Any = compose(overrides).hydra.runtime.choices
+    return choices.model, choices.loss, choices.metrics
+
+
+@pytest.mark.parametrize("option", SUITED)
+def test_data_chooses_what_suits_it(option: str) -> None:
+    assert chosen(f"data={option}") == SUITED[option]
+
+
+def test_the_command_line_wins() -> None:
+    assert chosen("data=diabetes", "loss=huber", "model=linear") == ("linear", "huber", "regression")
+
+
+def test_an_experiment_wins(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    text = "# @package _global_\n# One.\ndefaults:\n  - override /data: diabetes\n  - override /loss: l1\n"
+    (tmp_path / "experiment" / "one.yaml").write_text(text)
+    where = f"hydra.searchpath=[file://{tmp_path}]"
+    assert chosen("experiment=one", where) == ("mlp", "l1", "regression")
+    assert chosen("experiment=one", "loss=mse", where) == ("mlp", "mse", "regression")
+
+
+@pytest.mark.parametrize("option", TRANSFORMS)
+def test_every_transform_runs(option: str) -> None:
+    datamodule = build(compose(["data=synthetic", IMAGES, f"data/transform={option}", "data.batch_size=4"]))
+    datamodule.setup()
+    size = {"imagenet": 224}.get(option, 32)
+    train, _ = datamodule.on_after_batch_transfer(next(iter(datamodule.train_dataloader())), 0)
+    assert train.shape == (4, 3, size, size)
+    assert datamodule.spec.input_shape == (3, size, size)
+    assert len(datamodule.spec.mean) == 3
+
+
+def test_keys_of_transforms() -> None:
+    config = compose(["data=cifar10", "data/transform=imagenet", "data.transform.crop_size=96"])
+    assert config.data.transform.train[0].size == config.data.transform["eval"][1].size == 96
+    resized = compose(["data=cifar10", "data/transform=resize", "data.transform.size=[8,9]"])
+    assert list(resized.data.transform.train[0].size) == [8, 9]

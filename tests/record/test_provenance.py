@@ -1,0 +1,227 @@
+"""Where a run came from is said, and without secrets."""
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import git
+import psutil
+import pytest
+
+from assay.record import provenance
+from assay.record.provenance import (
+    cpu_model,
+    git_state,
+    machine,
+    numeric_environment,
+    packages,
+    without_credentials,
+)
+
+
+@pytest.fixture(autouse=True)
+def own_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No setting of whoever runs the tests reaches git."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    for name, value in (("NAME", "A"), ("EMAIL", "a@example.org")):
+        monkeypatch.setenv(f"GIT_AUTHOR_{name}", value)
+        monkeypatch.setenv(f"GIT_COMMITTER_{name}", value)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> git.Repo:
+    repository = git.Repo.init(tmp_path / "project", initial_branch="main")
+    (tmp_path / "project" / "a.py").write_text("x = 1\n")
+    repository.git.add("--all")
+    repository.git.commit("-m", "start")
+    return repository
+
+
+def test_a_clean_project(project: git.Repo) -> None:
+    project.create_remote("origin", "https://me:hunter2@example.org/x.git")
+    state, patch = git_state(Path(project.working_dir))
+    assert patch == ""
+    assert state == {
+        "commit": project.git.rev_parse("HEAD"),
+        "branch": "main",
+        "dirty": False,
+        "remote": "https://example.org/x.git",
+        "patch_complete": True,
+    }
+    json.dumps(state)
+
+
+def test_a_changed_project_seen_from_a_folder_within(project: git.Repo) -> None:
+    root = Path(project.working_dir)
+    (root / "folder").mkdir()
+    (root / "folder" / "new.py").write_text("y = 2\n")
+    state, patch = git_state(root / "folder")
+    assert state is not None
+    assert state["dirty"]
+    assert state["remote"] is None
+    assert "+y = 2" in patch
+
+
+def test_what_is_no_source_does_not_make_it_dirty(project: git.Repo) -> None:
+    (Path(project.working_dir) / "photo.jpg").write_bytes(b"\xff")
+    state, _ = git_state(Path(project.working_dir))
+    assert state is not None
+    assert not state["dirty"]
+
+
+def test_a_detached_head(project: git.Repo) -> None:
+    project.git.checkout("--detach")
+    state, _ = git_state(Path(project.working_dir))
+    assert state is not None
+    assert state["branch"] is None
+    assert state["commit"] == project.head.commit.hexsha
+
+
+def test_before_the_first_commit(tmp_path: Path) -> None:
+    git.Repo.init(tmp_path / "young", initial_branch="main")
+    (tmp_path / "young" / "a.py").write_text("x = 1\n")
+    state, patch = git_state(tmp_path / "young")
+    assert state is not None
+    assert (state["commit"], state["branch"], state["dirty"]) == (None, "main", True)
+    assert "+x = 1" in patch
+
+
+def test_the_remote_is_the_one_the_branch_follows(project: git.Repo) -> None:
+    for name in ("aaa", "origin", "fork"):
+        project.create_remote(name, f"https://example.org/{name}.git")
+    state, _ = git_state(Path(project.working_dir))
+    assert state is not None
+    assert state["remote"] == "https://example.org/origin.git"
+    project.git.config("branch.main.remote", "fork")
+    project.git.config("branch.main.merge", "refs/heads/main")
+    state, _ = git_state(Path(project.working_dir))
+    assert state is not None
+    assert state["remote"] == "https://example.org/fork.git"
+
+
+def test_outside_a_repository_and_in_a_bare_one(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    assert git_state(tmp_path / "plain") == (None, "")
+    git.Repo.init(tmp_path / "bare.git", bare=True)
+    assert git_state(tmp_path / "bare.git") == (None, "")
+
+
+def test_without_git_installed(project: git.Repo, tmp_path: Path) -> None:
+    code = "import sys, pathlib, assay.record.provenance as p; print(p.git_state(pathlib.Path(sys.argv[1])))"
+    command = [sys.executable, "-c", code, str(project.working_dir)]
+    environment = {name: value for name, value in os.environ.items() if name != "GIT_PYTHON_REFRESH"}
+    done = subprocess.run(  # noqa: S603 - this interpreter, on a line of this file
+        command, env={**environment, "PATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "(None, '')\n"
+
+
+def test_a_repository_that_cannot_be_read_is_said(
+    project: git.Repo, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit = project.head.commit.hexsha
+    (Path(project.git_dir) / "index").write_bytes(b"rubbish")
+    state, patch = git_state(Path(project.working_dir))
+    assert state is not None
+    assert (state["commit"], state["patch_complete"], patch) == (commit, False, "")
+    assert "could not be read" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("https://github.com/me/x.git", "https://github.com/me/x.git"),
+        ("https://ghp_token@github.com/me/x.git", "https://github.com/me/x.git"),
+        ("https://me:p@ss@example.org:8443/x.git", "https://example.org:8443/x.git"),
+        ("https://me:pa/ss@example.org/x.git", "https://example.org/x.git"),
+        ("https://example.org/x.git?access_token=abc#def", "https://example.org/x.git"),
+        ("https://example.org/@team/x.git", "https://example.org/@team/x.git"),
+        ("https://[::1]:80/x.git", "https://[::1]:80/x.git"),
+        ("ssh://git:secret@example.org:22/x.git", "ssh://git@example.org:22/x.git"),
+        ("git+ssh://git@example.org/x.git", "git+ssh://git@example.org/x.git"),
+        ("git@example.org:me/x.git", "git@example.org:me/x.git"),
+        ("me:secret@example.org:x.git", "example.org:x.git"),
+        ("../x.git", "../x.git"),
+        ("file:///srv/x.git", "file:///srv/x.git"),
+    ],
+)
+def test_addresses_of_remotes(address: str, expected: str) -> None:
+    assert without_credentials(address) == expected
+
+
+def test_packages_are_those_that_are_imported() -> None:
+    found = packages()
+    assert all(found[name] == importlib.metadata.version(name) for name in ("torch", "lightning", "numpy"))
+    assert list(found) == sorted(found, key=str.lower)
+    found.clear()
+    assert packages(), "what is handed out is the caller's own"
+
+
+def test_the_machine() -> None:
+    found = machine(["NVIDIA H100"], threads=3)
+    assert found["memory_bytes"] == psutil.virtual_memory().total
+    assert found["cores"] == os.cpu_count()
+    assert (found["gpus"], found["threads"]) == (["NVIDIA H100"], 3)
+    assert found["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert found["cpu"] == cpu_model() != ""
+    json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "flags"),
+    [
+        (
+            "model name\t: A B\nflags\t\t: fpu avx2 fma avx avx512_bf16 ht\n\nmodel name\t: C\n",
+            "A B",
+            "avx avx2 avx512_bf16 fma",
+        ),
+        (None, "from py-cpuinfo", "bf16x"),
+        ("processor\t: 0\nFeatures\t: fp asimd\n", "from py-cpuinfo", "bf16x"),
+    ],
+)
+def test_the_processor_is_read_from_the_kernel_or_else_from_cpuinfo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, model: str, flags: str
+) -> None:
+    import cpuinfo  # type: ignore[import-untyped]  # it has no stubs
+
+    if text is not None:
+        (tmp_path / "cpuinfo").write_text(text)
+    monkeypatch.setattr(provenance, "_CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(
+        cpuinfo, "get_cpu_info", lambda: {"brand_raw": "from py-cpuinfo", "flags": ["neon", "bf16x"]}
+    )
+    for cached in (provenance._cpuinfo, provenance.cpu_model):
+        cached.cache_clear()
+    try:
+        found = machine([], 1)
+    finally:
+        for cached in (provenance._cpuinfo, provenance.cpu_model):
+            cached.cache_clear()
+    assert found["cpu"] == model
+    assert found["cpu_flags"] == flags.split()
+
+
+def test_of_the_environment_only_what_changes_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [
+        name for name in os.environ if name.startswith(("TORCH_", "MKL_", "OMP_", "CUDA_", "PYTHONHASHSEED"))
+    ]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MKL_CBWR", "AVX2")
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setenv("TORCH_HUB_TOKEN", "hub-secret")
+    monkeypatch.setenv("TORCH_HOME", "/models/hub-secret")
+    monkeypatch.setenv("HOME", "/root")
+    found = numeric_environment()
+    assert {name: found.get(name) for name in ("MKL_CBWR", "OMP_NUM_THREADS", "TORCH_HOME")} == {
+        "MKL_CBWR": "AVX2",
+        "OMP_NUM_THREADS": "2",
+        "TORCH_HOME": "/models/***",
+    }
+    assert not {"HOME", "TORCH_HUB_TOKEN", "PATH"} & set(found)

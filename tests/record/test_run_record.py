@@ -1,0 +1,169 @@
+"""`record.json` comes back as it was written, is JSON always, and is never mistaken for what it is not."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from assay.errors import AssayError
+from assay.record.run_record import SCHEMA_VERSION, RunRecord
+
+ROOT = Path(__file__).parents[2]
+
+
+def record(**fields: Any) -> RunRecord:
+    given = {
+        "run_id": "a",
+        "name": "b",
+        "status": "finished",
+        "started": "2026-01-01T00:00:00+00:00",
+        "seed": 0,
+    }
+    return RunRecord(**{**given, "fingerprint": "f" * 64, **fields})
+
+
+def written(folder: Path) -> dict[str, Any]:
+    """As any other program reads it."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    plain: dict[str, Any] = json.loads(
+        (folder / "record.json").read_text(encoding="utf-8"), parse_constant=refuse
+    )
+    return plain
+
+
+numbers = st.floats() | st.integers(-(2**53), 2**53)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.fixed_dictionaries(
+        {
+            "metrics": st.dictionaries(st.text(max_size=10), st.floats(), max_size=5),
+            "best": st.fixed_dictionaries({"monitor": st.just("val/loss"), "value": numbers}),
+            "matrices": st.dictionaries(
+                st.text(max_size=5), st.lists(st.lists(st.floats(), max_size=3), max_size=3)
+            ),
+            "tags": st.lists(st.text(max_size=10), max_size=3),
+            "seconds": st.floats(0, 1e9),
+        }
+    )
+)
+def test_comes_back_as_it_was(tmp_path: Path, fields: dict[str, Any]) -> None:
+    one = record(**fields)
+    one.save(tmp_path)
+    written(tmp_path)
+    assert repr(RunRecord.load(tmp_path)) == repr(one)  # by repr, since nan is not equal to nan
+
+
+def test_what_is_not_finite_is_written_as_a_string(tmp_path: Path) -> None:
+    record(metrics={"a": math.nan, "b": math.inf, "c": -math.inf, "d": 0.1}).save(tmp_path)
+    assert written(tmp_path)["metrics"] == {"a": "nan", "b": "inf", "c": "-inf", "d": 0.1}
+
+
+def test_every_field_is_in_the_documentation() -> None:
+    page = (ROOT / "docs" / "record.md").read_text(encoding="utf-8")
+    documented = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}
+    assert documented == {one.name for one in dataclasses.fields(RunRecord)}
+
+
+def test_saving_replaces_the_whole_file(tmp_path: Path) -> None:
+    one = record(status="running", metrics={"a": 1.0, "b": 2.0})
+    one.save(tmp_path)
+    assert RunRecord.load(tmp_path).status == "running"
+    one.status, one.metrics = "finished", {"a": 1.5}
+    one.save(tmp_path)
+    assert RunRecord.load(tmp_path) == one
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
+
+
+def test_secrets_are_struck_out_and_json_stays_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_TOKEN", "1234567")
+    monkeypatch.setenv("B_TOKEN", '", "status": "')
+    record(
+        overrides=['logger.key=1234567", "status": "x'],
+        machine={"memory_bytes": 1234567},
+        choices={"a": Path("1234567")},
+    ).save(tmp_path)
+    plain = written(tmp_path)
+    assert plain["overrides"] == ["logger.key=******x"]
+    assert plain["machine"] == {"memory_bytes": 1234567}
+    assert plain["choices"] == {"a": "***"}
+    assert RunRecord.load(tmp_path).status == "finished"
+
+
+def test_a_half_record_is_an_error_at_every_length(tmp_path: Path) -> None:
+    record(metrics={"a": 1.0}).save(tmp_path)
+    content = (tmp_path / "record.json").read_bytes().rstrip()
+    for length in range(len(content)):
+        (tmp_path / "record.json").write_bytes(content[:length])
+        with pytest.raises(AssayError, match=r"record\.json"):
+            RunRecord.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"[]", b"null", b'"a"', b"{}", b"\xff\xfe", b"[" * 100_000, b'{"schema_version": NaN}']
+)
+def test_what_is_no_record(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "record.json").write_bytes(content)
+    with pytest.raises(AssayError, match=r"record\.json"):
+        RunRecord.load(tmp_path)
+
+
+def test_no_record_and_no_file(tmp_path: Path) -> None:
+    with pytest.raises(AssayError, match="is no run directory"):
+        RunRecord.load(tmp_path)
+    (tmp_path / "record.json").mkdir()
+    with pytest.raises(AssayError, match="cannot be read"):
+        RunRecord.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        (
+            "schema_version",
+            SCHEMA_VERSION + 1,
+            f"schema version {SCHEMA_VERSION + 1}; this assay reads {SCHEMA_VERSION}",
+        ),
+        ("schema_version", "1", "schema version '1'"),
+        ("schema_version", True, "schema_version is True"),
+        ("status", "done", "status is 'done'"),
+        ("status", None, "status is None"),
+        ("seed", "0", "seed is '0'"),
+        ("seed", 0.5, "seed is 0.5"),
+        ("seed", True, "seed is True"),
+        ("seconds", "1", "seconds is '1'"),
+        ("tags", "abc", "tags is 'abc'"),
+        ("tags", [1], r"tags is \[1\]"),
+        ("packages", {"torch": 2}, "packages is {'torch': 2}"),
+        ("metrics", {"a": "high"}, "metrics is {'a': 'high'}"),
+        ("metrics", {"a": None}, "metrics is {'a': None}"),
+        ("metrics", [1.0], r"metrics is \[1.0\]"),
+        ("git", [], r"git is \[\]"),
+        ("surprise", 1, r"unknown \['surprise'\]"),
+    ],
+)
+def test_wrong_types_and_unknown_fields(tmp_path: Path, field: str, value: Any, message: str) -> None:
+    record().save(tmp_path)
+    (tmp_path / "record.json").write_text(json.dumps({**written(tmp_path), field: value}))
+    with pytest.raises(AssayError, match=message) as caught:
+        RunRecord.load(tmp_path)
+    assert str(tmp_path / "record.json") in caught.value.message
+
+
+@pytest.mark.parametrize("field", ["run_id", "name", "status", "started", "seed", "fingerprint"])
+def test_missing_fields(tmp_path: Path, field: str) -> None:
+    record().save(tmp_path)
+    plain = written(tmp_path)
+    del plain[field]
+    (tmp_path / "record.json").write_text(json.dumps(plain))
+    with pytest.raises(AssayError, match=rf"missing \['{field}'\]"):
+        RunRecord.load(tmp_path)

@@ -1,0 +1,146 @@
+"""Every callback in a real run, by what it leaves behind."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+
+import assay
+from assay.config.options import list_options
+
+if TYPE_CHECKING:
+    import lightning as L
+
+    from tests.conftest import Train, Trained
+
+DIGITS = ("data=digits", "model=mlp", "model.hidden=[16]", "scheduler=none", "optimizer.lr=0.01")
+
+
+def test_every_option_is_trained() -> None:
+    here = {"default", "checkpoint", "early_stopping", "lr_monitor", "device_stats", "ema", "swa"}
+    elsewhere = {"drw"}  # test_losses.py
+    assert {option.name for option in list_options("callbacks")} == here | elsewhere | {"model_summary", "progress_bar"}
+
+
+@final
+class Spoil(Callback):
+    """Makes the weights large when an epoch begins, so that the epochs before it were better."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    @torch.no_grad()
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.current_epoch == self.epoch:
+            for parameter in pl_module.parameters():
+                parameter.mul_(30)
+
+
+def score(run: Trained, model: torch.nn.Module, part: str = "val") -> tuple[float, float]:
+    """Mean cross-entropy and accuracy, by hand."""
+    spec = run.assembly.config.spec
+    loader: Any = getattr(run.assembly.datamodule, f"{part}_dataloader")()
+    inputs, targets = (torch.cat(column) for column in zip(*loader, strict=True))
+    mean, std = (torch.tensor(list(spec[name])).reshape(1, -1, 1, 1) for name in ("mean", "std"))
+    with torch.no_grad():
+        logits = model((inputs - mean) / std)
+    loss = float(torch.nn.functional.cross_entropy(logits, targets))
+    return loss, float((logits.argmax(1) == targets).double().mean())
+
+
+def test_checkpoint_keeps_the_best_and_the_last(train: Train) -> None:
+    run = train(
+        *DIGITS, "callbacks=[checkpoint]", "trainer.max_epochs=4", callbacks=[Spoil(epoch=3)], keep_weights=True
+    )
+    losses = run.column("val/loss")
+    assert len(losses) == 4
+    assert losses[3] > losses[0]
+    best = int(np.argmin(losses))
+    assert run.record["best"] == {
+        "monitor": "val/loss",
+        "value": pytest.approx(losses[best], rel=1e-6),
+        "epoch": best + 1,
+        "sha256": run.record["best"]["sha256"],
+    }
+    steps = len(run.watch.weights) // 4
+    for role, step in (("best", (best + 1) * steps), ("last", 4 * steps)):
+        saved = run.checkpoint(role)
+        assert saved["global_step"] == step
+        for name, value in run.watch.weights[step - 1].items():
+            assert torch.equal(saved["state_dict"][name], value)
+    # The test is taken with the best weights, although the last ones were there.
+    loss, accuracy = score(run, assay.load(run.run_dir), "test")
+    assert run.result.metrics["test/loss"] == pytest.approx(loss, rel=1e-5)
+    assert run.result.metrics["test/accuracy"] == pytest.approx(accuracy, abs=1e-6)
+    # ... and the val/loss on record is that of the best weights, too.
+    assert score(run, assay.load(run.run_dir))[0] == pytest.approx(losses[best], rel=1e-5)
+    assert score(run, assay.load(run.run_dir, checkpoint="last"))[0] == pytest.approx(losses[3], rel=1e-5)
+
+
+def test_early_stopping_stops(train: Train) -> None:
+    run = train(
+        *(*DIGITS, "callbacks=[early_stopping]", "trainer.max_epochs=8", "trainer.limit_train_batches=2"),
+        *("callbacks.early_stopping.patience=2", "callbacks.early_stopping.min_delta=100"),
+    )
+    assert len(run.column("val/loss")) == 3  # the first is the best, two more are waited for
+    assert run.assembly.trainer.global_step == 6
+    assert run.result.status == "finished"
+
+
+def test_device_stats_are_logged(train: Train) -> None:
+    run = train(*DIGITS, "callbacks=[device_stats]", "trainer.limit_train_batches=2")
+    names = {name for row in run.rows for name, value in row.items() if "cpu_percent" in name and value}
+    assert any("on_train_batch_start" in name for name in names)
+    assert any("on_train_batch_end" in name for name in names)
+
+
+def test_ema_is_the_moving_average_of_each_step(train: Train) -> None:
+    run = train(
+        *("data=digits", "model=small_cnn", "model.widths=[4,8]", "scheduler=none", "optimizer.lr=0.01"),
+        *("callbacks=[checkpoint,ema]", "callbacks.ema.decay=0.8", "trainer.limit_train_batches=6"),
+        keep_weights=True,
+    )
+    saved = run.checkpoint("last")
+    steps = run.watch.weights
+    assert len(steps) == 6
+    differ = 0
+    for name, value in steps[-1].items():
+        if not value.is_floating_point() or not name.startswith("model."):
+            continue
+        average = steps[0][name].double().numpy()
+        for step in steps[1:]:
+            average = 0.8 * average + 0.2 * step[name].double().numpy()
+        np.testing.assert_allclose(saved["state_dict"][name].numpy(), average, rtol=1e-4, atol=1e-6)
+        assert torch.equal(saved["current_model_state"][name], value)
+        differ += not np.allclose(average, value.numpy(), rtol=1e-3)
+    assert differ > 4
+    # Validation, test and what a user loads all see the averaged weights.
+    model = assay.load(run.run_dir)
+    np.testing.assert_allclose(score(run, model)[0], run.column("val/loss")[-1], rtol=1e-4)
+    np.testing.assert_allclose(score(run, model, "test")[0], run.result.metrics["test/loss"], rtol=1e-4)
+
+
+def test_lr_monitor_and_model_summary_and_progress_bar(train: Train, capsys: pytest.CaptureFixture[str]) -> None:
+    run = train(
+        *(*DIGITS, "callbacks=[lr_monitor,model_summary,progress_bar]", "trainer.limit_train_batches=3"),
+        "trainer.max_epochs=2",
+        "callbacks.progress_bar.min_line_interval=0",
+    )
+    out = capsys.readouterr().out
+    assert "Params" in out
+    assert "MLP" in out
+    assert "epoch 1/2" in out
+    assert "epoch 2/2" in out
+    assert f"val loss {run.column('val/loss')[1]:.4f}" in out
+    assert run.column("lr-AdamW/default") == [0.01] * 6
+
+
+def test_default_is_checkpoint_lr_monitor_and_progress_bar(digits_run: Trained) -> None:
+    kinds = {type(callback).__name__ for callback in digits_run.assembly.trainer.callbacks}  # type: ignore[attr-defined]  # a plain attribute of Lightning's
+    assert {"ModelCheckpoint", "LearningRateMonitor", "ProgressBar", "SeedEachStep"} <= kinds
+    assert all(math.isfinite(value) for value in digits_run.column("lr-AdamW/default"))

@@ -1,0 +1,217 @@
+"""Every loss with every kind of data: trained for real where it suits, refused by name where it does not."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+
+from assay.config.options import list_options
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    import lightning as L
+    from torch import Tensor
+
+    from tests.conftest import Train, Trained
+
+LOSSES = (
+    *("cross_entropy", "focal", "ldam", "kl_div", "bce_with_logits", "bce", "triplet", "mse", "l1", "huber"),
+)
+# Which loss suits which task, and by which metrics it is judged then.
+SUITS: dict[str, dict[str, str]] = {
+    "multiclass": {
+        **dict.fromkeys(("cross_entropy", "focal", "ldam", "kl_div"), "multiclass"),
+        "triplet": "retrieval",
+    },
+    "binary": {
+        **dict.fromkeys(("bce_with_logits", "bce"), "binary"),
+        **dict.fromkeys(("cross_entropy", "focal", "ldam", "kl_div"), "multiclass"),
+        "triplet": "retrieval",
+    },
+    "multilabel": dict.fromkeys(("bce_with_logits", "bce"), "multilabel"),
+    "regression": dict.fromkeys(("mse", "l1", "huber"), "regression"),
+}
+HINTS = {
+    "multiclass": "loss=cross_entropy metrics=multiclass",
+    "binary": "loss=bce_with_logits metrics=binary",
+    "multilabel": "loss=bce_with_logits metrics=multilabel",
+    "regression": "loss=mse metrics=regression",
+}
+PROJECT = Path(__file__).parent / "project"
+
+
+@pytest.fixture(scope="module")
+def labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Multilabel arrays whose labels are signs of linear functions of the inputs."""
+    path = tmp_path_factory.mktemp("labels") / "labels.npz"
+    draw = np.random.default_rng(0)
+    inputs = draw.standard_normal((240, 12)).astype(np.float32)
+    targets = (inputs @ draw.standard_normal((12, 4)) > 0.5).astype(np.int64)
+    np.savez(path, inputs=inputs, targets=targets)
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(labels: Path) -> dict[str, list[str]]:
+    return {
+        "multiclass": ["data=iris"],
+        "binary": ["data=breast_cancer"],
+        "multilabel": ["data=arrays", f"data.source.root={labels}", "data.batch_size=32"],
+        "regression": ["data=diabetes"],
+    }
+
+
+def test_every_option_is_trained() -> None:
+    assert {option.name for option in list_options("loss")} == set(LOSSES)
+    assert {option.name for option in list_options("metrics")} == {m for suits in SUITS.values() for m in suits.values()}
+
+
+@pytest.mark.parametrize("task", SUITS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_task_and_loss(train: Train, data: dict[str, list[str]], task: str, loss: str) -> None:
+    model = {"bce": "probability", "triplet": "mlp"}.get(loss, "mlp" if task == "regression" else "linear")
+    lr = 0.003 if loss == "ldam" else 0.03  # ldam scales the logits by 30
+    overrides = [*data[task], f"loss={loss}", f"model={model}", "scheduler=none", f"optimizer.lr={lr}"]
+    if loss not in SUITS[task]:
+        with pytest.raises(ConfigError) as caught:
+            train(*overrides, config_dir=PROJECT / "conf")
+        assert caught.value.key == "loss"
+        assert HINTS[task] in caught.value.hint
+        assert "\n" not in caught.value.message
+        return
+    metrics = SUITS[task][loss]
+    run = train(*overrides, f"metrics={metrics}", "trainer.max_epochs=3", config_dir=PROJECT / "conf")
+    assert run.moved()
+    losses = run.column("train/loss")
+    assert losses[-1] < 0.97 * losses[0], losses
+    named = set(run.assembly.config.metrics.eval.metrics) - {"confusion_matrix"}
+    assert {name for name in run.result.metrics if name.startswith("test/")} == {f"test/{n}" for n in {"loss", *named}}
+    assert all(math.isfinite(value) for value in run.result.metrics.values())
+    if "confusion_matrix" in run.assembly.config.metrics.eval.metrics:
+        matrix = np.array(run.record["matrices"]["test/confusion_matrix"])
+        labels = run.assembly.config.spec.num_classes if task == "multilabel" else 1
+        assert matrix.sum() == run.assembly.config.spec.num_test * labels
+
+
+# -- soft targets ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def teacher(train: Train) -> Trained:
+    return train("data=digits", "model=mlp", "callbacks=[checkpoint]", "optimizer.lr=0.01", "trainer.max_epochs=2")
+
+
+DIGITS = ("data=digits", "model=mlp", "scheduler=none", "data.batch_size=128", "trainer.max_epochs=2")
+
+
+def check_learns(run: Trained) -> None:
+    assert run.moved()
+    assert all(math.isfinite(value) for value in run.watch.losses)
+    assert run.watch.falls(0.9), run.watch.losses
+    assert run.result.metrics["val/accuracy"] > 0.25
+
+
+@pytest.mark.parametrize("augment", ["none", "mixup", "cutmix", "teacher"])
+@pytest.mark.parametrize("loss", ["cross_entropy", "focal", "ldam", "kl_div"])
+def test_classification_loss_and_augment(train: Train, teacher: Trained, loss: str, augment: str) -> None:
+    lr = 0.003 if loss == "ldam" else 0.01
+    extra = [f"augment.model.run={teacher.run_dir}"] if augment == "teacher" else []
+    check_learns(train(*DIGITS, f"optimizer.lr={lr}", f"loss={loss}", f"augment={augment}", *extra))
+
+
+@pytest.mark.parametrize(
+    ("augment", "overrides"),
+    [
+        ("mixup_or_cutmix", []),
+        ("flip_crop", ["augment.padding=1", "augment.flip=0.0"]),
+        ("flip_crop_mixup", ["augment.transforms.0.padding=1", "augment.transforms.0.flip=0.0"]),
+    ],
+)
+def test_other_augments(train: Train, augment: str, overrides: list[str]) -> None:
+    check_learns(train(*DIGITS, "optimizer.lr=0.01", f"augment={augment}", *overrides))
+
+
+def test_every_augment_is_trained() -> None:
+    tried = {"none", "mixup", "cutmix", "mixup_or_cutmix", "flip_crop", "flip_crop_mixup", "teacher"}
+    assert {option.name for option in list_options("augment")} == tried
+
+
+TWO_CLASSES = (
+    *("data=synthetic", "data.source.task=binary", "data.source.num_classes=2", "data.source.num_samples=1000"),
+    *("data.source.input_shape=[1,8,8]", "model=linear", "scheduler=none", "optimizer.lr=0.02"),
+)
+
+
+@pytest.mark.parametrize("augment", ["mixup", "cutmix"])
+@pytest.mark.parametrize(
+    ("loss", "metrics", "outputs"), [("bce_with_logits", "binary", 1), ("cross_entropy", "multiclass", 2)]
+)
+def test_soft_targets_of_two_classes(train: Train, loss: str, metrics: str, outputs: int, augment: str) -> None:
+    """One logit takes the soft target of the second class, two logits take both."""
+    run = train(*TWO_CLASSES, f"loss={loss}", f"metrics={metrics}", f"augment={augment}", keep_passes=True)
+    assert run.assembly.config.spec.num_outputs == outputs
+    assert {one.output.shape[1] for one in run.watch.passes} == {outputs}
+    assert run.watch.falls(0.9), run.watch.losses
+    assert run.result.metrics["val/accuracy"] > 0.7
+
+
+# -- losses with company ---------------------------------------------------------------------------------------------
+
+
+def test_ldam_with_deferred_reweighting_on_long_tailed_digits(train: Train) -> None:
+    run = train(
+        *("data=digits", "data.imbalance=0.1", "model=mlp", "loss=ldam", "optimizer.lr=0.003"),
+        *("callbacks=[drw]", "callbacks.drw.start_fraction=0.5", "callbacks.drw.beta=0.99", "trainer.max_epochs=4"),
+        callbacks=[weights := WeightsOfTheLoss()],
+    )
+    counts = np.array(run.assembly.config.spec.class_counts, dtype=np.float64)
+    assert counts.min() / counts.max() == pytest.approx(0.1, abs=0.02)
+    # Effective number of samples (Cui et al. 2019), scaled to sum to the number of classes.
+    expected = (1 - 0.99) / (1 - 0.99**counts)
+    expected *= len(counts) / expected.sum()
+    none, some = weights.seen[:2], weights.seen[2:]
+    assert none == [None, None]
+    assert len(some) == 2
+    for weight in some:
+        assert weight is not None
+        np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-5)
+    margins = run.assembly.module.loss.margins  # type: ignore[union-attr]  # LDAM's
+    np.testing.assert_allclose(margins.numpy(), 0.5 * (counts.min() / counts) ** 0.25, rtol=1e-5)
+    assert run.column("train/loss")[1] < run.column("train/loss")[0]
+
+
+def test_triplet_brings_digits_together(train: Train) -> None:
+    run = train(
+        *("data=digits", "model=mlp", "model.num_outputs=16", "loss=triplet", "metrics=retrieval"),
+        *("optimizer.lr=0.003", "trainer.max_epochs=3", "scheduler=none"),
+        keep_passes=True,
+    )
+    assert {one.output.shape[1] for one in run.watch.passes} == {16}
+    assert run.watch.falls(0.9)
+    assert run.result.metrics["test/one_nn"] > 0.9
+    assert run.result.metrics["test/recall_at_5"] >= run.result.metrics["test/one_nn"]
+
+
+def test_balanced_weights_of_the_data_reach_the_loss(train: Train) -> None:
+    run = train("data=breast_cancer", "loss.pos_weight=balanced", "trainer.limit_train_batches=1")
+    negatives, positives = run.assembly.config.spec.class_counts
+    weight = run.assembly.module.loss.pos_weight  # type: ignore[union-attr]  # BCEWithLogits'
+    assert float(weight) == pytest.approx(negatives / positives)
+
+
+@final
+class WeightsOfTheLoss(Callback):
+    """Notes the class weights in use, once an epoch."""
+
+    def __init__(self) -> None:
+        self.seen: list[Tensor | None] = []
+
+    def on_train_batch_start(self, trainer: L.Trainer, module: Any, batch: object, batch_idx: int) -> None:
+        if batch_idx == 0:
+            self.seen.append(module.loss.class_weight.of(torch.zeros(1, 10)))

@@ -1,0 +1,65 @@
+"""Every model trains for real on images of 8×8 pixels; the big ones for two steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torchvision.models as zoo  # type: ignore[import-untyped]  # torchvision ships no types
+
+from assay.config.options import list_options
+
+if TYPE_CHECKING:
+    from tests.conftest import Train
+
+# lr, batches of 64, and the share of the first loss that the last must stay below
+LEARNS = {
+    "linear": (0.02, 19, 0.6),
+    "mlp": (0.003, 19, 0.6),
+    "lenet": (0.01, 19, 0.8),
+    "small_cnn": (0.005, 12, 0.8),
+    "resnet18": (0.001, 6, 0.8),
+    "vit": (0.001, 12, 0.95),
+}
+STEPS = ("resnet34", "resnet50", "convnext_tiny")
+
+
+def test_every_option_is_trained() -> None:
+    assert {option.name for option in list_options("model")} == {*LEARNS, *STEPS}
+
+
+@pytest.mark.parametrize("model", LEARNS)
+def test_loss_falls(train: Train, model: str) -> None:
+    lr, batches, share = LEARNS[model]
+    run = train(
+        *("data=digits", f"model={model}", "scheduler=none", f"optimizer.lr={lr}"),
+        *(f"trainer.limit_train_batches={batches}", "trainer.limit_test_batches=1", "data.eval_batch_size=64"),
+        "trainer.limit_val_batches=1",
+        keep_passes=True,
+    )
+    assert run.moved()
+    assert run.watch.falls(share), run.watch.losses
+    first = run.watch.passes[0]
+    assert tuple(first.inputs.shape) == (64, 1, 8, 8)
+    assert tuple(first.output.shape) == (64, 10)
+    # The model trains in training mode and is judged in eval mode.
+    assert [one.training for one in run.watch.passes] == [True] * batches + [False] * 2
+    every = list(run.assembly.module.parameters())
+    assert run.record["model"] == {
+        "parameters": sum(p.numel() for p in every),
+        "trainable_parameters": sum(p.numel() for p in every),
+    }
+
+
+@pytest.mark.parametrize("model", STEPS)
+def test_takes_two_steps(train: Train, model: str) -> None:
+    run = train(
+        *("data=synthetic", "data.source.num_samples=120", f"model={model}", "data.batch_size=4"),
+        *("trainer.limit_train_batches=2", "optimizer=sgd", "optimizer.lr=0.01"),
+    )
+    assert run.moved()
+    assert len(run.watch.losses) == 2
+    # torchvision's own network, but for the stem that small images get and the head of ten classes.
+    stock = getattr(zoo, model)(num_classes=10)
+    ours = run.record["model"]["parameters"]
+    assert ours == pytest.approx(sum(p.numel() for p in stock.parameters()), rel=0.01)

@@ -1,0 +1,142 @@
+"""Every scheduler in a real run: the learning rate of each optimizer step against its formula."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from assay.config.options import list_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from tests.conftest import Train
+
+    Factor = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+
+BATCHES, EPOCHS, LR = 5, 3, 0.05
+TOTAL = BATCHES * EPOCHS
+BASE = (
+    *("data=digits", "model=linear", "optimizer=sgd", f"optimizer.lr={LR}", "callbacks=[lr_monitor]"),
+    *(f"trainer.max_epochs={EPOCHS}", "data.batch_size=32"),
+)
+
+
+def onecycle(t: NDArray[np.float64], total: int) -> NDArray[np.float64]:
+    def cosine(start: float, end: float, part: NDArray[np.float64]) -> NDArray[np.float64]:
+        return end + (start - end) / 2 * (1 + np.cos(np.pi * part))
+
+    peak, last = 0.3 * total - 1, total - 1
+    up, down = cosine(1 / 25, 1, t / peak), cosine(1, 1 / 25e4, (t - peak) / (last - peak))
+    return np.where(t <= peak, up, down)
+
+
+def half_cosine(part: NDArray[np.float64]) -> NDArray[np.float64]:
+    return (1 + np.cos(np.pi * part)) / 2
+
+
+# (overrides, the factor on the learning rate as a function of optimizer step, epoch and total steps)
+SCHEDULES: dict[str, tuple[list[str], Callable[..., NDArray[np.float64]]]] = {
+    "none": ([], lambda t, epoch, total: np.ones_like(t)),
+    "step": (["scheduler.step_size=2", "scheduler.gamma=0.5"], lambda t, epoch, total: 0.5 ** (epoch // 2)),
+    "multistep": (
+        ["scheduler.milestones=[1,2]", "scheduler.gamma=0.3"],
+        lambda t, epoch, total: 0.3 ** ((epoch >= 1).astype(float) + (epoch >= 2)),
+    ),
+    "exponential": ([], lambda t, epoch, total: 0.95**epoch),
+    "cosine": (
+        ["scheduler.eta_min=0.01"],
+        lambda t, epoch, total: 0.2 + 0.8 * half_cosine(t / total),  # 0.2 = eta_min / lr
+    ),
+    "polynomial": (["scheduler.power=2.0"], lambda t, epoch, total: (1 - t / total) ** 2),
+    "inverse_sqrt": (
+        ["scheduler.lr_lambda.warmup_steps=4"],
+        lambda t, epoch, total: np.minimum((t + 1) / 4, 2 / np.sqrt(t + 1)),
+    ),
+    "warmup_cosine": (
+        ["scheduler.lr_lambda.warmup_steps=2", "scheduler.lr_lambda.min_factor=0.1"],
+        lambda t, epoch, total: np.where(
+            t < 2, (t + 1) / 3, 0.1 + 0.9 * half_cosine(np.clip((t - 2) / (total - 2), 0, 1))
+        ),
+    ),
+    "onecycle": ([], lambda t, epoch, total: onecycle(t, total)),
+}
+
+
+def test_every_option_is_trained() -> None:
+    assert {option.name for option in list_options("scheduler")} == {*SCHEDULES, "plateau"}
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULES)
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_lr_of_each_step(train: Train, scheduler: str, accumulate: int) -> None:
+    overrides, factor = SCHEDULES[scheduler]
+    run = train(
+        *BASE,
+        *(f"scheduler={scheduler}", *overrides, f"trainer.limit_train_batches={BATCHES}"),
+        f"trainer.accumulate_grad_batches={accumulate}",
+    )
+    steps = -(-BATCHES // accumulate)  # the last batch of an epoch steps, however few were gathered
+    total = steps * EPOCHS
+    t = np.arange(total, dtype=np.float64)
+    expected = LR * factor(t, t // steps, total)
+    assert run.assembly.config.spec.total_steps == total
+    assert run.assembly.config.spec.steps_per_epoch == steps
+    np.testing.assert_allclose([lrs[0] for lrs in run.watch.lrs], expected, rtol=1e-6, atol=1e-9)
+    assert len(run.watch.losses) == TOTAL
+    assert run.moved()
+    if scheduler == "none":  # Lightning's monitor then logs once a batch, too
+        np.testing.assert_allclose(run.column("lr-SGD/default"), LR)
+        return
+    # The monitor logs as the schedule steps: once an epoch, or once a batch.
+    epoch, batch = np.divmod(np.arange(TOTAL), BATCHES)
+    per_epoch = run.assembly.config.scheduler.interval == "epoch"
+    wanted = expected[::steps] if per_epoch else expected[epoch * steps + batch // accumulate]
+    np.testing.assert_allclose(run.column("lr-SGD/default"), wanted, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reduced"),
+    [
+        (["scheduler.threshold=0.99", "scheduler.patience=0"], [1, 1, 0.1, 0.01]),
+        (["scheduler.threshold=0.99", "scheduler.patience=1"], [1, 1, 1, 0.1]),
+        (["scheduler.threshold=0.0", "scheduler.patience=0"], [1, 1, 1, 1]),
+        (["scheduler.mode=max", "scheduler.patience=0"], [1, 1, 0.1, 0.01]),
+        (["scheduler.monitor=val/accuracy", "scheduler.mode=max", "scheduler.threshold=0"], [1, 1, 1, 1]),
+    ],
+)
+def test_plateau_follows_what_it_monitors(train: Train, overrides: list[str], reduced: list[float]) -> None:
+    """val/loss falls in each epoch: no plateau by itself, one where 99 % is asked for or where it should rise."""
+    run = train(*BASE, "scheduler=plateau", "trainer.limit_train_batches=5", *overrides, "trainer.max_epochs=4")
+    losses = run.column("val/loss")
+    assert losses == sorted(losses, reverse=True)
+    assert len(set(losses)) == 4
+    assert losses[1] > 0.01 * losses[0]
+    expected = LR * np.repeat(reduced, BATCHES)
+    np.testing.assert_allclose([lrs[0] for lrs in run.watch.lrs], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "per_epoch", "total"),
+    [
+        ([], 39, 78),  # 1,257 // 32
+        (["data.drop_last=false"], 40, 80),
+        (["trainer.limit_train_batches=0.25"], 9, 18),
+        (["trainer.limit_train_batches=7", "trainer.accumulate_grad_batches=4"], 2, 4),
+        (["trainer.limit_train_batches=7", "trainer.max_steps=9"], 7, 9),
+        (["trainer.limit_train_batches=3", "trainer.max_epochs=-1", "trainer.max_steps=8"], 3, 8),
+        (["trainer.limit_train_batches=1000", "data.batch_size=500"], 2, 4),
+    ],
+)
+def test_the_steps_foreseen_are_the_steps_taken(
+    train: Train, overrides: list[str], per_epoch: int, total: int
+) -> None:
+    run = train(*BASE, "scheduler=polynomial", "trainer.max_epochs=2", *overrides)
+    spec = run.assembly.config.spec
+    assert (spec.steps_per_epoch, spec.total_steps) == (per_epoch, total)
+    assert run.assembly.trainer.global_step == total == len(run.watch.lrs)
+    assert run.watch.lrs[-1][0] == pytest.approx(LR / total)
