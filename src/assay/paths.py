@@ -8,3 +8,9 @@ _PACKAGE = Path(__file__).resolve().parent
 
 CONF_DIR: Path = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parents[1] / "conf"
 """Folder of the shipped config groups."""
+
+
+def project_conf() -> Path | None:
+    """The `conf` folder of the project in the current directory; None where there is none or it is assay's own."""
+    found = Path.cwd() / "conf"
+    return found if found.is_dir() and found.resolve() != CONF_DIR.resolve() else None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from omegaconf import DictConfig, OmegaConf
 
 from assay import ranks
@@ -24,7 +25,7 @@ from assay.check.signature import check_signatures
 from assay.config.compose import choices, compose, job_config
 from assay.config.fingerprint import fingerprint
 from assay.errors import AssayError
-from assay.record.checkpoint_file import sha256
+from assay.record.checkpoint_file import CheckpointFile, sha256
 from assay.record.log_file import log_file
 from assay.record.provenance import git_state, machine, packages
 from assay.record.run_directory import RunDirectory
@@ -35,7 +36,7 @@ from assay.summary import say_start
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lightning.pytorch.callbacks import ModelCheckpoint
+    import lightning as L
 
     from assay.assemble import Assembly
 
@@ -225,25 +226,38 @@ def _fit_and_test(assembly: Assembly, record: RunRecord) -> None:
     if trainer.state.status == "interrupted":
         raise KeyboardInterrupt
     record.metrics.update(_scalars(trainer.callback_metrics))
-    best = getattr(trainer.checkpoint_callback, "best_model_path", "") or None
+    best = _best_checkpoint(trainer)
+    path = best.best_model_path if best is not None and best.best_model_path else None
+    if path and any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks):  # type: ignore[attr-defined]  # a plain attribute
+        # Lightning 2.6 would test the weights from before the averaging, which lie in the checkpoint, too.
+        module.load_state_dict(CheckpointFile().load_checkpoint(path)["state_dict"])
+        path = None
     if getattr(datamodule, "spec", None) is None or datamodule.spec.num_test:
-        trainer.test(module, datamodule=datamodule, ckpt_path=best, verbose=False, weights_only=True)
+        trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
         record.metrics.update(_scalars(trainer.callback_metrics))
     record.matrices = dict(getattr(module, "matrices", {}))
 
 
+def _best_checkpoint(trainer: L.Trainer) -> ModelCheckpoint | None:
+    """The callback that keeps the best checkpoint, where there is one."""
+    kept = (callback for callback in trainer.checkpoint_callbacks if isinstance(callback, ModelCheckpoint))
+    return next((callback for callback in kept if callback.monitor is not None), None)
+
+
 def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
-    callback: ModelCheckpoint | None = assembly.trainer.checkpoint_callback  # type: ignore[assignment]  # the only subclass there is
-    if callback is None:
-        return
-    for role, path in (("best", callback.best_model_path), ("last", callback.last_model_path)):
-        if path and Path(path).is_file():
-            record.checkpoints[role] = Path(path).resolve().relative_to((run_dir / "checkpoints").resolve()).as_posix()
-    if "best" in record.checkpoints and callback.best_model_score is not None:
-        path = run_dir / "checkpoints" / record.checkpoints["best"]
+    folder = (run_dir / "checkpoints").resolve()
+    for callback in assembly.trainer.checkpoint_callbacks:
+        if isinstance(callback, ModelCheckpoint):
+            role = "last" if callback.monitor is None else "best"
+            for name, path in ((role, callback.best_model_path), ("last", callback.last_model_path)):
+                if path and Path(path).is_file():
+                    record.checkpoints[name] = Path(path).resolve().relative_to(folder).as_posix()
+    best = _best_checkpoint(assembly.trainer)
+    if "best" in record.checkpoints and best is not None and best.best_model_score is not None:
+        path = folder / record.checkpoints["best"]
         # mmap reads the few numbers that are asked for, not the weights.
         epoch = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["epoch"]
-        record.best = {"monitor": callback.monitor, "value": float(callback.best_model_score), "epoch": epoch + 1, "sha256": sha256(path)}
+        record.best = {"monitor": best.monitor, "value": float(best.best_model_score), "epoch": epoch + 1, "sha256": sha256(path)}
 
 
 def run_rank(run_dir: Path) -> int:

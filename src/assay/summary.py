@@ -121,5 +121,5 @@ def _of_stage(metrics: Mapping[str, float], stage: str) -> str:
 
 
 def _again(overrides: list[str] | tuple[str, ...]) -> str:
-    kept = [shlex.quote(o) for o in overrides if not o.startswith("seed=")]
+    kept = [shlex.quote(o) for o in overrides if not o.startswith(("seed=", "hydra."))]
     return " ".join([*kept, ""])

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from assay.callbacks.deferred_reweighting import DeferredReweighting
 from assay.callbacks.progress_bar import ProgressBar
+from assay.callbacks.swa import SWA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,11 +28,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:F
 CONF = Path(__file__).parents[2] / "conf"
 CLASSES = {
     "checkpoint": stock.ModelCheckpoint,
+    "last_checkpoint": stock.ModelCheckpoint,
     "early_stopping": stock.EarlyStopping,
     "lr_monitor": stock.LearningRateMonitor,
     "device_stats": stock.DeviceStatsMonitor,
     "ema": stock.EMAWeightAveraging,
-    "swa": stock.StochasticWeightAveraging,
+    "swa": SWA,
     "model_summary": stock.RichModelSummary,
     "progress_bar": ProgressBar,
     "drw": DeferredReweighting,
@@ -120,7 +122,7 @@ def test_each_is_described_and_composes_under_its_own_name(path: Path) -> None:
 
 
 def test_lists_of_options_add_up() -> None:
-    default = ["checkpoint", "lr_monitor", "progress_bar"]
+    default = ["checkpoint", "last_checkpoint", "lr_monitor", "progress_bar"]
     assert list(options("default")) == default
     assert list(options("[default,ema,drw]")) == [*default, "ema", "drw"]
     assert list(options("[early_stopping,checkpoint]")) == ["early_stopping", "checkpoint"]
@@ -139,9 +141,11 @@ def test_checkpoint_keeps_the_best_and_the_last_in_the_run_directory(tmp_path: P
 
 def test_checkpoint_best_is_the_one_with_the_least_validation_loss(tmp_path: Path) -> None:
     # With this lr each epoch is worse than the one before.
-    fit(options("checkpoint", tmp_path), tmp_path, lr=3.0, max_epochs=3)
+    fit(options("[checkpoint,last_checkpoint]", tmp_path), tmp_path, lr=3.0, max_epochs=3)
     best = torch.load(tmp_path / "checkpoints" / "best.ckpt", weights_only=True)
     assert best["global_step"] == 4
+    last = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)
+    assert last["global_step"] == 12
 
 
 def test_early_stopping_stops(tmp_path: Path) -> None:
@@ -165,15 +169,6 @@ def test_ema_is_what_validates_and_what_remains(tmp_path: Path) -> None:
 
     torch.testing.assert_close(flat(last["state_dict"]), averages[7])
     torch.testing.assert_close(flat(last["current_model_state"]), module.trajectory[7])
-
-
-def test_swa_ends_at_the_mean_of_the_last_epochs(tmp_path: Path) -> None:
-    module = fit(options("swa", tmp_path, "callbacks.swa.swa_epoch_start=0.5"), tmp_path, max_epochs=4)
-    # Lightning counts the start from 1 and takes up the weights with which an epoch begins.
-    begins = [module.trajectory[index] for index in (3, 7, 11)]
-    mean = torch.stack(begins).mean(0)
-    assert not torch.equal(module.flat(), module.trajectory[-1])
-    torch.testing.assert_close(module.flat(), mean)
 
 
 def test_device_stats_and_learning_rates_are_logged(tmp_path: Path) -> None:

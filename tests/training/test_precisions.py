@@ -32,7 +32,7 @@ def test_dtypes_of_a_run(train: Train, precision: str) -> None:
     weights, outputs, matmul = DTYPES[precision]
     run = train(
         *("data=digits", "model=small_cnn", "model.widths=[8,16]", f"precision={precision}", "optimizer.lr=0.01"),
-        *("trainer.limit_train_batches=12", "scheduler=none", "callbacks=[checkpoint]"),
+        *("trainer.limit_train_batches=12", "scheduler=none", "callbacks=[last_checkpoint]"),
         keep_passes=True,
     )
     assert {p.dtype for p in run.assembly.module.parameters()} == {weights}

@@ -153,7 +153,7 @@ def test_compile_computes_the_same_and_keeps_the_names(
     short = ("data=digits", "model=mlp", "model.hidden=[16]", "scheduler=none", "trainer.limit_train_batches=3")
     plain = train(*short)
     torch._dynamo.utils.counters.clear()
-    compiled = train(*short, "trainer.compile=true", "callbacks=[checkpoint]")
+    compiled = train(*short, "trainer.compile=true", "callbacks=[last_checkpoint]")
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
     assert list(compiled.checkpoint("last")["state_dict"]) == list(plain.weights)
     for name, value in plain.weights.items():

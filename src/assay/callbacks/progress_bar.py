@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass, field
 from itertools import islice
@@ -46,6 +47,9 @@ class _Epoch:
     label: str
     seconds: float
     validated: bool
+
+
+log = logging.getLogger("assay.progress")
 
 
 @final
@@ -292,8 +296,7 @@ class ProgressBar(LightningProgressBar):
         if self._enabled and self._console is not None and stage is not None and not has_table:
             groups = progress_text.scalars(trainer.callback_metrics, [name])
             values = groups.get("", {}) | groups.get(name, {})
-            line = progress_text.line(name, perf_counter() - stage.started, {"": values})
-            self._console.print(line, soft_wrap=True, highlight=False)
+            self._say(name, perf_counter() - stage.started, {"": values})
 
     def _write_epoch(self, trainer: L.Trainer, last: bool = False) -> None:
         epoch, now = self._finished, perf_counter()
@@ -304,8 +307,22 @@ class ProgressBar(LightningProgressBar):
         self._finished, self._last_line = None, now
         stages = ("train", "val") if epoch.validated else ("train",)
         groups = progress_text.scalars(trainer.callback_metrics, stages)
-        text = progress_text.line(epoch.label, epoch.seconds, groups)
-        self._console.print(text, soft_wrap=True, highlight=False)
+        self._say(epoch.label, epoch.seconds, groups)
+
+    def _say(self, label: str, seconds: float, groups: dict[str, dict[str, float]]) -> None:
+        """Write the line of an epoch: whole into the log, as much as fits into a terminal."""
+        console = self._console
+        assert console is not None  # noqa: S101 - the callers looked
+        text = progress_text.line(label, seconds, groups)
+        log.info("%s", text.plain)
+        shown = {stage: dict(values) for stage, values in groups.items()}
+        while console.is_terminal and text.cell_len > console.width:
+            longest = max(shown.values(), key=len)
+            if len(longest) == 1:
+                break
+            longest.popitem()
+            text = progress_text.line(label, seconds, shown)
+        console.print(text, soft_wrap=True, highlight=False)
 
     def _line(self) -> Table:
         """The live line: label, bar and numbers, cut to the width of the terminal."""

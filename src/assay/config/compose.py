@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.config.composition_error import composition_error
 from assay.config.resolvers import register
 from assay.errors import ConfigError
-from assay.paths import CONF_DIR
+from assay.paths import CONF_DIR, project_conf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
     Raises:
         ConfigError: `config_dir` is no folder.
     """
-    own = config_dir or _project_conf()
+    own = config_dir or project_conf()
     if own is not None and not own.is_dir():
         raise ConfigError(
             f"--config-dir {own} is not a folder", hint="give a folder that holds config groups"
@@ -57,11 +57,6 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
         yield Hydra.create_main_hydra2("assay", search_path)
     finally:
         GlobalHydra.instance().hydra, HydraConfig.instance().cfg = before
-
-
-def _project_conf() -> Path | None:
-    found = Path.cwd() / "conf"
-    return found if found.is_dir() and found.resolve() != CONF_DIR.resolve() else None
 
 
 def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> DictConfig:

@@ -10,7 +10,7 @@ from rich.table import Table
 from assay.config.did_you_mean import did_you_mean
 from assay.config.options import groups, list_options
 from assay.errors import ConfigError
-from assay.paths import CONF_DIR
+from assay.paths import CONF_DIR, project_conf
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,12 +21,13 @@ def show(group: str, config_dir: Path | None) -> None:
 
     Args:
         group: Only this one and its subgroups; all when empty.
-        config_dir: The user's folder of config groups, listed too.
+        config_dir: The user's folder of config groups, listed too; `./conf` by default.
 
     Raises:
         ConfigError: There is no such group.
     """
-    folders = (CONF_DIR, *([config_dir] if config_dir else []))
+    own = config_dir or project_conf()
+    folders = (CONF_DIR, *([own] if own else []))
     options = list_options(group, *folders)
     if not options:
         known = groups(*folders)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from lightning.pytorch.loggers import Logger
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from lightning.pytorch.utilities import rank_zero_only
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -20,12 +20,12 @@ _FIRST = ("epoch", "step")
 
 @final
 class RunCSV(Logger):
-    """Appends each logged point to a CSV file at once, and goes on where an earlier part of the same run stopped.
+    """Appends each logged point to a CSV file at once, and goes on where an earlier part of the run stopped.
 
     Lightning's `CSVLogger` deletes the rows of an earlier part.
 
-    Numbers are written as `repr` writes them, so that they read back equal, `nan` and `inf` included; an empty field
-    was not logged at that point.
+    Numbers are written as `repr` writes them, so that they read back equal, `nan` and `inf` included; an
+    empty field was not logged at that point.
 
     Args:
         path: The file. Columns are `epoch`, `step`, then the metrics in the order they first appear.
@@ -51,17 +51,17 @@ class RunCSV(Logger):
         """Folder of the file."""
         return str(self._path.parent)
 
-    @rank_zero_only  # type: ignore[misc]  # Lightning's decorator is untyped
+    @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
         """Nothing: the run directory holds the whole config."""
 
-    @rank_zero_only  # type: ignore[misc]  # as above
+    @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Append one row, which a process that is killed next does not lose.
 
         Args:
-            metrics: Numbers, and tensors and arrays of one element. Anything else is left out; no row is written when
-                nothing but the epoch is left.
+            metrics: Numbers, and tensors and arrays of one element. Anything else is left out; no row is
+                written when nothing but the epoch is left.
             step: Optimizer steps before this point.
         """
         row = {name: number for name, value in metrics.items() if (number := _number(value)) is not None}
@@ -77,7 +77,7 @@ class RunCSV(Logger):
         with self._path.open("a", encoding="utf-8", newline="") as file:
             file.write(_line([row.get(name, "") for name in self._columns]))
 
-    @rank_zero_only  # type: ignore[misc]  # as above
+    @rank_zero_only
     def rewind(self, step: int) -> None:
         """Drop the rows that a run which goes on from a checkpoint will write again.
 

@@ -1,0 +1,137 @@
+"""SWA against the mean by hand, and resumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+from typing_extensions import override
+
+from assay.callbacks.swa import SWA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Lightning's hints on what a test does on purpose.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated"),
+    pytest.mark.filterwarnings("ignore:Checkpoint directory"),
+    pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`"),
+]
+
+
+class Net(L.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+        self.ends: list[dict[str, Tensor]] = []
+        self.validated: list[dict[str, Tensor]] = []
+
+    @override
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        return nn.functional.mse_loss(self.model(batch[0]), batch[1])
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if self.trainer.is_last_batch:
+            self.ends.append(copy(self))
+
+    @override
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        self.validated.append(copy(self))
+
+    @override
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def copy(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def fit(folder: Path, epochs: int, resume: Path | None = None, **settings: Any) -> tuple[Net, SWA, L.Trainer]:
+    inputs = torch.randn(32, 3, generator=torch.Generator().manual_seed(0))
+    data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
+    module, swa = Net(), SWA(**settings)
+    last = ModelCheckpoint(dirpath=folder, filename="last", enable_version_counter=False)
+    callbacks: list[Callback] = [swa, last]
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_epochs=epochs,
+        callbacks=callbacks,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    loaders = DataLoader(data, batch_size=8), DataLoader(data, batch_size=32)
+    trainer.fit(module, *loaders, ckpt_path=resume, weights_only=True)
+    return module, swa, trainer
+
+
+def mean_of(states: list[dict[str, Tensor]], name: str) -> Any:
+    if not states[0][name].is_floating_point():
+        return states[-1][name].numpy()
+    return np.mean([state[name].double().numpy() for state in states], axis=0)
+
+
+def check(found: dict[str, Tensor], states: list[dict[str, Tensor]]) -> None:
+    for name, value in found.items():
+        np.testing.assert_allclose(value.numpy(), mean_of(states, name), rtol=1e-5, atol=1e-6)
+
+
+def test_mean_of_the_last_epochs_is_validated_saved_and_left(tmp_path: Path) -> None:
+    module, swa, _ = fit(tmp_path, epochs=4, start_fraction=0.5)
+    ends = module.ends
+    assert swa.count == 2
+    for epoch in (0, 1):
+        assert all(torch.equal(value, ends[epoch][name]) for name, value in module.validated[epoch].items())
+    check(module.validated[2], ends[2:3])
+    check(module.validated[3], ends[2:4])
+    check(copy(module), ends[2:4])
+    saved = torch.load(tmp_path / "last.ckpt", weights_only=True)
+    check(saved["state_dict"], ends[2:4])
+    assert not torch.equal(saved["state_dict"]["model.0.weight"], ends[3]["model.0.weight"])
+
+
+@pytest.mark.parametrize("broken_off", [1, 3])
+def test_goes_on_where_it_was_broken_off(tmp_path: Path, broken_off: int) -> None:
+    whole, _, _ = fit(tmp_path / "whole", epochs=5, start_epoch=2)
+    fit(tmp_path / "part", epochs=broken_off, start_epoch=2)
+    resumed, swa, _ = fit(tmp_path / "part", epochs=5, resume=tmp_path / "part" / "last.ckpt", start_epoch=2)
+    assert swa.count == 3
+    for name, value in copy(whole).items():
+        assert torch.equal(copy(resumed)[name], value)
+
+
+def test_without_an_averaged_epoch_nothing_changes(tmp_path: Path) -> None:
+    module, swa, _ = fit(tmp_path, epochs=2, start_epoch=5)
+    assert swa.count == 0
+    assert all(torch.equal(value, module.ends[-1][name]) for name, value in copy(module).items())
+    assert "weights_before_averaging" not in torch.load(tmp_path / "last.ckpt", weights_only=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: SWA(None, None), "needs a start"),
+        (lambda: SWA(start_epoch=-1), "negative"),
+        (lambda: SWA(start_fraction=1.0), "is not in"),
+    ],
+)
+def test_refuses_a_start_that_is_none(make: Callable[[], SWA], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        make()
+
+
+def test_a_share_of_an_unknown_length_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"callbacks\.swa\.start_epoch"):
+        fit(tmp_path, epochs=-1)

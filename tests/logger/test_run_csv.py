@@ -1,0 +1,242 @@
+"""`metrics.csv` holds every logged point, whenever the process dies and whoever goes on."""
+
+import csv
+import math
+import os
+import pickle
+from pathlib import Path
+
+import lightning as L
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities import rank_zero_only
+
+from assay.logger.run_csv import RunCSV
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_columns_come_in_the_order_they_appear_and_early_rows_stay(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "metrics.csv"
+    logger = RunCSV(path)
+    logger.log_metrics({"train/loss": 0.5, "epoch": 0}, step=0)
+    logger.log_metrics({"train/loss": 0.25, "lr": 0.1, "epoch": 0}, step=1)
+    logger.log_metrics({"val/acc": 1, "epoch": 1.0}, step=1)
+    assert path.read_text() == "epoch,step,train/loss,lr,val/acc\n0,0,0.5,,\n0,1,0.25,0.1,\n1,1,,,1\n"
+    assert [p.name for p in path.parent.iterdir()] == ["metrics.csv"]
+
+
+def test_each_row_is_on_disk_at_once(tmp_path: Path) -> None:
+    logger = RunCSV(tmp_path / "metrics.csv")
+    for step in range(3):
+        logger.log_metrics({"a": step}, step=step)
+        assert len(rows(tmp_path / "metrics.csv")) == step + 1
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from("abcde"), st.floats() | st.integers(), min_size=1),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_numbers_read_back_equal(tmp_path: Path, points: list[dict[str, float]]) -> None:
+    path = tmp_path / "metrics.csv"
+    path.unlink(missing_ok=True)
+    for step, point in enumerate(points):
+        RunCSV(path).log_metrics(point, step=step)  # a new process for each point
+    table = rows(path)
+    assert len(table) == len(points)
+    for row, point in zip(table, points, strict=True):
+        assert {name for name, text in row.items() if text} == {*point, "step"}
+        for name, value in point.items():
+            read = float(row[name]) if isinstance(value, float) else int(row[name])
+            assert read == value or (math.isnan(read) and math.isnan(value))
+
+
+def test_pandas_reads_it(tmp_path: Path) -> None:
+    logger = RunCSV(tmp_path / "metrics.csv")
+    values = [0.1, math.nan, math.inf, -math.inf, 1e-300]
+    for step, value in enumerate(values):
+        logger.log_metrics({"a,b": value}, step=step)
+    table = pd.read_csv(tmp_path / "metrics.csv")
+    np.testing.assert_array_equal(table["a,b"], values)
+    assert table["step"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_only_numbers_are_written(tmp_path: Path) -> None:
+    logger = RunCSV(tmp_path / "metrics.csv")
+    point = {
+        "tensor": torch.tensor(0.5, dtype=torch.float64, requires_grad=True),
+        "one": torch.tensor([2]),
+        "bfloat": torch.tensor(0.25, dtype=torch.bfloat16),
+        "numpy": np.float32(0.75),
+        "array": np.array([[3.0]]),
+        "true": True,
+        "vector": torch.zeros(2),
+        "image": np.zeros((2, 2)),
+        "empty": torch.zeros(0),
+        "text": "1.0",
+        "none": None,
+        "list": [1.0],
+    }
+    logger.log_metrics(point, step=7)
+    assert rows(tmp_path / "metrics.csv") == [
+        {
+            "epoch": "",
+            "step": "7",
+            "tensor": "0.5",
+            "one": "2",
+            "bfloat": "0.25",
+            "numpy": "0.75",
+            "array": "3.0",
+            "true": "1",
+        }
+    ]
+    logger.log_metrics({"text": "a", "epoch": 1}, step=8)
+    logger.log_metrics({}, step=9)
+    assert len(rows(tmp_path / "metrics.csv")) == 1
+
+
+def test_a_later_process_goes_on_with_the_columns(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    RunCSV(path).log_metrics({"b": 1.0, "a": 2.0}, step=0)
+    RunCSV(path).log_metrics({"a": 3.0, "c": 4.0}, step=1)
+    assert path.read_text() == "epoch,step,b,a,c\n,0,1.0,2.0,\n,1,,3.0,4.0\n"
+
+
+def test_the_half_row_of_a_killed_process_is_dropped_at_any_length(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    logger = RunCSV(path)
+    for step in range(3):
+        logger.log_metrics({"loss": 0.123456789, "acc": step / 7}, step=step)
+    content = path.read_bytes()
+    for length in range(len(content) + 1):
+        path.write_bytes(content[:length])
+        whole = content[:length].count(b"\n")
+        RunCSV(path).log_metrics({"loss": 9.0}, step=99)
+        table = rows(path)
+        assert [row["step"] for row in table] == [str(step) for step in range(max(0, whole - 1))] + ["99"]
+        assert table[-1]["loss"] == "9.0"
+
+
+@pytest.mark.parametrize("name", ["fsync", "replace"])
+def test_a_failure_while_columns_are_added_loses_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = tmp_path / "metrics.csv"
+    logger = RunCSV(path)
+    logger.log_metrics({"a": 1.0}, step=0)
+    before = path.read_bytes()
+
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, full)
+        with pytest.raises(OSError, match="No space"):
+            logger.log_metrics({"b": 1.0}, step=1)
+    assert path.read_bytes() == before
+    logger.log_metrics({"b": 1.0}, step=1)
+    assert path.read_text() == "epoch,step,a,b\n,0,1.0,\n,1,,1.0\n"
+
+
+def test_rewind_drops_what_will_be_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    RunCSV(path).rewind(3)
+    assert not path.exists()
+    logger = RunCSV(path)
+    for step in range(6):
+        logger.log_metrics({"a": step}, step=step)
+    later = RunCSV(path)
+    later.rewind(3)
+    later.log_metrics({"b": 0.5}, step=3)
+    assert path.read_text() == "epoch,step,a,b\n,0,0,\n,1,1,\n,2,2,\n,3,,0.5\n"
+    later.rewind(100)
+    assert len(rows(path)) == 4
+
+
+def test_it_is_a_logger_of_lightning_without_hyperparameters(tmp_path: Path) -> None:
+    logger = RunCSV(tmp_path / "metrics.csv")
+    assert isinstance(logger, Logger)
+    logger.log_hyperparams({"lr": 0.1})
+    logger.finalize("success")
+    assert list(tmp_path.iterdir()) == []
+    assert (logger.name, logger.version, logger.save_dir) == ("", "", str(tmp_path))
+
+
+def test_it_travels_to_another_process(tmp_path: Path) -> None:
+    logger = RunCSV(tmp_path / "metrics.csv")
+    logger.log_metrics({"a": 1.0}, step=0)
+    pickle.loads(pickle.dumps(logger)).log_metrics({"a": 2.0}, step=1)  # noqa: S301 - made in this line
+    assert [row["a"] for row in rows(tmp_path / "metrics.csv")] == ["1.0", "2.0"]
+
+
+def test_other_ranks_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_zero_only, "rank", 1)
+    RunCSV(tmp_path / "metrics.csv").log_metrics({"a": 1.0}, step=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Model(BoringModel):
+    def training_step(self, batch: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # Lightning allows fewer
+        loss: torch.Tensor = self.step(batch)
+        self.log("train/loss", loss)
+        return loss
+
+    def on_train_epoch_end(self) -> None:
+        self.log("train/epoch", float(self.current_epoch))
+
+    def validation_step(self, batch: torch.Tensor) -> None:  # type: ignore[override]  # as above
+        self.log("val/loss", self.step(batch))
+
+
+# A run that goes on in its own directory finds its own checkpoints there.
+@pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty:UserWarning")
+def test_a_run_that_died_and_went_on_has_the_log_of_one_that_did_not(tmp_path: Path) -> None:
+    def fit(folder: Path, epochs: int, ckpt_path: str | None = None) -> None:
+        torch.manual_seed(1)
+        logger = RunCSV(folder / "metrics.csv")
+        if ckpt_path:
+            logger.rewind(torch.load(ckpt_path, weights_only=True)["global_step"])
+        callback = ModelCheckpoint(folder / "checkpoints", filename="{epoch}", save_top_k=-1)
+        trainer = L.Trainer(
+            accelerator="cpu",
+            max_epochs=epochs,
+            limit_train_batches=4,
+            limit_val_batches=1,
+            num_sanity_val_steps=0,
+            log_every_n_steps=2,
+            logger=logger,
+            callbacks=[callback],
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            default_root_dir=folder,
+        )
+        model = Model()
+        model.train_dataloader = model.val_dataloader  # type: ignore[method-assign]  # the same batches in both
+        trainer.fit(model, ckpt_path=ckpt_path)
+
+    for folder in ("whole", "died"):
+        fit(tmp_path / folder, 3)
+    with (tmp_path / "died" / "metrics.csv").open("a") as file:
+        file.write("2,1")
+    fit(tmp_path / "died", 3, str(tmp_path / "died" / "checkpoints" / "epoch=0.ckpt"))
+    whole, died = (rows(tmp_path / folder / "metrics.csv") for folder in ("whole", "died"))
+    assert [(row["epoch"], row["step"]) for row in died] == [(row["epoch"], row["step"]) for row in whole]
+    assert len(whole) == 3 * 4
+    assert died[:4] == whole[:4]
+    assert [{name for name, text in row.items() if text} for row in died] == [
+        {name for name, text in row.items() if text} for row in whole
+    ]
