@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - dataclasses look their annotations up
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
+from typing_extensions import override
 
 if TYPE_CHECKING:
     import lightning as L
@@ -58,11 +59,10 @@ class Watch(Callback):
         self.deterministic: bool | None = None
         self.anomaly: bool | None = None
         self.matmul_precision = ""
-        self.epochs: list[dict[str, float]] = []
-        """What was known when each training epoch began, and at the end."""
         self.first_weights: dict[str, Tensor] = {}
         self._keep_weights, self._keep_passes = keep_weights, keep_passes
 
+    @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.first_weights = weights_of(pl_module)
         for optimizer in trainer.optimizers:
@@ -81,24 +81,20 @@ class Watch(Callback):
     def _forward(self, model: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
         self.passes.append(Pass(inputs[0].detach(), output.detach(), model.training))
 
+    @override
     def on_train_batch_start(self, trainer: L.Trainer, *_: object) -> None:
         self.deterministic = torch.are_deterministic_algorithms_enabled()
         self.anomaly = torch.is_anomaly_enabled()
         self.matmul_precision = torch.get_float32_matmul_precision()
 
-    def on_train_batch_end(self, trainer: L.Trainer, module: L.LightningModule, outputs: Any, *_: object) -> None:
+    @override
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, *_: object
+    ) -> None:
         # A module that optimizes by hand may return nothing.
-        self.losses.append(float(outputs.get("loss", "nan")) if isinstance(outputs, Mapping) else float("nan"))
-
-    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.current_epoch:
-            self._note(trainer)
-
-    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._note(trainer)
-
-    def _note(self, trainer: L.Trainer) -> None:
-        self.epochs.append({name: float(value) for name, value in trainer.callback_metrics.items()})
+        self.losses.append(
+            float(outputs.get("loss", "nan")) if isinstance(outputs, Mapping) else float("nan")
+        )
 
     def falls(self, factor: float = 0.9) -> bool:
         """Whether the mean loss of the last fifth of the batches is that much below the first fifth's."""
@@ -138,6 +134,10 @@ class Trained:
         path = self.run_dir / "checkpoints" / f"{role}.ckpt"
         loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         return loaded
+
+    @property
+    def module(self) -> Any:
+        return self.assembly.module
 
     @property
     def weights(self) -> dict[str, Tensor]:
@@ -192,8 +192,9 @@ def unchanged_process() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
-    """Trains one job in this process, on the CPU and without callbacks unless told otherwise, in a fresh folder."""
-    from assay import run
+    """Trains one job in this process, on the CPU and without callbacks unless told otherwise."""
+    from assay.assemble import assemble
+    from assay.run import train as train_once
 
     def train_watched(
         *overrides: str,
@@ -210,17 +211,17 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
         every = [f"{key}={value}" for key, value in defaults.items() if key not in given] + list(overrides)
         watch = Watch(keep_weights, keep_passes)
         assemblies: list[Assembly] = []
-        assemble = run.assemble
 
         def assemble_watched(*args: Any, **kwargs: Any) -> Assembly:
             assembly = assemble(*args, **kwargs)
-            assembly.trainer.callbacks.extend([*callbacks, watch])  # type: ignore[attr-defined]  # a plain attribute of Lightning's
+            trainer: Any = assembly.trainer
+            trainer.callbacks.extend([*callbacks, watch])
             assemblies.append(assembly)
             return assembly
 
         with pytest.MonkeyPatch.context() as patch, unchanged_process(), chdir(folder):
-            patch.setattr(run, "assemble", assemble_watched)
-            result = run.train(every, config_dir=config_dir, raise_errors=raise_errors)
+            patch.setattr("assay.run.assemble", assemble_watched)
+            result = train_once(every, config_dir=config_dir, raise_errors=raise_errors)
         return Trained(result, assemblies[0], watch)
 
     return train_watched
@@ -229,4 +230,6 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
 @pytest.fixture(scope="session")
 def digits_run(train: Train) -> Trained:
     """A finished run with the default callbacks, to look at."""
-    return train("data=digits", "model=mlp", "callbacks=[default]", "trainer.max_epochs=2", "optimizer.lr=0.01")
+    return train(
+        "data=digits", "model=mlp", "callbacks=[default]", "trainer.max_epochs=2", "optimizer.lr=0.01"
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +16,22 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay import ranks
 from assay.callbacks.seed_each_step import SeedEachStep
+from assay.check.build_error import build_error
 from assay.check.device import check_device
 from assay.check.fit import check_fit, num_outputs
+from assay.check.job import OUR_MODULE, check_job
+from assay.check.monitor import check_loggers, check_monitors
 from assay.check.signature import check_signatures
-from assay.errors import AssayError, ConfigError
+from assay.check.trial import try_optimizer, try_parts
+from assay.errors import ConfigError
 from assay.record.checkpoint_file import CheckpointFile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-OUR_MODULE = "assay.module.Module"
 _SCHEDULE_KEYS = ("interval", "frequency", "monitor")
 _TRAINER_EXTRAS = ("compile", "channels_last", "matmul_precision")
 _LIGHTNING_MAX_EPOCHS = 1000
-_FULL_KEY = re.compile(r"full_key: (\S+)")
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,10 @@ def assemble(config: DictConfig, *, prepare: bool = True) -> Assembly:
         DataError: The data cannot be read or used.
         DeviceError: This machine lacks what `device` or `precision` ask for.
     """
+    check_job(config)
     check_device(config.trainer)
     check_signatures(config)
+    check_loggers(config)
     L.seed_everything(config.seed, workers=True, verbose=False)
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
     datamodule = build(config, "data")
@@ -101,10 +104,8 @@ def build(config: DictConfig, key: str, without: tuple[str, ...] = ()) -> Any:
         node._set_parent(parent)  # so that interpolations still find the rest of the config
     try:
         return _plain_partial(instantiate(node, _convert_="all"))
-    except InstantiationException as error:
-        raise _build_error(error, key) from error
-    except OmegaConfBaseException as error:
-        raise ConfigError(str(error).splitlines()[0], key=str(getattr(error, "full_key", None) or key)) from error
+    except (InstantiationException, OmegaConfBaseException) as error:
+        raise build_error(error, config, key) from error
 
 
 def _build_with(config: DictConfig, key: str, without: tuple[str, ...] = (), **objects: Any) -> Any:
@@ -118,23 +119,8 @@ def _build_with(config: DictConfig, key: str, without: tuple[str, ...] = (), **o
             del config[key]._partial_
     try:
         return partial(**objects)
-    except (TypeError, ValueError, MisconfigurationException) as error:
-        raise ConfigError(str(error), key=key) from error
-
-
-def _build_error(error: InstantiationException, key: str) -> AssayError:
-    cause: BaseException = error
-    while isinstance(cause.__cause__, Exception):
-        cause = cause.__cause__
-    if isinstance(cause, AssayError):
-        return cause
-    match = _FULL_KEY.search(str(error))
-    full_key = match[1] if match else key
-    text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
-    if isinstance(cause, InstantiationException):
-        return ConfigError(text, key=full_key)
-    kind = "" if isinstance(cause, ValueError | TypeError) else f"{type(cause).__name__}: "
-    return ConfigError(f"{kind}{text}", key=full_key)
+    except (TypeError, ValueError, MisconfigurationException, ModuleNotFoundError) as error:
+        raise build_error(error, config, key) from error
 
 
 def _plain_partial(built: Any) -> Any:
@@ -158,6 +144,9 @@ def _describe(config: DictConfig, datamodule: Any) -> None:
 
 def _module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
     if config.module._target_ != OUR_MODULE:
+        if "spec" in config:
+            with open_dict(config):
+                config.spec.num_outputs = num_outputs(config, None)
         own: L.LightningModule = build(config, "module")
         return own
     check_fit(config, get_object(config.loss._target_))
@@ -166,18 +155,24 @@ def _module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
         config.spec.num_outputs = num_outputs(config, loss)
     with trainer.init_module(empty_init=False):
         model = build(config, "model")
+    metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
+    augment = build(config, "augment")
+    check_monitors(config, try_parts(config, loss, metrics, augment))
+    optimizer, groups = build(config, "optimizer"), build(config, "param_groups")
+    scheduler = build(config, "scheduler", without=_SCHEDULE_KEYS)
+    try_optimizer(config, model, optimizer, scheduler, groups)
     schedule = {key: value for key in _SCHEDULE_KEYS if (value := (config.get("scheduler") or {}).get(key)) is not None}
     module: L.LightningModule = _build_with(
         config,
         "module",
         model=model,
         loss=loss,
-        optimizer=build(config, "optimizer"),
-        scheduler=build(config, "scheduler", without=_SCHEDULE_KEYS),
+        optimizer=optimizer,
+        scheduler=scheduler,
         schedule=schedule,
-        metrics={stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")},
-        augment=build(config, "augment"),
-        param_groups=build(config, "param_groups"),
+        metrics=metrics,
+        augment=augment,
+        param_groups=groups,
         channels_last=bool(config.trainer.get("channels_last")),
     )
     if config.trainer.get("compile"):

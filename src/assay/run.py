@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from assay import ranks
 from assay.assemble import assemble, build
 from assay.check.device import check_device
+from assay.check.job import check_job
 from assay.check.signature import check_signatures
 from assay.config.compose import choices, compose, job_config
 from assay.config.fingerprint import fingerprint
@@ -28,7 +29,7 @@ from assay.errors import AssayError
 from assay.record.checkpoint_file import CheckpointFile, sha256
 from assay.record.log_file import log_file
 from assay.record.provenance import git_state, machine, packages
-from assay.record.run_directory import RunDirectory
+from assay.record.run_directory import RunDirectory, refuse_existing
 from assay.record.run_record import RunRecord
 from assay.restore import read_config
 from assay.summary import say_start
@@ -46,6 +47,7 @@ _MEANT = (
     r".*is smaller than the logging interval",  # every epoch is logged anyway
     r".*does not have many workers",  # what fits in memory needs none
     r".*LeafSpec.* is deprecated",  # Lightning 2.6 with torch 2.15
+    r".*Total length of `list` across ranks is zero",  # a config may ask for no validation or test part
     r"Checkpoint directory .* exists and is not empty",  # it is the run's own
     r".*dataloader is not resumable",  # the position is computed from the loop's progress
 )
@@ -114,15 +116,17 @@ def run_job(
         AssayError: As for `train`.
     """
     run_dir = Path(config.run_dir)
+    check_job(config)
     check_device(config.trainer)
     check_signatures(config)
+    refuse_existing(run_dir)
     processes = ranks.count(config)
     if processes > 1:
         prepare(config)
         begin(run_dir, config, overrides, chosen)
         ranks.launch(run_dir, processes)
         return result_of(run_dir)
-    with _quiet():
+    with quiet():
         assembly = assemble(config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         record = begin(run_dir, assembly.config, overrides, chosen)
@@ -199,7 +203,7 @@ def _execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_erro
             record.data_sha256 = digest() if digest is not None else ""
             log.info("run %s: %s", record.run_id, " ".join(record.overrides) or "no overrides")
             say_start(assembly, record)
-            _fit_and_test(assembly, record)
+            _fit_and_test(assembly, record, run_dir)
             record.status = "finished"
         except (KeyboardInterrupt, SystemExit):
             # Lightning turns the first Ctrl-C into SystemExit once it has shut its loops down.
@@ -212,20 +216,23 @@ def _execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_erro
         finally:
             record.seconds = round(time.perf_counter() - start, 3)
             record.finished = _now()
-            _note_checkpoints(assembly, record, run_dir)
+            if not record.checkpoints:
+                _note_checkpoints(assembly, record, run_dir)
             log.info("%s after %.1f s %s", record.status, record.seconds, record.reason)
             record.save(run_dir)
 
 
-def _fit_and_test(assembly: Assembly, record: RunRecord) -> None:
+def _fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     trainer, module, datamodule = assembly.trainer, assembly.module, assembly.datamodule
-    plain = OmegaConf.to_container(assembly.config, resolve=True)
+    plain = OmegaConf.to_container(assembly.config, resolve="spec" in assembly.config)
     for logger in trainer.loggers:
         logger.log_hyperparams(plain)
     trainer.fit(module, datamodule=datamodule)
     if trainer.state.status == "interrupted":
         raise KeyboardInterrupt
     record.metrics.update(_scalars(trainer.callback_metrics))
+    if trainer.is_global_zero:  # now, for the test puts the callbacks back to where they were at the best checkpoint
+        _note_checkpoints(assembly, record, run_dir)
     best = _best_checkpoint(trainer)
     path = best.best_model_path if best is not None and best.best_model_path else None
     if path and any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks):  # type: ignore[attr-defined]  # a plain attribute
@@ -273,13 +280,13 @@ def run_rank(run_dir: Path) -> int:
     first = int(os.environ["RANK"]) == 0
     record = RunRecord.load(run_dir)
     try:
-        with _quiet():
+        with quiet():
             assembly = assemble(config, prepare=False)
             if first:
                 write_config(RunDirectory(run_dir), assembly.config)
                 _execute(assembly, record, run_dir, raise_errors=False)
             else:
-                _fit_and_test(assembly, record)
+                _fit_and_test(assembly, record, run_dir)
     except AssayError as error:
         if first:
             record.status, record.reason, record.finished = "failed", error.message, _now()
@@ -327,7 +334,7 @@ def _now() -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep Lightning's advertising and its hints on things that are meant as they are from the terminal."""
     levels = {name: logging.getLogger(name).level for name in ("lightning.pytorch", "lightning.fabric")}
     with warnings.catch_warnings():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
@@ -18,6 +17,7 @@ from assay.callbacks.swa import SWA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 # Lightning's hints on what a test does on purpose.
 pytestmark = [
@@ -40,6 +40,7 @@ class Net(L.LightningModule):
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         return nn.functional.mse_loss(self.model(batch[0]), batch[1])
 
+    @override
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         if self.trainer.is_last_batch:
             self.ends.append(copy(self))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from assay.record.secrets import is_secret, redact, redact_values, redact_yaml
+from assay.record.secrets import is_secret, redact, redact_tree, redact_values, redact_yaml
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,13 @@ def test_short_values_and_other_variables_stay(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("EMPTY_TOKEN", "")
     monkeypatch.setenv("GREETING", "good morning")
     assert redact("true: good morning") == "true: good morning"
+
+
+def test_a_tree_keeps_its_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_TOKEN", "1234567")
+    tree = {"a": [1234567, ("x1234567",)], 3: {"1234567": None}, "b": 0.5}
+    assert redact_tree(tree) == {"a": [1234567, ["x***"]], 3: {"***": None}, "b": 0.5}
+    assert tree["a"] == [1234567, ("x1234567",)], "the original is left alone"
 
 
 @pytest.mark.parametrize(

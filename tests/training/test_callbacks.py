@@ -15,16 +15,27 @@ from assay.config.options import list_options
 
 if TYPE_CHECKING:
     import lightning as L
-
     from tests.conftest import Train, Trained
 
 DIGITS = ("data=digits", "model=mlp", "model.hidden=[16]", "scheduler=none", "optimizer.lr=0.01")
 
 
 def test_every_option_is_trained() -> None:
-    here = {"default", "checkpoint", "last_checkpoint", "early_stopping", "lr_monitor", "device_stats", "ema", "swa"}
+    here = {
+        "default",
+        "checkpoint",
+        "last_checkpoint",
+        "early_stopping",
+        "lr_monitor",
+        "device_stats",
+        "ema",
+        "swa",
+    }
     elsewhere = {"drw"}  # test_losses.py
-    assert {option.name for option in list_options("callbacks")} == here | elsewhere | {"model_summary", "progress_bar"}
+    assert {option.name for option in list_options("callbacks")} == here | elsewhere | {
+        "model_summary",
+        "progress_bar",
+    }
 
 
 @final
@@ -55,7 +66,11 @@ def score(run: Trained, model: torch.nn.Module, part: str = "val") -> tuple[floa
 
 def test_checkpoint_keeps_the_best_and_the_last(train: Train) -> None:
     run = train(
-        *DIGITS, "callbacks=[checkpoint,last_checkpoint]", "trainer.max_epochs=4", callbacks=[Spoil(epoch=3)], keep_weights=True
+        *DIGITS,
+        "callbacks=[checkpoint,last_checkpoint]",
+        "trainer.max_epochs=4",
+        callbacks=[Spoil(epoch=3)],
+        keep_weights=True,
     )
     losses = run.column("val/loss")
     assert len(losses) == 4
@@ -102,7 +117,11 @@ def test_device_stats_are_logged(train: Train) -> None:
 def test_ema_is_the_moving_average_of_each_step(train: Train) -> None:
     run = train(
         *("data=digits", "model=small_cnn", "model.widths=[4,8]", "scheduler=none", "optimizer.lr=0.01"),
-        *("callbacks=[checkpoint,last_checkpoint,ema]", "callbacks.ema.decay=0.8", "trainer.limit_train_batches=6"),
+        *(
+            "callbacks=[checkpoint,last_checkpoint,ema]",
+            "callbacks.ema.decay=0.8",
+            "trainer.limit_train_batches=6",
+        ),
         keep_weights=True,
     )
     saved = run.checkpoint("last")
@@ -128,7 +147,11 @@ def test_ema_is_the_moving_average_of_each_step(train: Train) -> None:
 def test_swa_is_the_mean_of_the_last_epochs(train: Train) -> None:
     run = train(
         *("data=digits", "model=small_cnn", "model.widths=[4,8]", "optimizer.lr=0.01", "scheduler=none"),
-        *("callbacks=[checkpoint,last_checkpoint,swa]", "callbacks.swa.start_fraction=0.5", "trainer.max_epochs=4"),
+        *(
+            "callbacks=[checkpoint,last_checkpoint,swa]",
+            "callbacks.swa.start_fraction=0.5",
+            "trainer.max_epochs=4",
+        ),
         "trainer.limit_train_batches=4",
         keep_weights=True,
     )
@@ -138,14 +161,16 @@ def test_swa_is_the_mean_of_the_last_epochs(train: Train) -> None:
         if value.is_floating_point():
             mean = np.mean([end[name].double().numpy() for end in ends], axis=0)
             np.testing.assert_allclose(value.numpy(), mean, rtol=1e-5, atol=1e-6)
-    assert not torch.equal(saved["model.features.0.weight"], ends[1]["model.features.0.weight"])
+    assert not torch.equal(saved["model.head.weight"], ends[1]["model.head.weight"])
     model = assay.load(run.run_dir, checkpoint="last")
     np.testing.assert_allclose(score(run, model)[0], run.column("val/loss")[-1], rtol=1e-4)
     assert run.record["best"]["epoch"] == 4
     np.testing.assert_allclose(score(run, model, "test")[0], run.result.metrics["test/loss"], rtol=1e-4)
 
 
-def test_lr_monitor_and_model_summary_and_progress_bar(train: Train, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lr_monitor_and_model_summary_and_progress_bar(
+    train: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = train(
         *(*DIGITS, "callbacks=[lr_monitor,model_summary,progress_bar]", "trainer.limit_train_batches=3"),
         "trainer.max_epochs=2",
@@ -161,6 +186,7 @@ def test_lr_monitor_and_model_summary_and_progress_bar(train: Train, capsys: pyt
 
 
 def test_default_is_checkpoint_lr_monitor_and_progress_bar(digits_run: Trained) -> None:
-    kinds = {type(callback).__name__ for callback in digits_run.assembly.trainer.callbacks}  # type: ignore[attr-defined]  # a plain attribute of Lightning's
+    trainer: Any = digits_run.assembly.trainer
+    kinds = {type(callback).__name__ for callback in trainer.callbacks}
     assert {"ModelCheckpoint", "LearningRateMonitor", "ProgressBar", "SeedEachStep"} <= kinds
     assert all(math.isfinite(value) for value in digits_run.column("lr-AdamW/default"))

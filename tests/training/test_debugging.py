@@ -16,11 +16,19 @@ DIGITS = ("data=digits", "model=mlp")
 
 
 def test_every_option_is_tried() -> None:
-    assert {option.name for option in list_options("debug")} == {"one_batch", "overfit", "profiler", "anomaly", "small"}
+    assert {option.name for option in list_options("debug")} == {
+        "one_batch",
+        "overfit",
+        "profiler",
+        "anomaly",
+        "small",
+    }
 
 
 def test_one_batch(train: Train) -> None:
-    run = train(*DIGITS, "debug=one_batch", "data.eval_batch_size=256", "trainer.max_epochs=1", keep_passes=True)
+    run = train(
+        *DIGITS, "debug=one_batch", "data.eval_batch_size=256", "trainer.max_epochs=1", keep_passes=True
+    )
     assert [len(one.inputs) for one in run.watch.passes] == [64, 180, 256]
 
 

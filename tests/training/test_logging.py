@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, final
 
 import pytest
 from lightning.pytorch.callbacks import Callback
+from typing_extensions import override
 
 if TYPE_CHECKING:
     import lightning as L
-
     from tests.conftest import Train
 
 
@@ -21,15 +21,19 @@ class Logged(Callback):
         self.val: list[dict[str, float]] = []
         self.test: dict[str, float] = {}
 
+    @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         self.val.append(self._of("val/", trainer))
 
+    @override
     def on_test_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         self.test = self._of("test/", trainer)
 
     @staticmethod
     def _of(stage: str, trainer: L.Trainer) -> dict[str, float]:
-        return {name: float(value) for name, value in trainer.callback_metrics.items() if name.startswith(stage)}
+        return {
+            name: float(value) for name, value in trainer.callback_metrics.items() if name.startswith(stage)
+        }
 
 
 def test_rows_are_what_was_logged(train: Train) -> None:
@@ -46,7 +50,9 @@ def test_rows_are_what_was_logged(train: Train) -> None:
     assert [(row["epoch"], row["step"]) for row in val] == [("0", "4"), ("1", "9"), ("2", "14")]
     test = [row for row in rows if row["test/loss"]]
     assert [{name: float(row[name]) for name in logged.test} for row in test] == [pytest.approx(logged.test)]
-    assert logged.test == pytest.approx({n: v for n, v in run.result.metrics.items() if n.startswith("test/")})
+    assert logged.test == pytest.approx(
+        {n: v for n, v in run.result.metrics.items() if n.startswith("test/")}
+    )
     # Each step's loss, and once an epoch the mean of them: all batches are of one size.
     losses = run.watch.losses
     assert run.column("train/loss_step") == pytest.approx(losses)

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
+from typing_extensions import override
 
 from assay.config.options import list_options
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     import lightning as L
-    from torch import Tensor
-
     from tests.conftest import Train, Trained
+    from torch import Tensor
 
 LOSSES = (
     *("cross_entropy", "focal", "ldam", "kl_div", "bce_with_logits", "bce", "triplet", "mse", "l1", "huber"),
@@ -69,7 +69,9 @@ def data(labels: Path) -> dict[str, list[str]]:
 
 def test_every_option_is_trained() -> None:
     assert {option.name for option in list_options("loss")} == set(LOSSES)
-    assert {option.name for option in list_options("metrics")} == {m for suits in SUITS.values() for m in suits.values()}
+    assert {option.name for option in list_options("metrics")} == {
+        m for suits in SUITS.values() for m in suits.values()
+    }
 
 
 @pytest.mark.parametrize("task", SUITS)
@@ -91,7 +93,9 @@ def test_task_and_loss(train: Train, data: dict[str, list[str]], task: str, loss
     losses = run.column("train/loss")
     assert losses[-1] < 0.97 * losses[0], losses
     named = set(run.assembly.config.metrics.eval.metrics) - {"confusion_matrix"}
-    assert {name for name in run.result.metrics if name.startswith("test/")} == {f"test/{n}" for n in {"loss", *named}}
+    assert {name for name in run.result.metrics if name.startswith("test/")} == {
+        f"test/{n}" for n in {"loss", *named}
+    }
     assert all(math.isfinite(value) for value in run.result.metrics.values())
     if "confusion_matrix" in run.assembly.config.metrics.eval.metrics:
         matrix = np.array(run.record["matrices"]["test/confusion_matrix"])
@@ -99,12 +103,14 @@ def test_task_and_loss(train: Train, data: dict[str, list[str]], task: str, loss
         assert matrix.sum() == run.assembly.config.spec.num_test * labels
 
 
-# -- soft targets ----------------------------------------------------------------------------------------------------
+# -- soft targets --------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def teacher(train: Train) -> Trained:
-    return train("data=digits", "model=mlp", "callbacks=[checkpoint]", "optimizer.lr=0.01", "trainer.max_epochs=2")
+    return train(
+        "data=digits", "model=mlp", "callbacks=[checkpoint]", "optimizer.lr=0.01", "trainer.max_epochs=2"
+    )
 
 
 DIGITS = ("data=digits", "model=mlp", "scheduler=none", "data.batch_size=128", "trainer.max_epochs=2")
@@ -143,7 +149,12 @@ def test_every_augment_is_trained() -> None:
 
 
 TWO_CLASSES = (
-    *("data=synthetic", "data.source.task=binary", "data.source.num_classes=2", "data.source.num_samples=1000"),
+    *(
+        "data=synthetic",
+        "data.source.task=binary",
+        "data.source.num_classes=2",
+        "data.source.num_samples=1000",
+    ),
     *("data.source.input_shape=[1,8,8]", "model=linear", "scheduler=none", "optimizer.lr=0.02"),
 )
 
@@ -152,7 +163,9 @@ TWO_CLASSES = (
 @pytest.mark.parametrize(
     ("loss", "metrics", "outputs"), [("bce_with_logits", "binary", 1), ("cross_entropy", "multiclass", 2)]
 )
-def test_soft_targets_of_two_classes(train: Train, loss: str, metrics: str, outputs: int, augment: str) -> None:
+def test_soft_targets_of_two_classes(
+    train: Train, loss: str, metrics: str, outputs: int, augment: str
+) -> None:
     """One logit takes the soft target of the second class, two logits take both."""
     run = train(*TWO_CLASSES, f"loss={loss}", f"metrics={metrics}", f"augment={augment}", keep_passes=True)
     assert run.assembly.config.spec.num_outputs == outputs
@@ -161,13 +174,18 @@ def test_soft_targets_of_two_classes(train: Train, loss: str, metrics: str, outp
     assert run.result.metrics["val/accuracy"] > 0.7
 
 
-# -- losses with company ---------------------------------------------------------------------------------------------
+# -- losses with company --------------------------------------------------
 
 
 def test_ldam_with_deferred_reweighting_on_long_tailed_digits(train: Train) -> None:
     run = train(
         *("data=digits", "data.imbalance=0.1", "model=mlp", "loss=ldam", "optimizer.lr=0.003"),
-        *("callbacks=[drw]", "callbacks.drw.start_fraction=0.5", "callbacks.drw.beta=0.99", "trainer.max_epochs=4"),
+        *(
+            "callbacks=[drw]",
+            "callbacks.drw.start_fraction=0.5",
+            "callbacks.drw.beta=0.99",
+            "trainer.max_epochs=4",
+        ),
         callbacks=[weights := WeightsOfTheLoss()],
     )
     counts = np.array(run.assembly.config.spec.class_counts, dtype=np.float64)
@@ -181,7 +199,7 @@ def test_ldam_with_deferred_reweighting_on_long_tailed_digits(train: Train) -> N
     for weight in some:
         assert weight is not None
         np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-5)
-    margins = run.assembly.module.loss.margins  # type: ignore[union-attr]  # LDAM's
+    margins = run.module.loss.margins
     np.testing.assert_allclose(margins.numpy(), 0.5 * (counts.min() / counts) ** 0.25, rtol=1e-5)
     assert run.column("train/loss")[1] < run.column("train/loss")[0]
 
@@ -201,7 +219,7 @@ def test_triplet_brings_digits_together(train: Train) -> None:
 def test_balanced_weights_of_the_data_reach_the_loss(train: Train) -> None:
     run = train("data=breast_cancer", "loss.pos_weight=balanced", "trainer.limit_train_batches=1")
     negatives, positives = run.assembly.config.spec.class_counts
-    weight = run.assembly.module.loss.pos_weight  # type: ignore[union-attr]  # BCEWithLogits'
+    weight = run.module.loss.pos_weight
     assert float(weight) == pytest.approx(negatives / positives)
 
 
@@ -212,6 +230,7 @@ class WeightsOfTheLoss(Callback):
     def __init__(self) -> None:
         self.seen: list[Tensor | None] = []
 
-    def on_train_batch_start(self, trainer: L.Trainer, module: Any, batch: object, batch_idx: int) -> None:
+    @override
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: object, batch_idx: int) -> None:
         if batch_idx == 0:
-            self.seen.append(module.loss.class_weight.of(torch.zeros(1, 10)))
+            self.seen.append(pl_module.loss.class_weight.of(torch.zeros(1, 10)))

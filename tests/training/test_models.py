@@ -33,7 +33,11 @@ def test_loss_falls(train: Train, model: str) -> None:
     lr, batches, share = LEARNS[model]
     run = train(
         *("data=digits", f"model={model}", "scheduler=none", f"optimizer.lr={lr}"),
-        *(f"trainer.limit_train_batches={batches}", "trainer.limit_test_batches=1", "data.eval_batch_size=64"),
+        *(
+            f"trainer.limit_train_batches={batches}",
+            "trainer.limit_test_batches=1",
+            "data.eval_batch_size=64",
+        ),
         "trainer.limit_val_batches=1",
         keep_passes=True,
     )
@@ -44,7 +48,7 @@ def test_loss_falls(train: Train, model: str) -> None:
     assert tuple(first.output.shape) == (64, 10)
     # The model trains in training mode and is judged in eval mode.
     assert [one.training for one in run.watch.passes] == [True] * batches + [False] * 2
-    every = list(run.assembly.module.parameters())
+    every = list(run.module.parameters())
     assert run.record["model"] == {
         "parameters": sum(p.numel() for p in every),
         "trainable_parameters": sum(p.numel() for p in every),

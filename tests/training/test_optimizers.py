@@ -46,7 +46,7 @@ def test_loss_falls(train: Train, optimizer: str) -> None:
 
 
 def names_by_group(run: Any) -> dict[str, set[str]]:
-    names = {id(p): name for name, p in run.assembly.module.model.named_parameters()}
+    names = {id(p): name for name, p in run.module.model.named_parameters()}
     groups = run.assembly.trainer.optimizers[0].param_groups
     found = {group["name"]: {names[id(p)] for p in group["params"]} for group in groups}
     every = [name for group in found.values() for name in group]
@@ -64,7 +64,7 @@ def test_no_decay_leaves_norms_and_biases_alone(train: Train) -> None:
     )
     groups = {group["name"]: group for group in run.assembly.trainer.optimizers[0].param_groups}
     found = names_by_group(run)
-    parameters = dict(run.assembly.module.model.named_parameters())  # type: ignore[union-attr]  # a module of ours
+    parameters = dict(run.module.model.named_parameters())
     assert found["no_decay"] == {name for name, p in parameters.items() if p.ndim <= 1}
     assert any("bias" in name for name in found["no_decay"])
     assert groups["no_decay"]["weight_decay"] == 0.0
@@ -95,7 +95,7 @@ def test_layer_decay_lowers_lr_towards_the_input(train: Train, optimizer: str) -
         "trainer.limit_train_batches=4",
     )
     half = ("/muon", "/adamw") if optimizer == "muon" else ("",)
-    parameters = [name for name, _ in run.assembly.module.model.named_parameters()]  # type: ignore[union-attr]  # a module of ours
+    parameters = [name for name, _ in run.module.model.named_parameters()]
     layers = list(dict.fromkeys(name.rpartition(".")[0] for name in parameters))
     assert len(layers) == 3
     found = names_by_group(run)
@@ -103,7 +103,10 @@ def test_layer_decay_lowers_lr_towards_the_input(train: Train, optimizer: str) -
         members = {name for suffix in half for name in found[f"default/{distance}_from_head{suffix}"]}
         assert members == {f"{layer}.weight", f"{layer}.bias"}
     # The schedule multiplies every group's own lr by the same factor.
-    factors = [(1 + torch.cos(torch.tensor(torch.pi * step / 4, dtype=torch.float64)).item()) / 2 for step in range(4)]
+    factors = [
+        (1 + torch.cos(torch.tensor(torch.pi * step / 4, dtype=torch.float64)).item()) / 2
+        for step in range(4)
+    ]
     groups = run.assembly.trainer.optimizers[0].param_groups
     for index, group in enumerate(groups):
         distance = int(group["name"].partition("/")[2].partition("_")[0])

@@ -31,11 +31,17 @@ def test_every_option_is_tried() -> None:
 def test_dtypes_of_a_run(train: Train, precision: str) -> None:
     weights, outputs, matmul = DTYPES[precision]
     run = train(
-        *("data=digits", "model=small_cnn", "model.widths=[8,16]", f"precision={precision}", "optimizer.lr=0.01"),
+        *(
+            "data=digits",
+            "model=small_cnn",
+            "model.widths=[8,16]",
+            f"precision={precision}",
+            "optimizer.lr=0.01",
+        ),
         *("trainer.limit_train_batches=12", "scheduler=none", "callbacks=[last_checkpoint]"),
         keep_passes=True,
     )
-    assert {p.dtype for p in run.assembly.module.parameters()} == {weights}
+    assert {p.dtype for p in run.module.parameters()} == {weights}
     assert {one.inputs.dtype for one in run.watch.passes} == {weights}
     assert {one.output.dtype for one in run.watch.passes} == {outputs}
     assert run.watch.matmul_precision == matmul

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-
     from tests.conftest import Train
 
-    Factor = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+    Numbers = NDArray[np.float64]
 
 BATCHES, EPOCHS, LR = 5, 3, 0.05
 TOTAL = BATCHES * EPOCHS
@@ -26,8 +25,16 @@ BASE = (
 )
 
 
-def onecycle(t: NDArray[np.float64], total: int) -> NDArray[np.float64]:
-    def cosine(start: float, end: float, part: NDArray[np.float64]) -> NDArray[np.float64]:
+class Times(NamedTuple):
+    """Of each optimizer step: its number and its epoch, from 0; and the number of all steps."""
+
+    step: Numbers
+    epoch: Numbers
+    total: int
+
+
+def onecycle(t: Numbers, total: int) -> Numbers:
+    def cosine(start: float, end: float, part: Numbers) -> Numbers:
         return end + (start - end) / 2 * (1 + np.cos(np.pi * part))
 
     peak, last = 0.3 * total - 1, total - 1
@@ -35,35 +42,37 @@ def onecycle(t: NDArray[np.float64], total: int) -> NDArray[np.float64]:
     return np.where(t <= peak, up, down)
 
 
-def half_cosine(part: NDArray[np.float64]) -> NDArray[np.float64]:
+def half_cosine(part: Numbers) -> Numbers:
     return (1 + np.cos(np.pi * part)) / 2
 
 
 # (overrides, the factor on the learning rate as a function of optimizer step, epoch and total steps)
-SCHEDULES: dict[str, tuple[list[str], Callable[..., NDArray[np.float64]]]] = {
-    "none": ([], lambda t, epoch, total: np.ones_like(t)),
-    "step": (["scheduler.step_size=2", "scheduler.gamma=0.5"], lambda t, epoch, total: 0.5 ** (epoch // 2)),
+SCHEDULES: dict[str, tuple[list[str], Callable[[Times], Numbers]]] = {
+    "none": ([], lambda at: np.ones_like(at.step)),
+    "step": (["scheduler.step_size=2", "scheduler.gamma=0.5"], lambda at: 0.5 ** (at.epoch // 2)),
     "multistep": (
         ["scheduler.milestones=[1,2]", "scheduler.gamma=0.3"],
-        lambda t, epoch, total: 0.3 ** ((epoch >= 1).astype(float) + (epoch >= 2)),
+        lambda at: 0.3 ** ((at.epoch >= 1).astype(float) + (at.epoch >= 2)),
     ),
-    "exponential": ([], lambda t, epoch, total: 0.95**epoch),
+    "exponential": ([], lambda at: 0.95**at.epoch),
     "cosine": (
         ["scheduler.eta_min=0.01"],
-        lambda t, epoch, total: 0.2 + 0.8 * half_cosine(t / total),  # 0.2 = eta_min / lr
+        lambda at: 0.2 + 0.8 * half_cosine(at.step / at.total),  # 0.2 = eta_min / lr
     ),
-    "polynomial": (["scheduler.power=2.0"], lambda t, epoch, total: (1 - t / total) ** 2),
+    "polynomial": (["scheduler.power=2.0"], lambda at: (1 - at.step / at.total) ** 2),
     "inverse_sqrt": (
         ["scheduler.lr_lambda.warmup_steps=4"],
-        lambda t, epoch, total: np.minimum((t + 1) / 4, 2 / np.sqrt(t + 1)),
+        lambda at: np.minimum((at.step + 1) / 4, 2 / np.sqrt(at.step + 1)),
     ),
     "warmup_cosine": (
         ["scheduler.lr_lambda.warmup_steps=2", "scheduler.lr_lambda.min_factor=0.1"],
-        lambda t, epoch, total: np.where(
-            t < 2, (t + 1) / 3, 0.1 + 0.9 * half_cosine(np.clip((t - 2) / (total - 2), 0, 1))
+        lambda at: np.where(
+            at.step < 2,
+            (at.step + 1) / 3,
+            0.1 + 0.9 * half_cosine(np.clip((at.step - 2) / (at.total - 2), 0, 1)),
         ),
     ),
-    "onecycle": ([], lambda t, epoch, total: onecycle(t, total)),
+    "onecycle": ([], lambda at: onecycle(at.step, at.total)),
 }
 
 
@@ -83,7 +92,7 @@ def test_lr_of_each_step(train: Train, scheduler: str, accumulate: int) -> None:
     steps = -(-BATCHES // accumulate)  # the last batch of an epoch steps, however few were gathered
     total = steps * EPOCHS
     t = np.arange(total, dtype=np.float64)
-    expected = LR * factor(t, t // steps, total)
+    expected = LR * factor(Times(t, t // steps, total))
     assert run.assembly.config.spec.total_steps == total
     assert run.assembly.config.spec.steps_per_epoch == steps
     np.testing.assert_allclose([lrs[0] for lrs in run.watch.lrs], expected, rtol=1e-6, atol=1e-9)
@@ -110,8 +119,10 @@ def test_lr_of_each_step(train: Train, scheduler: str, accumulate: int) -> None:
     ],
 )
 def test_plateau_follows_what_it_monitors(train: Train, overrides: list[str], reduced: list[float]) -> None:
-    """val/loss falls in each epoch: no plateau by itself, one where 99 % is asked for or where it should rise."""
-    run = train(*BASE, "scheduler=plateau", "trainer.limit_train_batches=5", *overrides, "trainer.max_epochs=4")
+    """val/loss falls in each epoch: a plateau only where 99 % is asked for, or where it should rise."""
+    run = train(
+        *BASE, "scheduler=plateau", "trainer.limit_train_batches=5", *overrides, "trainer.max_epochs=4"
+    )
     losses = run.column("val/loss")
     assert losses == sorted(losses, reverse=True)
     assert len(set(losses)) == 4

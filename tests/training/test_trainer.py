@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, final
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
+from typing_extensions import override
 
 if TYPE_CHECKING:
     import lightning as L
-
     from tests.conftest import Train
 
 SGD = ("optimizer=sgd", "optimizer.momentum=0", "optimizer.nesterov=false", "optimizer.weight_decay=0")
@@ -35,6 +35,7 @@ class Count(Callback):
     def on_test_batch_end(self, *_: object) -> None:
         self.batches["test"] += 1
 
+    @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.validations.append(trainer.global_step)
 
@@ -83,7 +84,11 @@ def test_limits(train: Train) -> None:
 def test_shares_as_limits(train: Train) -> None:
     train(
         *(*DIGITS, "data.eval_batch_size=16"),
-        *("trainer.limit_train_batches=0.5", "trainer.limit_val_batches=0.5", "trainer.limit_test_batches=0.25"),
+        *(
+            "trainer.limit_train_batches=0.5",
+            "trainer.limit_val_batches=0.5",
+            "trainer.limit_test_batches=0.25",
+        ),
         callbacks=[count := Count()],
     )
     assert count.batches == {"train": 19 // 2, "val": 12 // 2, "test": 23 // 4}
@@ -109,7 +114,12 @@ def test_validation_every_so_often(train: Train) -> None:
     )
     assert within.validations == [4, 8]
     train(
-        *(*DIGITS, "trainer.limit_train_batches=3", "trainer.check_val_every_n_epoch=2", "trainer.max_epochs=4"),
+        *(
+            *DIGITS,
+            "trainer.limit_train_batches=3",
+            "trainer.check_val_every_n_epoch=2",
+            "trainer.max_epochs=4",
+        ),
         callbacks=[every_second := Count()],
     )
     assert every_second.validations == [6, 12]
@@ -119,7 +129,9 @@ def test_channels_last(train: Train) -> None:
     small = ("data=digits", "model=small_cnn", "model.widths=[8,16]", "trainer.limit_train_batches=4")
     plain = train(*small, keep_passes=True)
     last = train(*small, "trainer.channels_last=true", keep_passes=True)
-    kernels = [p for p in last.assembly.module.parameters() if p.ndim == 4 and p.shape[1] > 1 and p.shape[2] > 1]
+    kernels = [
+        p for p in last.assembly.module.parameters() if p.ndim == 4 and p.shape[1] > 1 and p.shape[2] > 1
+    ]
     assert kernels
     assert all(p.is_contiguous(memory_format=torch.channels_last) for p in kernels)
     assert not any(p.is_contiguous() for p in kernels)
@@ -150,7 +162,13 @@ def test_compile_computes_the_same_and_keeps_the_names(
 ) -> None:
     """With torch's own backend (which calls a C++ compiler), and with the one that only traces."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
-    short = ("data=digits", "model=mlp", "model.hidden=[16]", "scheduler=none", "trainer.limit_train_batches=3")
+    short = (
+        "data=digits",
+        "model=mlp",
+        "model.hidden=[16]",
+        "scheduler=none",
+        "trainer.limit_train_batches=3",
+    )
     plain = train(*short)
     torch._dynamo.utils.counters.clear()
     compiled = train(*short, "trainer.compile=true", "callbacks=[last_checkpoint]")

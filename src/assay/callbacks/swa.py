@@ -22,22 +22,24 @@ _RAW = "weights_before_averaging"
 class SWA(Callback):
     """Keeps the mean of the weights at the ends of the last epochs, and validates, tests and saves that mean.
 
-    This is stochastic weight averaging (Izmailov et al. 2018, https://arxiv.org/abs/1803.05407). Training goes on from the
-    weights that are not averaged. The running statistics of batch norm are averaged like weights, which saves the paper's
-    additional pass over the data. The paper's constant learning rate is a scheduler's to give, such as `scheduler=none`.
+    This is stochastic weight averaging (Izmailov et al. 2018, https://arxiv.org/abs/1803.05407). Training
+    goes on from the weights that are not averaged. The running statistics of batch norm are averaged like
+    weights, which saves the paper's additional pass over the data. The paper's constant learning rate is a
+    scheduler's to give, such as `scheduler=none`.
 
-    Lightning's `StochasticWeightAveraging` hands the mean to the module when training is over: no checkpoint holds it, and
-    what is tested from a checkpoint is not averaged.
+    Lightning's `StochasticWeightAveraging` hands the mean to the module when training is over: no checkpoint
+    holds it, and what is tested from a checkpoint is not averaged.
 
-    A checkpoint's `state_dict` is the mean as soon as there is one; the weights to train on from lie beside it.
+    A checkpoint's `state_dict` is the mean as soon as there is one; the weights to train on from lie beside
+    it.
 
     Args:
         start_epoch: First epoch (from 0) whose weights count; goes before `start_fraction` if both are given.
         start_fraction: The same as a share of `trainer.max_epochs`.
 
     Raises:
-        ValueError: A start is out of range or none is given; when training begins, if the start is a share of an unknown
-            number of epochs.
+        ValueError: A start is out of range or none is given; when training begins, if the start is a share of
+            an unknown number of epochs.
     """
 
     def __init__(self, start_epoch: int | None = None, start_fraction: float | None = 0.75) -> None:
@@ -103,7 +105,9 @@ class SWA(Callback):
         if trainer.state.fn == TrainerFn.FITTING and _RAW in checkpoint:
             pl_module.load_state_dict(checkpoint[_RAW])
             own = pl_module.state_dict()
-            self._mean = {name: value.to(own[name].device) for name, value in checkpoint["state_dict"].items()}
+            self._mean = {
+                name: value.to(own[name].device) for name, value in checkpoint["state_dict"].items()
+            }
 
     @override
     def state_dict(self) -> dict[str, Any]:

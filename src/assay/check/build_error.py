@@ -11,6 +11,8 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from assay.check.fit import SUITS
+from assay.check.signature import example
 from assay.config.did_you_mean import did_you_mean, named
 from assay.errors import AssayError, ConfigError
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 _FULL_KEY = re.compile(r"full_key: (\S+)")
 _PLAIN_KINDS = (ValueError, TypeError, MisconfigurationException, ModuleNotFoundError)
 _UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
+_NAMES = re.compile(r"^(\w+)\b|[`'](\w+)\b|\b(\w+)=")
+"""A name at the start, in quotes, or before an equals sign."""
+_VALUE = re.compile(r"[:=] *(-?[\w.]+)$")
 _NOT_IN_SPEC = re.compile(r"Interpolation key '(spec\.\w+)' not found")
 
 
@@ -49,7 +54,17 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
         return _unexpected(match[1], node, key, text)
     if not isinstance(cause, _PLAIN_KINDS):
         text = f"{type(cause).__name__}: {text}"
-    return ConfigError(text, key=_value_at_fault(text, node, key))
+    at = _value_at_fault(text, node, key)
+    return ConfigError(text, key="" if f"{at}=" in text else at, hint=_way_out(config, at))
+
+
+def _way_out(config: DictConfig, key: str) -> str:
+    group, _, rest = key.partition(".")
+    if group == "metrics" and config.get("spec"):
+        return SUITS[config.spec.task]
+    if group == "callbacks" and "." not in rest:
+        return f"or leave it out: ~{key}"
+    return example(config, key)
 
 
 def _dangling(cause: OmegaConfBaseException, config: DictConfig, key: str) -> ConfigError:
@@ -87,13 +102,14 @@ def _unexpected(name: str, node: Any, key: str, text: str) -> ConfigError:
 def _value_at_fault(text: str, node: Any, key: str) -> str:
     """The full key of the argument that the message is about, where it is clear; else the node's."""
     leaves = list(_flat(node, key))
-    if any(f"{found}=" in text for found, _ in leaves):
-        return ""  # the message begins with it
-    words = set(re.findall(r"[`'\"]?\b([a-z][a-z_0-9]+)\b", text))
-    by_name = {found for found, _ in leaves if found.count(".") == key.count(".") + 1 and found.rpartition(".")[2] in words}
+    spelled = [found for found, _ in leaves if f"{found}=" in text]
+    if spelled:
+        return spelled[0]
+    words = {match[0] or match[1] or match[2] for match in _NAMES.findall(text)}
+    by_name = {found for found, _ in leaves if found.removeprefix(f"{key}.") in words}
     if len(by_name) == 1:
         return by_name.pop()
-    shown = re.search(r"[:=] *(-?[\w.]+)$", text.rstrip("."))
+    shown = _VALUE.search(text.rstrip("."))
     by_value = {found for found, value in leaves if shown and value is not None and str(value) == shown[1]}
     return by_value.pop() if len(by_value) == 1 else key
 
@@ -102,8 +118,8 @@ def _flat(node: Any, key: str) -> Iterator[tuple[str, Any]]:
     if not isinstance(node, DictConfig):
         return
     for name in node:
-        if str(name).startswith("_") or OmegaConf.is_missing(node, name):
-            continue
+        if str(name).startswith("_") or node._get_node(name)._is_missing() or node._get_node(name)._is_interpolation():
+            continue  # what comes from elsewhere is not what was typed
         full = f"{key}.{name}"
         try:
             value = node[name]

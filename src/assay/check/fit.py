@@ -13,20 +13,21 @@ if TYPE_CHECKING:
     from torch import nn
 
 _REAL_VALUED = (torch.nn.MSELoss, torch.nn.L1Loss, torch.nn.HuberLoss, torch.nn.SmoothL1Loss)
-_SUITS = {
+SUITS = {
     "multiclass": "loss=cross_entropy metrics=multiclass",
     "binary": "loss=bce_with_logits metrics=binary",
     "multilabel": "loss=bce_with_logits metrics=multilabel",
     "regression": "loss=mse metrics=regression",
 }
+"""What to type for the data of a task."""
 
 
-def num_outputs(config: DictConfig, loss: nn.Module) -> int:
+def num_outputs(config: DictConfig, loss: nn.Module | None) -> int:
     """How many values the model must return for a sample: data and loss decide together.
 
     Args:
         config: The job, with its `spec`.
-        loss: Its `kind`, where it has one, tells one logit a label from one a class.
+        loss: Its `kind`, where it has one, tells one logit a label from one a class; None for a module of somebody's own.
     """
     spec = config.spec
     if spec.task == "regression":
@@ -47,10 +48,10 @@ def check_fit(config: DictConfig, loss: Any) -> None:
         ConfigError: The message says which loss and metrics suit the data.
     """
     task, kind = config.spec.task, getattr(loss, "kind", None)
-    name, hint = getattr(loss, "__name__", str(loss)), _SUITS[config.spec.task]
+    name, hint = getattr(loss, "__name__", str(loss)), SUITS[config.spec.task]
     if isinstance(loss, type) and issubclass(loss, _REAL_VALUED) and task != "regression":
         raise ConfigError(
-            f"{name} compares real values, but the data has {_targets(config)}", key="loss", hint=hint
+            f"{name} compares real values, but the data has {targets_in_words(config)}", key="loss", hint=hint
         )
     wrong = {
         "regression": kind in ("multiclass", "binary", "embedding"),
@@ -59,10 +60,15 @@ def check_fit(config: DictConfig, loss: Any) -> None:
         "binary": False,
     }[task]
     if wrong:
-        raise ConfigError(f"{name} cannot be used with {_targets(config)}", key="loss", hint=hint)
+        raise ConfigError(f"{name} cannot be used with {targets_in_words(config)}", key="loss", hint=hint)
 
 
-def _targets(config: DictConfig) -> str:
+def targets_in_words(config: DictConfig) -> str:
+    """What the data has to be predicted.
+
+    Args:
+        config: The job, with its `spec`.
+    """
     spec = config.spec
     return {
         "regression": f"{spec.num_targets} real-valued target(s)",

@@ -29,12 +29,12 @@ def check_job(config: DictConfig) -> None:
     Raises:
         ConfigError: Naming the key.
     """
-    missing = sorted(OmegaConf.missing_keys(config))
+    _check_seed(config.get("seed"))
+    missing = sorted(key for key, node, name in _leaves(config, "") if node._get_node(name)._is_missing())
     if missing:
         ways = " ".join(f"{key}=…" for key in missing)
         raise ConfigError(f"{'this' if len(missing) == 1 else 'each of these'} must be given", key=", ".join(missing), hint=f"add {ways}")
     _check_interpolations(config)
-    _check_seed(config.get("seed"))
     _check_targets(config)
     for key, least in _AT_LEAST.items():
         value = OmegaConf.select(config, key)
@@ -57,14 +57,15 @@ def _check_targets(config: DictConfig) -> None:
     for key in ("trainer", "module", "data", *(("model", "loss", "optimizer") if ours else ())):
         node = config.get(key)
         if not isinstance(node, DictConfig) or not node.get("_target_"):
-            raise ConfigError("names no class: it has no _target_", key=key, hint=f"leave the group as it is, or see: assay configs {key}")
+            raise ConfigError("names no class: it has no _target_", key=key, hint=f"{key}._target_=…, or leave {key} as it is")
 
 
 def _check_interpolations(config: DictConfig) -> None:
     """What is interpolated must be there; `${spec.…}` comes with the data."""
     for key, node, name in _leaves(config, ""):
         try:
-            node[name]
+            if node._get_node(name)._is_interpolation():
+                node[name]
         except InterpolationKeyError as error:
             asked = str(error).partition("Interpolation key '")[2].partition("'")[0]
             if asked.partition(".")[0] == "spec":
@@ -80,13 +81,11 @@ def _check_interpolations(config: DictConfig) -> None:
 
 
 def _leaves(node: DictConfig | ListConfig, prefix: str) -> Iterator[tuple[str, Any, Any]]:
-    """Full key, node and name of each value that is an interpolation."""
+    """Full key, node and name of each value that is no container."""
     for name in node if isinstance(node, DictConfig) else range(len(node)):
         key = f"{prefix}[{name}]" if isinstance(node, ListConfig) else f"{prefix}.{name}" if prefix else str(name)
         child = node._get_node(name)
-        if child is None:
-            continue
-        if child._is_interpolation():  # type: ignore[union-attr]  # never a slice
-            yield key, node, name
-        elif isinstance(child, DictConfig | ListConfig) and not child._is_none():
+        if isinstance(child, DictConfig | ListConfig) and not (child._is_none() or child._is_missing() or child._is_interpolation()):
             yield from _leaves(child, key)
+        else:
+            yield key, node, name

@@ -92,6 +92,26 @@ def _check_node(key: str, node: DictConfig) -> None:
             )
 
 
+def example(config: DictConfig, key: str) -> str:
+    """A value that an argument takes, ready to type; empty where the signature tells none.
+
+    Args:
+        config: A job.
+        key: Full key of an argument, such as `optimizer.lr`.
+    """
+    parent, _, name = key.rpartition(".")
+    node = OmegaConf.select(config, parent) if parent else None
+    if not isinstance(node, DictConfig) or "_target_" not in node:
+        return ""
+    target = _locate(parent, str(node._target_))
+    try:
+        parameter = inspect.signature(target).parameters[name]
+    except (TypeError, ValueError, KeyError):
+        return ""
+    value = _example(_hint(target, parameter), parameter.default)
+    return f"for example {key}={value}" if value else ""
+
+
 def _locate(key: str, path: str) -> Any:
     """The object of a dotted path, without the lines that Hydra logs when there is none."""
     parts = path.split(".")
@@ -201,14 +221,17 @@ def in_words(annotation: Any) -> str:
     >>> in_words(int | None), in_words(tuple[float, float]), in_words(typing.Literal["min", "max"])
     ('a whole number or null', 'a list of 2 numbers', 'min or max')
     """
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        parts = [part for part in typing.get_args(annotation) if part is not torch.Tensor]
-        if float in parts and int in parts:
-            parts.remove(int)
-        return " or ".join(dict.fromkeys(in_words(part) for part in parts))
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
-        return " or ".join(str(one) for one in args)
+        return named(dict.fromkeys(map(str, args))).replace(", ", " or ")
+    if origin in (typing.Union, types.UnionType):
+        parts = [part for part in args if part is not torch.Tensor]
+        if float in parts and int in parts:
+            parts.remove(int)
+        choices = [one for part in parts for one in typing.get_args(part) if typing.get_origin(part) is typing.Literal]
+        others = [part for part in parts if typing.get_origin(part) is not typing.Literal]
+        words = [in_words(typing.Literal[tuple(choices)])] if choices else []
+        return " or ".join(dict.fromkeys(words + [in_words(part) for part in others]))
     if annotation in _IN_WORDS:
         return _IN_WORDS[annotation]
     container = origin or annotation
@@ -226,9 +249,10 @@ def _example(annotation: Any, default: Any) -> str:
     if default not in (None, inspect.Parameter.empty) and isinstance(default, bool | int | float | str | list | tuple):
         return _yaml(list(default) if isinstance(default, tuple) else default)
     parts = typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, types.UnionType) else (annotation,)
+    literals = [part for part in parts if typing.get_origin(part) is typing.Literal]
+    if literals:
+        return str(typing.get_args(literals[-1])[-1])
     for part in parts:
-        if typing.get_origin(part) is typing.Literal:
-            return str(typing.get_args(part)[-1])
         if part in _EXAMPLES:
             return _yaml(_EXAMPLES[part])
         if typing.get_args(part)[:1] in ((int,), (float,)):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
 
 _NO_SUCH_DEFAULT = re.compile(r"Could not (override|delete)[^']*'([^'@]*)[^']*'\. No match in the defaults list")
+_MANY_OPTIONS = ("callbacks", "logger")
+_OPTIONAL = ("augment", "debug", "experiment", "param_groups", "scheduler")
 _NO_OPTION = "Config group override must be a string or a list"
 
 
@@ -101,9 +103,15 @@ def _no_option(overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
             return ConfigError(
                 f"takes the name of an option; {given} is none",
                 key=group,
-                hint=f"choose from: {named(_options(group, loader))}; to leave the group out: ~{group}",
+                hint=f"choose from: {named(_options(group, loader))}" + _without(group),
             )
     return ConfigError("a group takes the name of an option", hint="see: assay configs")
+
+
+def _without(group: str) -> str:
+    if group in _MANY_OPTIONS:
+        return f"; for none of them: {group}=[]"
+    return f"; without: ~{group}" if group in _OPTIONAL else ""
 
 
 def _unknown_option(error: MissingConfigException, text: str, loader: ConfigLoader) -> ConfigError:
@@ -150,11 +158,7 @@ def _unknown_key(
     parent, _, last = key.rpartition(".")
     siblings = sorted({k.removeprefix(f"{parent}.").split(".")[0] for k in known if k.startswith(f"{parent}.")} if parent else set())
     siblings = [name for name in siblings if not name.startswith("_")]
-    guess = did_you_mean(last, siblings) if siblings else ""
-    if guess:
-        guess = guess.replace("'", f"'{parent}.", 1)
-    else:
-        guess = did_you_mean(key, [k for k in known if not key.startswith(f"{k}.")])
+    guess = did_you_mean(last, siblings).replace("'", f"'{parent}.", 1) if siblings else did_you_mean(key, known)
     hint = f"{parent} has: {named(siblings, last)}" if siblings else ""
     if not leaving_out:
         hint = f"{hint} (to add a new key: +{key}=…)" if hint else f"to add a new key: +{key}=…"

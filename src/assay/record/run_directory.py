@@ -40,10 +40,7 @@ class RunDirectory:
         Raises:
             AssayError: There is a run already, or the place cannot be written to.
         """
-        if (path / FILE).exists():
-            raise AssayError(
-                f"{path} already holds a run", hint="choose another hydra.run.dir, or remove the old run"
-            )
+        refuse_existing(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -82,6 +79,21 @@ class RunDirectory:
         """
         without = {".yaml": redact_yaml, ".patch": redact_values}.get(Path(name).suffix, redact)
         write_text(self.path / name, without(text))
+
+
+def refuse_existing(path: Path) -> None:
+    """Refuse a directory that holds a run, before any work is done for the new one.
+
+    Args:
+        path: Where a run is to be written.
+
+    Raises:
+        AssayError: There is a run already.
+    """
+    if (path / FILE).exists():
+        raise AssayError(
+            f"hydra.run.dir: {path} already holds a run", hint="choose another hydra.run.dir, or remove the old run"
+        )
 
 
 def find_runs(root: Path) -> Iterator[Path]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, final, get_args, get_origin, get
 
 from assay.errors import AssayError
 from assay.record.atomic import write_text
-from assay.record.secrets import redact
+from assay.record.secrets import redact, redact_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,9 +82,9 @@ class RunRecord:
         Args:
             run_dir: The run directory.
         """
-        text = json.dumps(
-            _written(asdict(self)), indent=2, allow_nan=False, default=lambda value: redact(str(value))
-        )
+        # Redacted as a tree: in the text, a secret that is a number would take the JSON along.
+        plain = _finite(redact_tree(asdict(self)))
+        text = json.dumps(plain, indent=2, allow_nan=False, default=lambda value: redact(str(value)))
         write_text(run_dir / FILE, text + "\n")
 
     @classmethod
@@ -154,24 +154,19 @@ def _kinds(hint: Any) -> set[type]:
     return {int, float} if hint is float else {hint}
 
 
-def _written(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they are written as strings. Secrets are struck out of every string.
-
-    String by string, because a secret that is a number would take the JSON along.
-    """
-    if isinstance(value, str):
-        return redact(value)
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they are written as strings."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
     if isinstance(value, dict):
-        return {str(key): _written(one) for key, one in value.items()}
+        return {str(key): _finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_written(one) for one in value]
+        return [_finite(one) for one in value]
     return value
 
 
 def _read(value: Any) -> Any:
-    """Numbers as `_written` was given them."""
+    """Numbers as `_finite` was given them."""
     if isinstance(value, dict):
         return {key: _read(one) for key, one in value.items()}
     if isinstance(value, list):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from typing import Any
 from urllib.parse import quote
 
 _SECRET_NAME = re.compile(
@@ -60,6 +61,24 @@ def redact_values(text: str) -> str:
         else:
             text = text.replace(value, _STRUCK)
     return text
+
+
+def redact_tree(value: Any) -> Any:
+    """A copy of nested dicts and lists with every string as `redact` leaves it; what else they hold is kept.
+
+    Args:
+        value: Such as a config on its way to a logger.
+
+    >>> redact_tree({"uri": ["postgresql://me:hunter2@db/x"], "lr": 0.1})
+    {'uri': ['postgresql://***@db/x'], 'lr': 0.1}
+    """
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {redact_tree(key): redact_tree(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [redact_tree(one) for one in value]
+    return value
 
 
 def redact_yaml(text: str) -> str:

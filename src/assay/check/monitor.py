@@ -1,0 +1,73 @@
+"""Will there be the metrics that callbacks and the scheduler wait for?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omegaconf import DictConfig, OmegaConf
+
+from assay.config.did_you_mean import did_you_mean
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_ALWAYS = ("epoch", "step")
+_NEED_A_LOGGER = ("LearningRateMonitor", "DeviceStatsMonitor")
+
+
+def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> None:
+    """Refuse the name of a metric that nobody will log.
+
+    Args:
+        config: The job, with its `spec`.
+        names: Of the stages `train` and `val`, see `assay.check.trial.try_parts`.
+
+    Raises:
+        ConfigError: Naming the key of the monitor.
+    """
+    validated = bool(config.spec.num_val) and config.trainer.get("limit_val_batches") != 0
+    known = [*names["train"], *(names["val"] if validated else ())]
+    for key, monitor in _monitors(config):
+        if monitor in known or monitor in _ALWAYS or monitor.startswith("lr-"):
+            continue
+        if not validated and monitor in names["val"]:
+            what = "there is no validation part" if not config.spec.num_val else "trainer.limit_val_batches=0"
+            raise ConfigError(
+                f"there will be no {monitor!r}: {what}",
+                key=key,
+                hint=f"{key}=train/loss" + (", or data.split.val=0.1" if not config.spec.num_val else ""),
+            )
+        guess = did_you_mean(monitor, known)
+        raise ConfigError(
+            f"there is no metric {monitor!r}{'; ' + guess if guess else ''}",
+            key=key,
+            hint=f"there is: {', '.join(sorted(known))}",
+        )
+
+
+def _monitors(config: DictConfig) -> Iterator[tuple[str, str]]:
+    keys = [f"callbacks.{name}.monitor" for name in config.get("callbacks") or {}]
+    for key in [*keys, "scheduler.monitor"]:
+        monitor = OmegaConf.select(config, key)
+        if isinstance(monitor, str):
+            yield key, monitor
+
+
+def check_loggers(config: DictConfig) -> None:
+    """Refuse callbacks that write to a logger where there is none.
+
+    Args:
+        config: The job.
+
+    Raises:
+        ConfigError: Naming the callback.
+    """
+    if config.get("logger"):
+        return
+    for name, node in (config.get("callbacks") or {}).items():
+        target = str(node.get("_target_", "")) if isinstance(node, DictConfig) else ""
+        if target.rpartition(".")[2] in _NEED_A_LOGGER:
+            raise ConfigError(
+                "it writes to a logger, and there is none", key=f"callbacks.{name}", hint=f"logger=[csv], or ~callbacks.{name}"
+            )

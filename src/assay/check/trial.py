@@ -1,0 +1,180 @@
+"""One made-up batch through augmentation, loss and metrics, and one optimizer, before anything is written."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from omegaconf import OmegaConf
+from torch import nn
+
+from assay.check.build_error import build_error
+from assay.check.fit import SUITS, targets_in_words
+from assay.errors import AssayError, ConfigError
+from assay.module import Module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from omegaconf import DictConfig
+    from torch import Tensor
+    from torchmetrics import MetricCollection
+
+    from assay.metrics.tracker import Tracker
+
+_FEW, _MANY = 4, 16
+
+
+class _Outputs(nn.Module):
+    """Stands in for the model: values that are probabilities as well as logits."""
+
+    def __init__(self, num_outputs: int) -> None:
+        super().__init__()
+        self.num_outputs = num_outputs
+        self.center = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.center + 0.4 * (2 * torch.rand(len(inputs), self.num_outputs) - 1)
+
+
+def try_parts(
+    config: DictConfig,
+    loss: nn.Module,
+    metrics: Mapping[str, MetricCollection],
+    augment: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None,
+) -> dict[str, list[str]]:
+    """Refuse parts that cannot take this data's batches, or each other's outputs.
+
+    Real parts, made-up numbers, a stand-in for the model: it takes milliseconds, whatever the model.
+
+    Args:
+        config: The job, with its `spec`.
+        loss: As it will be used.
+        metrics: Collections `train` and `eval`; not changed.
+        augment: As it will be used.
+
+    Returns:
+        Names of the scalars that training (`train/…`) and evaluation (`val/…`) will log.
+
+    Raises:
+        ConfigError: Naming the part.
+    """
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a made-up batch may lack a class
+        torch.manual_seed(0)
+        stand_in = Module(_Outputs(int(config.spec.num_outputs)), loss, torch.optim.SGD, metrics)
+        plain = _batch(config, _MANY)
+        names = {"val": _try_stage(config, "eval", stand_in, stand_in.val_tracker, plain)}
+        batch = plain if augment is None else _try_augment(config, augment, loss, stand_in)
+        names["train"] = _try_stage(config, "train", stand_in, stand_in.train_tracker, batch)
+    return names
+
+
+def _batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
+    """Numbers of the shape and type that the data will give."""
+    spec = config.spec
+    if rows == spec.num_outputs:
+        rows += 1  # else a transposed shape would pass for the right one
+    index = torch.arange(rows)
+    targets = {
+        "multiclass": index // 2 % max(1, spec.num_classes),
+        "binary": index // 2 % 2,
+        "multilabel": (index[:, None] + torch.arange(spec.num_classes)) % 2,
+        "regression": torch.rand(rows, max(1, spec.num_targets)),
+    }[spec.task]
+    return torch.randn(rows, *spec.input_shape), targets
+
+
+def _try_augment(config: DictConfig, augment: Any, loss: nn.Module, stand_in: Module) -> tuple[Tensor, Tensor]:
+    inputs, targets = _batch(config, _FEW)
+    try:
+        batch: tuple[Tensor, Tensor] = augment(inputs, targets)
+    except Exception as error:
+        raise _error(
+            error,
+            "augment",
+            f"cannot be applied to inputs {list(inputs.shape[1:])} with {targets_in_words(config)}: {_text(error)}",
+            "augment=none",
+        ) from error
+    try:
+        stand_in.training_step(batch, 0)
+    except Exception as error:
+        raise _error(
+            error, "augment", f"{type(loss).__name__} cannot take the targets it makes: {_text(error)}", "augment=none"
+        ) from error
+    return batch
+
+
+def _try_stage(
+    config: DictConfig, stage: str, stand_in: Module, tracker: Tracker, batch: tuple[Tensor, Tensor]
+) -> list[str]:
+    suits = SUITS[config.spec.task]
+    try:
+        stand_in.training_step(batch, 0)
+    except Exception as error:
+        message = f"{type(stand_in.loss).__name__} cannot take {targets_in_words(config)}: {_text(error)}"
+        raise _error(error, "loss", message, suits) from error
+    observed = stand_in._observed
+    assert observed is not None  # noqa: S101 - training_step has just set it
+    _, predictions, targets = observed
+    for name, metric in tracker.metrics.items(keep_base=True, copy_state=False):
+        try:
+            one = metric.clone()
+            if hasattr(one, "validate_args"):
+                one.validate_args = True  # off in a run, where it would wait for the device
+            one.update(predictions.float(), targets)
+            one.compute()
+        except Exception as error:
+            key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"
+            message = f"{type(metric).__name__} cannot score {targets_in_words(config)}: {_text(error)}"
+            at = key if OmegaConf.select(config, key) is not None else f"metrics.{stage}"
+            raise _error(error, at, message, suits) from error
+    tracker.update(*observed)
+    names = [name for name, value in tracker.compute().items() if value.numel() == 1]
+    tracker.reset()
+    return names
+
+
+def try_optimizer(
+    config: DictConfig,
+    model: nn.Module,
+    optimizer: Callable[..., torch.optim.Optimizer],
+    scheduler: Callable[[torch.optim.Optimizer], Any] | None,
+    param_groups: Callable[[nn.Module, float], Any] | None,
+) -> None:
+    """Make optimizer and scheduler once, as Lightning will when training begins.
+
+    Args:
+        config: The job.
+        model: Its parameters are left as they are.
+        optimizer: As it will be used.
+        scheduler: As it will be used.
+        param_groups: As it will be used.
+
+    Raises:
+        ConfigError: Naming the value that is out of its range.
+    """
+    if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
+        return
+    key = "param_groups"
+    try:
+        lr = getattr(optimizer, "keywords", {}).get("lr", 0.0)
+        trained = [p for p in model.parameters() if p.requires_grad]
+        groups = trained if param_groups is None else param_groups(model, lr)
+        key = "optimizer"
+        made = optimizer(groups)
+        key = "scheduler"
+        if scheduler is not None:
+            scheduler(made)
+    except Exception as error:
+        raise build_error(error, config, key) from error
+
+
+def _error(error: Exception, key: str, message: str, hint: str) -> AssayError:
+    return error if isinstance(error, AssayError) else ConfigError(message, key=key, hint=hint)
+
+
+def _text(error: Exception) -> str:
+    first = str(error).strip().split("\n", maxsplit=1)[0]
+    return first.partition(". ")[0].rstrip(".") or type(error).__name__

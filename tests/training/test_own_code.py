@@ -1,0 +1,82 @@
+"""Somebody else's module, data set and config folder go the same way as ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tests.conftest import Train
+
+PROJECT = Path(__file__).parent / "project"
+
+
+@pytest.fixture(autouse=True)
+def own_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PROJECT))
+
+
+def test_own_lightning_module(train: Train) -> None:
+    run = train(
+        *("data=digits", "experiment=gan", "callbacks=[checkpoint,last_checkpoint]", "trainer.max_epochs=2"),
+        config_dir=PROJECT / "conf",
+    )
+    assert type(run.assembly.module).__qualname__ == "Gan"
+    assert run.moved()
+    assert run.record["status"] == "finished"
+    assert run.record["name"] == "gan"
+    assert set(run.result.metrics) == {"train/critic_loss", "val/loss", "test/loss"}
+    assert set(run.record["checkpoints"]) == {"best", "last"}
+    best = run.checkpoint("best")["state_dict"]
+    critic = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+    critic.load_state_dict({name[7:]: value for name, value in best.items() if name.startswith("critic.")})
+    [(inputs, _)] = run.assembly.datamodule.test_dataloader()
+    spec = run.assembly.config.spec
+    with torch.no_grad():
+        logits = critic(((inputs - spec.mean[0]) / spec.std[0]).flatten(1))
+    expected = torch.nn.functional.softplus(-logits).mean()
+    assert run.result.metrics["test/loss"] == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_own_data_module_with_an_own_module(train: Train) -> None:
+    run = train(
+        "data=noise", "experiment=gan_over_noise", "trainer.max_epochs=2", config_dir=PROJECT / "conf"
+    )
+    assert type(run.assembly.datamodule).__qualname__ == "Noise"
+    assert run.moved()
+    assert run.record["status"] == "finished"
+    assert set(run.result.metrics) == {"train/critic_loss", "val/loss", "test/loss"}
+
+
+def test_own_data_set_of_mappings(train: Train) -> None:
+    run = train(
+        "data=patches", "model=linear", "optimizer.lr=0.03", config_dir=PROJECT / "conf", keep_passes=True
+    )
+    assert run.assembly.config.spec.input_shape == [1, 8, 8]
+    assert run.assembly.config.spec.num_classes == 2
+    assert tuple(run.watch.passes[0].inputs.shape) == (20, 1, 8, 8)
+    assert run.watch.falls()
+    assert run.result.metrics["test/accuracy"] > 0.9
+
+
+def test_the_folder_conf_of_a_project_is_found(train: Train, tmp_path: Path) -> None:
+    (tmp_path / "conf").symlink_to(PROJECT / "conf")
+    run = train("data=patches", "model=linear", "trainer.limit_train_batches=1", cwd=tmp_path)
+    assert run.record["choices"]["data"] == "patches"
+
+
+def test_own_options_do_not_hide_ours(train: Train, tmp_path: Path) -> None:
+    (tmp_path / "own" / "model").mkdir(parents=True)
+    (tmp_path / "own" / "model" / "linear.yaml").write_text("# Not ours\n_target_: torch.nn.Identity\n")
+    run = train("data=digits", "model=linear", "trainer.limit_train_batches=1", config_dir=tmp_path / "own")
+    assert type(run.module.model).__name__ == "Sequential"
+
+
+def test_a_folder_that_is_none_is_refused(train: Train, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not a folder"):
+        train(config_dir=tmp_path / "nowhere")

@@ -1,0 +1,118 @@
+"""Two processes over gloo: one run, its metrics exact, each rank with random numbers of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from sklearn import metrics as sk  # type: ignore[import-untyped]  # scikit-learn ships no types
+
+import assay
+from assay.data.bundled import Bundled
+from assay.data.data_module import DataModule
+
+PROJECT = Path(__file__).parent / "project"
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`assay train device=ddp_cpu` as a command, once."""
+    folder = tmp_path_factory.mktemp("ranks")
+    command = [
+        *(
+            sys.executable,
+            "-c",
+            "from assay.cli import main; main()",
+            "train",
+            "--config-dir",
+            str(PROJECT / "conf"),
+        ),
+        *("data=breast_cancer", "device=ddp_cpu", "callbacks=[checkpoint,last_checkpoint,rank_notes]"),
+        *("trainer.max_epochs=2", "model.hidden=[16]", "optimizer.lr=0.01", "trainer.log_every_n_steps=1"),
+        *("data.eval_batch_size=16", "seed=3"),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - the test's own command
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    [record] = folder.rglob("record.json")
+    return record.parent
+
+
+@pytest.fixture(scope="module")
+def notes(run_dir: Path) -> list[dict[str, Any]]:
+    return [json.loads((run_dir.parent / "notes" / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+
+
+def test_one_run_directory_that_finished(run_dir: Path) -> None:
+    record = json.loads((run_dir / "record.json").read_text())
+    assert record["status"] == "finished"
+    assert set(record["checkpoints"]) == {"best", "last"}
+    config: Any = OmegaConf.to_container(OmegaConf.load(run_dir / "config.yaml"))
+    assert config["spec"]["steps_per_epoch"] == config["spec"]["num_train"] // (2 * 32)
+    assert config["spec"]["total_steps"] == 2 * config["spec"]["steps_per_epoch"]
+    assert re.search("device: 2 . cpu", (run_dir / "log.txt").read_text())
+    assert (
+        torch.load(run_dir / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
+        == config["spec"]["total_steps"]
+    )
+    rows = (run_dir / "metrics.csv").read_text().splitlines()
+    assert sum(line.count("nan") for line in rows) == 0
+    assert len(rows) == 1 + config["spec"]["total_steps"] + 2 * 2 + 1, "one rank alone writes"
+
+
+def test_ranks_agree_on_weights_and_draw_apart(notes: list[dict[str, Any]]) -> None:
+    first, second = notes
+    assert first["world_size"] == second["world_size"] == 2
+    assert first["backend"] == second["backend"] == "gloo"
+    assert first["weights"] == second["weights"]
+    assert len(first["seeds"]) == len(second["seeds"]) == 12
+    every = first["seeds"] + second["seeds"]
+    assert len(set(every)) == len(every), "each rank and each step has a seed of its own"
+    assert not set(first["first_inputs"]) & set(second["first_inputs"]), "no batch is seen twice"
+
+
+@pytest.mark.parametrize(("part", "role"), [("test", "best"), ("val", "last")])
+def test_metrics_are_those_of_all_samples(run_dir: Path, part: str, role: str) -> None:
+    """Scikit-learn on the whole part, which two ranks cannot share evenly, with the saved weights."""
+    record = json.loads((run_dir / "record.json").read_text())
+    config: Any = OmegaConf.to_container(OmegaConf.load(run_dir / "config.yaml"))
+    spec = config["spec"]
+    assert spec[f"num_{part}"] % 32
+    data = DataModule(
+        Bundled("breast_cancer"),
+        **{k: v for k, v in config["data"].items() if k not in ("_target_", "source")},
+    )
+    data.setup()
+    loader: Any = getattr(data, f"{part}_dataloader")()
+    inputs, targets = (torch.cat(column) for column in zip(*loader, strict=True))
+    assert len(inputs) == spec[f"num_{part}"]
+    model = assay.load(run_dir, checkpoint=role, map_location="cpu")
+    with torch.no_grad():
+        logits = model((inputs - torch.tensor(spec["mean"])) / torch.tensor(spec["std"])).squeeze(1)
+    chances, truth = logits.sigmoid().numpy(), targets.numpy()
+    predicted = (chances > 0.5).astype(int)
+    expected = {
+        "loss": sk.log_loss(truth, logits.double().sigmoid().numpy()),
+        "accuracy": sk.accuracy_score(truth, predicted),
+        "precision": sk.precision_score(truth, predicted),
+        "recall": sk.recall_score(truth, predicted),
+        "f1": sk.f1_score(truth, predicted),
+        "auroc": sk.roc_auc_score(truth, chances),
+    }
+    found = {
+        name.removeprefix(f"{part}/"): value
+        for name, value in record["metrics"].items()
+        if name.startswith(f"{part}/")
+    }
+    assert found == {name: pytest.approx(value, rel=1e-5) for name, value in expected.items()}
+    matrix = np.array(record["matrices"][f"{part}/confusion_matrix"])
+    np.testing.assert_array_equal(matrix, sk.confusion_matrix(truth, predicted))

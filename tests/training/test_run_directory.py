@@ -1,0 +1,198 @@
+"""What a run leaves behind, however it ended."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import subprocess
+from contextlib import chdir
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import pytest
+from lightning.pytorch.callbacks import Callback
+from omegaconf import OmegaConf
+from typer.testing import CliRunner
+from typing_extensions import override
+
+from assay.assemble import assemble
+from assay.cli import app
+
+if TYPE_CHECKING:
+    from tests.conftest import Train, Trained
+
+PROJECT = Path(__file__).parent / "project"
+FILES = {"config.yaml", "overrides.yaml", "record.json", "metrics.csv", "log.txt"}
+CHECKPOINTS = {f"checkpoints/{role}.ckpt{suffix}" for role in ("best", "last") for suffix in ("", ".sha256")}
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_files_of_a_finished_run(digits_run: Trained) -> None:
+    assert files(digits_run.run_dir) == FILES | CHECKPOINTS
+    record = digits_run.record
+    assert record["status"] == "finished"
+    assert record["reason"] == ""
+    assert record["git"] is None
+    assert record["overrides"] == OmegaConf.load(digits_run.run_dir / "overrides.yaml")
+    assert record["metrics"] == digits_run.result.metrics
+    assert record["choices"]["model"] == "mlp"
+    assert digits_run.result.exit_code == 0
+    for role in ("best", "last"):
+        path = digits_run.run_dir / "checkpoints" / f"{role}.ckpt"
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        assert path.with_name(f"{role}.ckpt.sha256").read_text().split() == [digest, f"{role}.ckpt"]
+    config = (digits_run.run_dir / "config.yaml").read_text()
+    assert "${" not in config, "the config is resolved"
+    assert sum(OmegaConf.create(config).spec.class_counts) == 1257
+
+
+def test_the_matrix_is_on_record(digits_run: Trained) -> None:
+    matrix = digits_run.record["matrices"]["test/confusion_matrix"]
+    assert sum(map(sum, matrix)) == 360
+    right = sum(matrix[index][index] for index in range(10))
+    assert right / 360 == pytest.approx(digits_run.result.metrics["test/accuracy"])
+
+
+def test_what_git_would_lose_is_kept(train: Train, tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
+        subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True)  # noqa: S603, S607 - the test's own commands
+
+    git("init", "--quiet")
+    (tmp_path / ".gitignore").write_text("run/\n")
+    (tmp_path / "train_notes.txt").write_text("before\n")
+    git("add", ".")
+    git("commit", "--quiet", "--message", "First")
+    (tmp_path / "train_notes.txt").write_text("after\n")
+    result = train("data=digits", "model=linear", "trainer.limit_train_batches=1", cwd=tmp_path)
+    assert files(result.run_dir) == FILES | {"code.patch"}
+    patch = (result.run_dir / "code.patch").read_text()
+    assert "-before" in patch
+    assert "+after" in patch
+    assert result.record["git"]["dirty"] is True
+    assert result.record["patch_sha256"] == hashlib.sha256(patch.encode()).hexdigest()
+
+
+# -- runs that end badly --------------------------------------------------
+
+
+@pytest.fixture
+def own_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PROJECT))
+
+
+FRAGILE = (
+    "data=digits",
+    "model=fragile",
+    "device=cpu",
+    "trainer.log_every_n_steps=1",
+    "trainer.max_epochs=2",
+)
+
+
+def check_failed(run_dir: Path) -> None:
+    record = json.loads((run_dir / "record.json").read_text())
+    assert record["status"] == "failed"
+    assert record["reason"] == "RuntimeError: out of luck in step 3"
+    assert record["metrics"] == {}
+    assert record["best"] == {}
+    assert files(run_dir) == FILES, "no checkpoint of a broken epoch, no half-written file"
+    log = (run_dir / "log.txt").read_text()
+    assert "out of luck in step 3" in log
+    assert "Traceback" in log
+    assert "fragile.py" in log
+    assert "finished" not in log
+
+
+@pytest.mark.usefixtures("own_project")
+def test_a_failing_training_is_on_record(train: Train) -> None:
+    failed = train(
+        *FRAGILE, "callbacks=[checkpoint,last_checkpoint]", config_dir=PROJECT / "conf", raise_errors=False
+    )
+    assert (failed.result.status, failed.result.exit_code) == ("failed", 1)
+    check_failed(failed.run_dir)
+    assert len(failed.column("train/loss_step")) == 2, "what was logged before is kept"
+
+
+@pytest.mark.usefixtures("own_project")
+def test_a_failing_training_raises_in_a_notebook(train: Train, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="out of luck in step 3"):
+        train(*FRAGILE, config_dir=PROJECT / "conf", cwd=tmp_path)
+    check_failed(tmp_path / "run")
+
+
+@pytest.mark.usefixtures("own_project")
+def test_a_failing_training_ends_the_command_with_1(tmp_path: Path) -> None:
+    arguments = [
+        "train",
+        "--config-dir",
+        str(PROJECT / "conf"),
+        *FRAGILE,
+        f"hydra.run.dir={tmp_path / 'run'}",
+    ]
+    with chdir(tmp_path):
+        ended = CliRunner().invoke(app, arguments)
+    assert ended.exit_code == 1
+    assert "failed: RuntimeError: out of luck in step 3" in ended.output
+    assert "Traceback" not in ended.output
+    check_failed(tmp_path / "run")
+
+
+@final
+class Interrupt(Callback):
+    """Ctrl-C in the third step."""
+
+    @override
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if batch_idx == 2:
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_is_on_record(train: Train) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        stopped = train("data=digits", "model=linear", callbacks=[Interrupt()])
+        assert signal.getsignal(signal.SIGINT) is before, "a second Ctrl-C, or one in the next job, must work"
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (stopped.result.status, stopped.result.exit_code) == ("interrupted", 130)
+    assert stopped.record["reason"] == "stopped by hand"
+    assert "test/accuracy" not in stopped.result.metrics
+    assert len(stopped.column("train/loss_step")) == 2, "what was logged before is kept"
+
+
+def test_ctrl_c_ends_the_command_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGINT)
+
+    def with_interrupt(*args: Any, **kwargs: Any) -> Any:
+        assembly = assemble(*args, **kwargs)
+        trainer: Any = assembly.trainer
+        trainer.callbacks.append(Interrupt())
+        return assembly
+
+    monkeypatch.setattr("assay.run.assemble", with_interrupt)
+    arguments = ["train", "data=digits", "model=linear", "device=cpu", f"hydra.run.dir={tmp_path / 'run'}"]
+    try:
+        with chdir(tmp_path):
+            ended = CliRunner().invoke(app, arguments)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended.exit_code == 130
+    assert json.loads((tmp_path / "run" / "record.json").read_text())["status"] == "interrupted"
+
+
+def test_a_run_is_never_written_over(train: Train, tmp_path: Path) -> None:
+    from assay.errors import AssayError
+
+    tiny = ("data=digits", "model=linear", "trainer.limit_train_batches=1")
+    first = train(*tiny, cwd=tmp_path)
+    before = (first.run_dir / "record.json").read_bytes()
+    with pytest.raises(AssayError, match="already holds a run"):
+        train(*tiny, cwd=tmp_path)
+    assert (first.run_dir / "record.json").read_bytes() == before
