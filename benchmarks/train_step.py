@@ -2,8 +2,9 @@
 
     uv run python benchmarks/train_step.py
 
-Both sides train the same model on the same tensors in memory, track the mean loss and the accuracy of each epoch, and shuffle each epoch. Pairs are
-interleaved; the median of the ratios counts, and pairs of the hand-written loop against itself tell how much of it is noise.
+Both sides train the same model on the same tensors in memory, shuffle each epoch, and track its mean loss and
+accuracy. Pairs are interleaved; the median of the ratios counts, and the hand-written loop against itself tells
+how much of it is noise.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def job(model: str, epochs: int, folder: str) -> Assembly:
     """The assay side, ready to fit."""
     overrides = [
         "data=synthetic",
-        "data.source.num_samples=20000",
+        "data.source.num_samples=10000",
+        "data.source.input_shape=[1,8,8]",
         f"model={model}",
         "scheduler=none",
         "callbacks=[]",

@@ -31,6 +31,7 @@ from assay.record.log_file import log_file
 from assay.record.provenance import git_state, machine, packages
 from assay.record.run_directory import RunDirectory, refuse_existing
 from assay.record.run_record import RunRecord
+from assay.record.secrets import redact_tree
 from assay.restore import read_config
 from assay.summary import say_start
 
@@ -168,7 +169,7 @@ def begin(run_dir: Path, config: DictConfig, overrides: Sequence[str], chosen: M
         choices=dict(chosen),
         tags=[str(tag) for tag in config.tags or []],
         git=git,
-        patch_sha256=hashlib.sha256(patch.encode()).hexdigest() if patch else "",
+        patch_sha256=hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest() if patch else "",
         packages=packages(),
         machine=machine(_gpu_names(), torch.get_num_threads()),
     )
@@ -226,7 +227,7 @@ def _fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     trainer, module, datamodule = assembly.trainer, assembly.module, assembly.datamodule
     plain = OmegaConf.to_container(assembly.config, resolve="spec" in assembly.config)
     for logger in trainer.loggers:
-        logger.log_hyperparams(plain)
+        logger.log_hyperparams(redact_tree(plain))
     trainer.fit(module, datamodule=datamodule)
     if trainer.state.status == "interrupted":
         raise KeyboardInterrupt

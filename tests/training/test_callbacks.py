@@ -190,3 +190,17 @@ def test_default_is_checkpoint_lr_monitor_and_progress_bar(digits_run: Trained) 
     kinds = {type(callback).__name__ for callback in trainer.callbacks}
     assert {"ModelCheckpoint", "LearningRateMonitor", "ProgressBar", "SeedEachStep"} <= kinds
     assert all(math.isfinite(value) for value in digits_run.column("lr-AdamW/default"))
+
+
+def test_callbacks_add_up(train: Train) -> None:
+    """The average goes over a module whose loss has its weights replaced in mid-training."""
+    run = train(
+        *(*DIGITS, "loss=ldam", "data.imbalance=0.2", "optimizer.lr=0.003", "trainer.max_epochs=4"),
+        *("callbacks=[default,ema,drw,early_stopping]", "callbacks.drw.start_fraction=0.5"),
+        "callbacks.ema.decay=0.5",
+    )
+    assert run.record["status"] == "finished"
+    assert run.moved()
+    losses = run.column("val/loss")
+    assert losses[1] < losses[0]
+    assert run.result.metrics["test/accuracy"] > 0.5

@@ -103,6 +103,25 @@ def test_task_and_loss(train: Train, data: dict[str, list[str]], task: str, loss
         assert matrix.sum() == run.assembly.config.spec.num_test * labels
 
 
+@pytest.mark.parametrize(
+    ("overrides", "hint"),
+    [
+        (["data=breast_cancer", "loss=cross_entropy", "metrics=binary"], "binary"),
+        (["data=iris", "metrics=binary"], "multiclass"),
+        (["data=diabetes", "metrics=multiclass"], "regression"),
+    ],
+)
+def test_metrics_that_cannot_score_are_refused(
+    train: Train, tmp_path: Path, overrides: list[str], hint: str
+) -> None:
+    """Before a run begins, not after its first epoch."""
+    with pytest.raises(ConfigError) as caught:
+        train(*overrides, cwd=tmp_path)
+    assert caught.value.key.startswith("metrics.")
+    assert caught.value.hint == HINTS[hint]
+    assert not list(tmp_path.iterdir())
+
+
 # -- soft targets --------------------------------------------------
 
 

@@ -80,8 +80,12 @@ def test_every_option_is_trained() -> None:
     assert {option.name for option in list_options("scheduler")} == {*SCHEDULES, "plateau"}
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULES)
-@pytest.mark.parametrize("accumulate", [1, 2])
+ACCUMULATED = ("cosine", "exponential", "onecycle", "warmup_cosine")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "accumulate"), [*((name, 1) for name in SCHEDULES), *((name, 2) for name in ACCUMULATED)]
+)
 def test_lr_of_each_step(train: Train, scheduler: str, accumulate: int) -> None:
     overrides, factor = SCHEDULES[scheduler]
     run = train(

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hydra.errors import InstantiationException
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.check.fit import SUITS
 from assay.check.signature import example
 from assay.config.did_you_mean import did_you_mean, named
+from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _FULL_KEY = re.compile(r"full_key: (\S+)")
 _PLAIN_KINDS = (ValueError, TypeError, MisconfigurationException, ModuleNotFoundError)
@@ -95,13 +93,14 @@ def _install(key: str, cause: ModuleNotFoundError) -> str:
 
 def _unexpected(name: str, node: Any, key: str, text: str) -> ConfigError:
     """An argument of a mapping inside the node that the class hands on."""
-    at = next((found for found, _ in _flat(node, key) if found.rpartition(".")[2] == name), key)
-    return ConfigError(text.replace(".__init__()", ""), key=at, hint=f"leave out {at.lstrip('+')}" if at != key else "leave it out")
+    at = next((found for found in _typed(node, key) if found.rpartition(".")[2] == name), key)
+    hint = f"leave out {at}" if at != key else f"leave out {name}"
+    return ConfigError(text.replace(".__init__()", ""), key=at, hint=hint)
 
 
 def _value_at_fault(text: str, node: Any, key: str) -> str:
     """The full key of the argument that the message is about, where it is clear; else the node's."""
-    leaves = list(_flat(node, key))
+    leaves = list(_typed(node, key).items())
     spelled = [found for found, _ in leaves if f"{found}=" in text]
     if spelled:
         return spelled[0]
@@ -114,18 +113,13 @@ def _value_at_fault(text: str, node: Any, key: str) -> str:
     return by_value.pop() if len(by_value) == 1 else key
 
 
-def _flat(node: Any, key: str) -> Iterator[tuple[str, Any]]:
+def _typed(node: Any, key: str) -> dict[str, Any]:
+    """What was written in a node as plain values; what comes from elsewhere is not what was typed."""
     if not isinstance(node, DictConfig):
-        return
-    for name in node:
-        if str(name).startswith("_") or node._get_node(name)._is_missing() or node._get_node(name)._is_interpolation():
-            continue  # what comes from elsewhere is not what was typed
-        full = f"{key}.{name}"
-        try:
-            value = node[name]
-        except OmegaConfBaseException:
-            continue
-        if isinstance(value, DictConfig):
-            yield from _flat(value, full)
-        else:
-            yield full, value
+        return {}
+    return {
+        entry.key: entry.node._value()
+        for entry in walk(node, key)
+        if not (entry.is_container or entry.is_interpolation or entry.is_missing)
+        and not str(entry.name).startswith("_")
+    }

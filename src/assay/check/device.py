@@ -59,6 +59,7 @@ def _check_indices(devices: object, available: int) -> None:
     missing = [index for index in wanted if index >= available]
     if missing:
         raise DeviceError(
-            f"trainer.devices={wanted}: there is no GPU {missing[0]}; this machine has {available}, counted from 0",
+            f"trainer.devices={wanted}: there is no GPU {missing[0]}; this machine has {available}, "
+            "counted from 0",
             hint="trainer.devices=[0]",
         )

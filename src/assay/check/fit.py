@@ -27,7 +27,8 @@ def num_outputs(config: DictConfig, loss: nn.Module | None) -> int:
 
     Args:
         config: The job, with its `spec`.
-        loss: Its `kind`, where it has one, tells one logit a label from one a class; None for a module of somebody's own.
+        loss: Its `kind`, where it has one, tells one logit a label from one a class; None for a module of
+            somebody's own.
     """
     spec = config.spec
     if spec.task == "regression":

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
-from assay.config.composition_error import flat_keys
 from assay.config.did_you_mean import did_you_mean
+from assay.config.tree import walk
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from assay.config.tree import Entry
 
 OUR_MODULE = "assay.module.Module"
 _LARGEST_SEED = 2**32 - 1
 _AT_LEAST = {"trainer.accumulate_grad_batches": 1, "trainer.log_every_n_steps": 1, "scheduler.frequency": 1}
-_ONE_OF = {"scheduler.interval": ("step", "epoch")}
+_INTERVALS = ("step", "epoch")
 
 
 def check_job(config: DictConfig) -> None:
@@ -29,26 +29,55 @@ def check_job(config: DictConfig) -> None:
     Raises:
         ConfigError: Naming the key.
     """
-    _check_seed(config.get("seed"))
-    missing = sorted(key for key, node, name in _leaves(config, "") if node._get_node(name)._is_missing())
+    _check_whole_number("seed", config.get("seed"), 0, _LARGEST_SEED)
+    entries = list(walk(config))
+    missing = sorted(entry.key for entry in entries if entry.is_missing)
     if missing:
-        ways = " ".join(f"{key}=…" for key in missing)
-        raise ConfigError(f"{'this' if len(missing) == 1 else 'each of these'} must be given", key=", ".join(missing), hint=f"add {ways}")
-    _check_interpolations(config)
+        raise ConfigError(
+            "this must be given" if len(missing) == 1 else "each of these must be given",
+            key=", ".join(missing),
+            hint=f"add {' '.join(f'{key}=…' for key in missing)}",
+        )
+    for entry in entries:
+        if entry.is_interpolation:
+            _check_interpolation(entry, [other.key for other in entries])
     _check_targets(config)
     for key, least in _AT_LEAST.items():
-        value = OmegaConf.select(config, key)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise ConfigError(f"{value!r} was given; a whole number of at least {least} was expected", key=key, hint=f"{key}={least}")
-    for key, choices in _ONE_OF.items():
-        value = OmegaConf.select(config, key)
-        if value is not None and value not in choices:
-            raise ConfigError(f"{value!r} is none of {', '.join(choices)}", key=key, hint=f"{key}={choices[0]}")
+        if (value := OmegaConf.select(config, key)) is not None:
+            _check_whole_number(key, value, least)
+    interval = OmegaConf.select(config, "scheduler.interval")
+    if interval is not None and interval not in _INTERVALS:
+        raise ConfigError(
+            f"{interval!r} is none of {', '.join(_INTERVALS)}",
+            key="scheduler.interval",
+            hint="scheduler.interval=epoch",
+        )
 
 
-def _check_seed(seed: Any) -> None:
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= _LARGEST_SEED:
-        raise ConfigError(f"{seed!r} was given; a whole number from 0 to {_LARGEST_SEED} was expected", key="seed", hint="seed=0")
+def _check_whole_number(key: str, value: Any, least: int, most: int | None = None) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most and value > most):
+        wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ConfigError(
+            f"{value!r} was given; a whole number {wanted} was expected", key=key, hint=f"{key}={least}"
+        )
+
+
+def _check_interpolation(entry: Entry, keys: list[str]) -> None:
+    """What is interpolated must be there; `${spec.…}` comes with the data."""
+    try:
+        entry.parent[entry.name]
+    except InterpolationKeyError as error:
+        asked = str(error).partition("Interpolation key '")[2].partition("'")[0]
+        if asked.partition(".")[0] == "spec":
+            return
+        guess = did_you_mean(asked, keys)
+        raise ConfigError(
+            f"there is no {asked!r} to take the value from{'; ' + guess if guess else ''}",
+            key=entry.key,
+            hint=f"{entry.key}=VALUE, or ${{…}} of a key that `assay train --cfg` shows",
+        ) from error
+    except OmegaConfBaseException as error:
+        raise ConfigError(str(error).splitlines()[0], key=entry.key, hint=f"{entry.key}=VALUE") from error
 
 
 def _check_targets(config: DictConfig) -> None:
@@ -57,35 +86,8 @@ def _check_targets(config: DictConfig) -> None:
     for key in ("trainer", "module", "data", *(("model", "loss", "optimizer") if ours else ())):
         node = config.get(key)
         if not isinstance(node, DictConfig) or not node.get("_target_"):
-            raise ConfigError("names no class: it has no _target_", key=key, hint=f"{key}._target_=…, or leave {key} as it is")
-
-
-def _check_interpolations(config: DictConfig) -> None:
-    """What is interpolated must be there; `${spec.…}` comes with the data."""
-    for key, node, name in _leaves(config, ""):
-        try:
-            if node._get_node(name)._is_interpolation():
-                node[name]
-        except InterpolationKeyError as error:
-            asked = str(error).partition("Interpolation key '")[2].partition("'")[0]
-            if asked.partition(".")[0] == "spec":
-                continue
-            guess = did_you_mean(asked, flat_keys(config))
             raise ConfigError(
-                f"there is no {asked!r} to take the value from{'; ' + guess if guess else ''}",
+                "names no class: it has no _target_",
                 key=key,
-                hint=f"{key}=VALUE, or ${{…}} of a key that `assay train --cfg` shows",
-            ) from error
-        except OmegaConfBaseException as error:
-            raise ConfigError(str(error).splitlines()[0], key=key, hint=f"{key}=VALUE") from error
-
-
-def _leaves(node: DictConfig | ListConfig, prefix: str) -> Iterator[tuple[str, Any, Any]]:
-    """Full key, node and name of each value that is no container."""
-    for name in node if isinstance(node, DictConfig) else range(len(node)):
-        key = f"{prefix}[{name}]" if isinstance(node, ListConfig) else f"{prefix}.{name}" if prefix else str(name)
-        child = node._get_node(name)
-        if isinstance(child, DictConfig | ListConfig) and not (child._is_none() or child._is_missing() or child._is_interpolation()):
-            yield from _leaves(child, key)
-        else:
-            yield key, node, name
+                hint=f"{key}._target_=…, or leave {key} as it is",
+            )

@@ -69,5 +69,7 @@ def check_loggers(config: DictConfig) -> None:
         target = str(node.get("_target_", "")) if isinstance(node, DictConfig) else ""
         if target.rpartition(".")[2] in _NEED_A_LOGGER:
             raise ConfigError(
-                "it writes to a logger, and there is none", key=f"callbacks.{name}", hint=f"logger=[csv], or ~callbacks.{name}"
+                "it writes to a logger, and there is none",
+                key=f"callbacks.{name}",
+                hint=f"logger=[csv], or ~callbacks.{name}",
             )

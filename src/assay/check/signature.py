@@ -8,7 +8,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +16,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean, named
+from assay.config.tree import walk
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,8 +28,24 @@ _EXTRAS = {
     "trainer": {"compile", "channels_last", "matmul_precision"},
 }
 """Keys that `assemble` takes off a node before it is built."""
-_FOR_TYPE_CHECKERS = {**vars(collections.abc), **vars(typing), "Tensor": torch.Tensor, "nn": torch.nn, "torch": torch}
+_FOR_TYPE_CHECKERS = {
+    **vars(collections.abc),
+    **vars(typing),
+    "Tensor": torch.Tensor,
+    "nn": torch.nn,
+    "torch": torch,
+}
 """Names that a module may import for the type checker alone."""
+_PLAIN: dict[Any, Any] = {
+    bool: bool,
+    int: int,
+    float: (int, float),
+    str: str,
+    type(None): type(None),
+    None: type(None),
+    torch.Tensor: (),  # YAML has none
+}
+_SEQUENCES = (list, tuple, set, Sequence, Iterable, Collection)
 _IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "null"}
 _EXAMPLES = {bool: True, int: 1, float: 0.1, type(None): None}
 
@@ -42,23 +59,14 @@ def check_signatures(config: DictConfig) -> None:
     Raises:
         ConfigError: A target cannot be imported, has no such argument, or wants another type.
     """
-    for key, node in _targets(config, ""):
+    for key, node in _targets(config):
         _check_node(key, node)
 
 
-def _targets(node: Any, key: str) -> Iterator[tuple[str, DictConfig]]:
-    if isinstance(node, DictConfig) and not node._is_none() and not node._is_missing():
-        if "_target_" in node:
-            yield key, node
-        for name in node:
-            child = node._get_node(name)
-            if not child._is_interpolation():
-                yield from _targets(child, f"{key}.{name}" if key else str(name))
-    elif isinstance(node, ListConfig) and not node._is_none() and not node._is_missing():
-        for index in range(len(node)):
-            child = node._get_node(index)
-            if not child._is_interpolation():
-                yield from _targets(child, f"{key}[{index}]")
+def _targets(config: DictConfig | ListConfig) -> Iterator[tuple[str, DictConfig]]:
+    for entry in walk(config):
+        if entry.is_container and isinstance(entry.node, DictConfig) and "_target_" in entry.node:
+            yield entry.key, entry.node
 
 
 def _check_node(key: str, node: DictConfig) -> None:
@@ -68,7 +76,7 @@ def _check_node(key: str, node: DictConfig) -> None:
     except (TypeError, ValueError):
         return  # built-ins without a signature
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    known = [name for name, p in parameters.items() if name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    known = [name for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     for name in map(str, node):
         if name in _OF_HYDRA or name in _EXTRAS.get(key, ()):
             continue
@@ -117,29 +125,30 @@ def _locate(key: str, path: str) -> Any:
     parts = path.split(".")
     found: Any = None
     for index, part in enumerate(parts):
-        name = ".".join(parts[: index + 1])
         if index and hasattr(found, part):
             found = getattr(found, part)
             continue
+        name = ".".join(parts[: index + 1])
         try:
             if index and not inspect.ismodule(found):
-                raise ModuleNotFoundError(name=name)  # noqa: TRY301 - the same answer as below
+                raise ModuleNotFoundError(name=name)
             found = importlib.import_module(name)
         except Exception as error:  # whatever importing somebody's module raises
-            if not (isinstance(error, ModuleNotFoundError) and error.name == name):
-                reason, hint = f"cannot be imported: {_first_line(error)}", "the module itself fails; --debug shows where"
-            elif index == 0:
-                reason, hint = f"there is no module {part!r} here", "install it, or start assay in the folder that holds it"
-            else:
-                guess = did_you_mean(part, dir(found))
-                where = ".".join(parts[:index])
-                reason, hint = f"{where} has no {part!r}", guess or f"see python -c 'import {parts[0]}; help({where})'"
+            reason, hint = _why_not(error, name, found)
             raise ConfigError(f"{path!r}: {reason}", key=f"{key}._target_", hint=hint) from error
     return found
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def _why_not(error: Exception, name: str, inside: Any) -> tuple[str, str]:
+    if not (isinstance(error, ModuleNotFoundError) and error.name == name):
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return f"cannot be imported: {reason}", "the module itself fails; --debug shows where"
+    parent, _, part = name.rpartition(".")
+    if not parent:
+        return f"there is no module {part!r} here", "install it, or start assay in the folder that holds it"
+    return f"{parent} has no {part!r}", did_you_mean(
+        part, dir(inside)
+    ) or f"see the documentation of {parent}"
 
 
 def _hint(target: Any, parameter: inspect.Parameter) -> Any:
@@ -163,7 +172,7 @@ def _value(node: DictConfig, name: str) -> tuple[bool, Any]:
     except OmegaConfBaseException:
         return False, None
     if isinstance(value, DictConfig | ListConfig):
-        if any(True for _ in _targets(value, "")):
+        if "_target_" in value or any(True for _ in _targets(value)):
             return False, None
         try:
             return True, OmegaConf.to_container(value, resolve=True)
@@ -189,21 +198,20 @@ def accepts(annotation: Any, value: Any) -> bool:
         return any(accepts(part, value) for part in args)
     if origin is typing.Literal:
         return any(value == one and type(value) is type(one) for one in args)
-    if annotation is type(None) or annotation is None:
-        return value is None
-    if annotation is torch.Tensor:
-        return False  # YAML has none
-    plain = {bool: bool, int: int, float: int | float, str: str}.get(annotation)
-    if plain is not None:
-        return isinstance(value, plain) and (annotation is bool or not isinstance(value, bool))
+    if annotation in _PLAIN:
+        return isinstance(value, _PLAIN[annotation]) and (annotation is bool or not isinstance(value, bool))
     container = origin or annotation
-    if not inspect.isclass(container) or container.__module__ not in ("builtins", "collections.abc", "typing"):
-        return True
-    if issubclass(container, Mapping):
-        return isinstance(value, dict)
-    if issubclass(container, list | tuple | set) or container in (Sequence, collections.abc.Iterable, collections.abc.Collection):
+    if _is_sequence(container):
         return isinstance(value, list | tuple) and _all_fit(container, args, value)
-    return True
+    return isinstance(value, dict) if _is_mapping(container) else True
+
+
+def _is_sequence(container: Any) -> bool:
+    return inspect.isclass(container) and container in _SEQUENCES
+
+
+def _is_mapping(container: Any) -> bool:
+    return inspect.isclass(container) and issubclass(container, Mapping) and issubclass(dict, container)
 
 
 def _all_fit(container: type, args: tuple[Any, ...], value: Sequence[Any]) -> bool:
@@ -228,16 +236,21 @@ def in_words(annotation: Any) -> str:
         parts = [part for part in args if part is not torch.Tensor]
         if float in parts and int in parts:
             parts.remove(int)
-        choices = [one for part in parts for one in typing.get_args(part) if typing.get_origin(part) is typing.Literal]
+        choices = [
+            one
+            for part in parts
+            for one in typing.get_args(part)
+            if typing.get_origin(part) is typing.Literal
+        ]
         others = [part for part in parts if typing.get_origin(part) is not typing.Literal]
         words = [in_words(typing.Literal[tuple(choices)])] if choices else []
         return " or ".join(dict.fromkeys(words + [in_words(part) for part in others]))
     if annotation in _IN_WORDS:
         return _IN_WORDS[annotation]
     container = origin or annotation
-    if inspect.isclass(container) and issubclass(container, Mapping):
+    if _is_mapping(container):
         return "a mapping"
-    if inspect.isclass(container) and (issubclass(container, list | tuple | set) or container in (Sequence, collections.abc.Iterable)):
+    if _is_sequence(container):
         of = in_words(args[0]).removeprefix("a ") + "s" if args else "values"
         count = f"{len(args)} " if container is tuple and Ellipsis not in args else ""
         return f"a list of {count}{of}"
@@ -246,21 +259,24 @@ def in_words(annotation: Any) -> str:
 
 def _example(annotation: Any, default: Any) -> str:
     """A value that would be taken: the default where it tells something, else one of the right type."""
-    if default not in (None, inspect.Parameter.empty) and isinstance(default, bool | int | float | str | list | tuple):
+    if isinstance(default, bool | int | float | str | list | tuple):
         return _yaml(list(default) if isinstance(default, tuple) else default)
-    parts = typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, types.UnionType) else (annotation,)
+    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    parts = typing.get_args(annotation) if union else (annotation,)
     literals = [part for part in parts if typing.get_origin(part) is typing.Literal]
     if literals:
         return str(typing.get_args(literals[-1])[-1])
     for part in parts:
         if part in _EXAMPLES:
             return _yaml(_EXAMPLES[part])
-        if typing.get_args(part)[:1] in ((int,), (float,)):
-            return _yaml([_EXAMPLES[typing.get_args(part)[0]]])
+        of = typing.get_args(part)[:1]
+        if _is_sequence(typing.get_origin(part)) and of in ((int,), (float,)):
+            return _yaml([_EXAMPLES[of[0]]])
     return ""
 
 
 def _yaml(value: Any) -> str:
-    if isinstance(value, str):
-        return value or "''"
-    return OmegaConf.to_yaml(OmegaConf.create([value]), resolve=True)[2:].strip() if not isinstance(value, list | dict) else str(value)
+    """As it would be typed."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower().replace("none", "null")
+    return str(value)

@@ -86,7 +86,9 @@ def _batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
     return torch.randn(rows, *spec.input_shape), targets
 
 
-def _try_augment(config: DictConfig, augment: Any, loss: nn.Module, stand_in: Module) -> tuple[Tensor, Tensor]:
+def _try_augment(
+    config: DictConfig, augment: Any, loss: nn.Module, stand_in: Module
+) -> tuple[Tensor, Tensor]:
     inputs, targets = _batch(config, _FEW)
     try:
         batch: tuple[Tensor, Tensor] = augment(inputs, targets)
@@ -94,14 +96,18 @@ def _try_augment(config: DictConfig, augment: Any, loss: nn.Module, stand_in: Mo
         raise _error(
             error,
             "augment",
-            f"cannot be applied to inputs {list(inputs.shape[1:])} with {targets_in_words(config)}: {_text(error)}",
+            f"cannot be applied to inputs {list(inputs.shape[1:])} and {targets_in_words(config)}: "
+            f"{_text(error)}",
             "augment=none",
         ) from error
     try:
         stand_in.training_step(batch, 0)
     except Exception as error:
         raise _error(
-            error, "augment", f"{type(loss).__name__} cannot take the targets it makes: {_text(error)}", "augment=none"
+            error,
+            "augment",
+            f"{type(loss).__name__} cannot take the targets it makes: {_text(error)}",
+            "augment=none",
         ) from error
     return batch
 

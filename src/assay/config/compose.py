@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra import version
@@ -14,16 +13,18 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.composition_error import composition_error
 from assay.config.resolvers import register
+from assay.config.tree import walk
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 PRIMARY = "train"
 _CALL = re.compile(r"\$\{[\w.]+:")
@@ -33,11 +34,12 @@ _CALL = re.compile(r"\$\{[\w.]+:")
 def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
     """Hydra over assay's configs, and over the user's own folder after them.
 
-    Hydra keeps its state in a process-wide singleton; whatever was there before is put back at the end, so that
-    this works inside somebody else's Hydra app and in a notebook.
+    Hydra keeps its state in a process-wide singleton; whatever was there before is put back at the end, so
+    that this works inside somebody else's Hydra app and in a notebook.
 
     Args:
-        config_dir: The user's folder of config groups. Defaults to `./conf` if that is a folder of another project.
+        config_dir: The user's folder of config groups. Defaults to `./conf` if that is a folder of another
+            project.
 
     Raises:
         ConfigError: `config_dir` is no folder.
@@ -53,7 +55,8 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
         version.setbase("1.3")
         search_path = create_config_search_path(str(CONF_DIR))
         if own is not None:
-            search_path.prepend("project", f"file://{own.resolve()}", anchor="schema")  # which must stay the last
+            # Before the schema, which must stay the last.
+            search_path.prepend("project", f"file://{own.resolve()}", anchor="schema")
         yield Hydra.create_main_hydra2("assay", search_path)
     finally:
         GlobalHydra.instance().hydra, HydraConfig.instance().cfg = before
@@ -125,7 +128,7 @@ def compose_with(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode
 
 
 def complete(config: DictConfig, hydra_node: DictConfig, run_dir: str | Path | None = None) -> None:
-    """Fill in `run_dir` and what only Hydra can resolve, so that the job depends on neither Hydra's state nor the clock.
+    """Fill in `run_dir` and what only Hydra can resolve: a job depends on neither Hydra's state nor the clock.
 
     Args:
         config: A composed job; changed in place.
@@ -134,24 +137,19 @@ def complete(config: DictConfig, hydra_node: DictConfig, run_dir: str | Path | N
     """
     with open_dict(config):
         if OmegaConf.is_interpolation(config, "name"):
-            raw = str(OmegaConf.to_container(config, resolve=False)["name"])  # type: ignore[index,call-overload]  # a mapping
+            raw = str(config._get_node("name")._value())  # type: ignore[union-attr]  # it is there
             config.name = OmegaConf.create({"hydra": hydra_node, "name": raw}).name
         config.run_dir = str(run_dir or hydra_node.run.dir)
-        _resolve_calls(config, skip="hydra")
+        _resolve_calls(config)
 
 
-def _resolve_calls(node: DictConfig | ListConfig, skip: str = "") -> None:
-    """Replace every `${resolver:...}` by its value: a job must not depend on the clock or on Hydra's state later."""
-    for key in list(node.keys()) if isinstance(node, DictConfig) else range(len(node)):
-        if key == skip or OmegaConf.is_missing(node, key):
-            continue
-        raw = node._get_node(key)
-        if isinstance(raw, DictConfig | ListConfig) and not raw._is_none() and not raw._is_interpolation():
-            _resolve_calls(raw)
-        elif OmegaConf.is_interpolation(node, key):
-            text = str(OmegaConf.to_container(node, resolve=False)[key])
+def _resolve_calls(config: DictConfig) -> None:
+    """Replace every `${resolver:…}` by its value: later on, the clock and Hydra's state are others."""
+    for entry in list(walk(config)):
+        if entry.is_interpolation and not entry.key.startswith("hydra."):
+            text = str(entry.node._value())
             if _CALL.search(text) and "spec." not in text:  # what asks for the spec waits for the data
-                node[key] = node[key]
+                entry.parent[entry.name] = entry.parent[entry.name]
 
 
 def job_config(config: DictConfig) -> DictConfig:

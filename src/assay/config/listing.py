@@ -32,7 +32,11 @@ def show(group: str, config_dir: Path | None) -> None:
     if not options:
         known = groups(*folders)
         guess = did_you_mean(group, known)
-        raise ConfigError(f"there is no such group{'; ' + guess if guess else ''}", key=group, hint=f"groups: {', '.join(known)}")
+        raise ConfigError(
+            f"there is no such group{'; ' + guess if guess else ''}",
+            key=group,
+            hint=f"groups: {', '.join(known)}",
+        )
     console = Console(highlight=False, soft_wrap=True)
     for name in sorted({option.group for option in options}):
         console.print(f"[bold]{name}[/bold]")
