@@ -3,8 +3,8 @@
     uv run python benchmarks/train_step.py
 
 Both sides train the same model on the same tensors in memory, shuffle each epoch, and track its mean loss and
-accuracy. Pairs are interleaved; the median of the ratios counts, and the hand-written loop against itself tells
-how much of it is noise.
+accuracy. Pairs are interleaved; the median of the ratios counts, and the hand-written loop against itself
+tells how much of it is noise.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def by_hand(model: str, epochs: int) -> float:
     inputs, targets = (torch.cat(column) for column in zip(*batches, strict=True))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     inputs, targets = inputs.to(device), targets.to(device)
-    network = assembly.module.model.to(device).train()  # type: ignore[operator,union-attr]  # a module
+    network = assembly.module.model.to(device).train()  # type: ignore[union-attr]  # a module
     optimizer = torch.optim.AdamW(network.parameters(), lr=0.001)
     size, steps = data.batch_size, 0
     start = time.perf_counter()
@@ -75,12 +75,12 @@ def by_hand(model: str, epochs: int) -> float:
         order = torch.randperm(len(targets)).to(device)
         total = torch.zeros((), device=device)
         correct = torch.zeros((), dtype=torch.long, device=device)
-        for rows in order.split(size):
+        for rows in order.split(size):  # type: ignore[no-untyped-call]  # torch left it untyped
             batch, wanted = inputs[rows], targets[rows]
             outputs = network(batch)
             loss = F.cross_entropy(outputs, wanted)
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]  # as above
             optimizer.step()
             total += loss.detach() * len(rows)
             correct += (outputs.detach().argmax(1) == wanted).sum()

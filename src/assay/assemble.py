@@ -10,7 +10,7 @@ import lightning as L
 import torch
 from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
@@ -19,7 +19,7 @@ from assay.callbacks.seed_each_step import SeedEachStep
 from assay.check.build_error import build_error
 from assay.check.device import check_device
 from assay.check.fit import check_fit, num_outputs
-from assay.check.job import OUR_MODULE, check_job
+from assay.check.job import OUR_MODULE
 from assay.check.monitor import check_loggers, check_monitors
 from assay.check.signature import check_signatures
 from assay.check.trial import try_optimizer, try_parts
@@ -65,7 +65,6 @@ def assemble(config: DictConfig, *, prepare: bool = True) -> Assembly:
         DataError: The data cannot be read or used.
         DeviceError: This machine lacks what `device` or `precision` ask for.
     """
-    check_job(config)
     check_device(config.trainer)
     check_signatures(config)
     check_loggers(config)
@@ -109,7 +108,7 @@ def build(config: DictConfig, key: str, without: tuple[str, ...] = ()) -> Any:
 
 
 def _build_with(config: DictConfig, key: str, without: tuple[str, ...] = (), **objects: Any) -> Any:
-    """Instantiate a node that takes finished objects, which must not pass through Hydra: it would copy them."""
+    """Instantiate a node that takes finished objects, which Hydra would copy on their way through."""
     with open_dict(config):
         config[key]._partial_ = True
     try:
@@ -161,7 +160,11 @@ def _module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
     optimizer, groups = build(config, "optimizer"), build(config, "param_groups")
     scheduler = build(config, "scheduler", without=_SCHEDULE_KEYS)
     try_optimizer(config, model, optimizer, scheduler, groups)
-    schedule = {key: value for key in _SCHEDULE_KEYS if (value := (config.get("scheduler") or {}).get(key)) is not None}
+    schedule = {
+        key: value
+        for key in _SCHEDULE_KEYS
+        if (value := (config.get("scheduler") or {}).get(key)) is not None
+    }
     module: L.LightningModule = _build_with(
         config,
         "module",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
+import textwrap
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,72 +13,130 @@ import typer
 from rich.console import Console
 
 from assay.errors import AssayError
+from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from omegaconf import DictConfig
+
     from assay.run import RunResult
+
+_START = """\b
+Start with:
+  assay train                        handwritten digits and a small network
+  assay train data=wine model=mlp    other options of two groups
+  assay configs                      every group and its options
+  assay train --help                 how to write overrides
+"""
+_OVERRIDES = """\b
+Overrides, in Hydra's grammar:
+  data=wine model=mlp       an option of a group, as `assay configs data` lists
+  optimizer.lr=0.01         a value; `assay train --cfg` shows every key
+  callbacks=[default,ema]   several options (callbacks and logger)
+  +model.new=1              a key that is not there yet;  ~scheduler leaves it out
+
+\b
+Groups:
+{groups}
+
+\b
+Examples:
+  assay train data=breast_cancer optimizer=sgd optimizer.lr=0.1
+  assay train experiment=digits_longtail device=gpu precision=bf16
+  assay train -m optimizer=sgd,adamw seed=1,2,3
+"""
 
 app = typer.Typer(
     name="assay",
     help="Compose a PyTorch experiment from config, run it, and get it back.",
-    no_args_is_help=True,
+    epilog=_START,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
 )
 
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[OVERRIDES]...",
-        help="GROUP=OPTION and KEY=VALUE, in Hydra's grammar: optimizer=sgd optimizer.lr=0.1 +new.key=1",
-        show_default=False,
-    ),
-]
+
+def _groups() -> str:
+    """Names of the groups, wrapped by hand: the help text around them keeps its own lines."""
+    names = sorted({path.parent.name for path in CONF_DIR.glob("*/*.yaml")})
+    return textwrap.fill("  ".join(names), 76, initial_indent="  ", subsequent_indent="  ")
+
+
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="GROUP=OPTION|KEY=VALUE", hidden=True)]
 ConfigDir = Annotated[
-    Path | None, typer.Option("--config-dir", "-cd", help="Your own folder of config groups.", show_default="./conf")
+    Path | None,
+    typer.Option("--config-dir", "-cd", metavar="DIR", help="Your own config groups.  [default: ./conf]"),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
-@app.command()
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"assay {importlib.metadata.version('assay')}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command(epilog=_OVERRIDES.format(groups=_groups()))
 def train(
     overrides: Overrides = None,
     multirun: Annotated[
-        bool, typer.Option("--multirun", "-m", help="One job for every combination of comma-separated values.")
+        bool, typer.Option("--multirun", "-m", help="A job for every combination of comma-separated values.")
     ] = False,
     cfg: Annotated[bool, typer.Option("--cfg", "-c", help="Print the composed config and stop.")] = False,
     config_dir: ConfigDir = None,
     debug: Debug = False,
 ) -> None:
-    """Train, test and record one experiment, or a sweep of them.
-
-    [dim]assay train data=wine model=mlp optimizer.lr=0.01[/dim]
-
-    [dim]assay train -m optimizer=sgd,adamw seed=1,2,3[/dim]
-    """
+    """Train, test and record one experiment, or a sweep of them."""
+    typed = overrides or []
     with _reported(debug):
-        if cfg:
-            _print_config(overrides or [], config_dir)
-            return
-        from assay.config.compose import compose, compose_sweep
+        from assay.check.job import check_job
+        from assay.config.compose import compose, compose_sweep, job_config
 
         # A mistyped word is answered before torch is imported.
+        jobs = compose_sweep(typed, config_dir) if multirun else [compose(typed, config_dir)]
+        if cfg:
+            _print_configs([job_config(job) for job in jobs])
+            return
+        for job in jobs:
+            check_job(job_config(job))
         if multirun:
-            compose_sweep(overrides or [], config_dir)
             from assay.multirun import multirun as run_all
 
-            results = run_all(overrides or [], config_dir)
+            results = run_all(typed, config_dir)
         else:
-            compose(overrides or [], config_dir)
             from assay.run import train as run_one
 
-            results = [run_one(overrides or [], config_dir=config_dir, raise_errors=debug)]
+            results = [run_one(typed, config_dir=config_dir, raise_errors=debug)]
         _say_results(results, sweep=multirun)
     code = max((result.exit_code for result in results), default=0)
     if code:
         raise typer.Exit(code)
+
+
+@app.command()
+def configs(
+    group: Annotated[str, typer.Argument(metavar="GROUP", hidden=True)] = "",
+    config_dir: ConfigDir = None,
+    debug: Debug = False,
+) -> None:
+    """The options of every group, or of one, in a line each."""
+    with _reported(debug):
+        from assay.config.listing import show
+
+        show(group, config_dir)
 
 
 @app.command()
@@ -92,25 +152,10 @@ def info(debug: Debug = False) -> None:
                 console.print(f"  {name:<14} {value}", markup=False)
 
 
-@app.command()
-def configs(
-    group: Annotated[str, typer.Argument(help="Only this group.", show_default=False)] = "",
-    config_dir: ConfigDir = None,
-    debug: Debug = False,
-) -> None:
-    """Every option of every group, with its one-line description."""
-    with _reported(debug):
-        from assay.config.listing import show
-
-        show(group, config_dir)
-
-
-def _print_config(overrides: list[str], config_dir: Path | None) -> None:
+def _print_configs(jobs: list[DictConfig]) -> None:
     from omegaconf import OmegaConf
 
-    from assay.config.compose import compose, job_config
-
-    text = OmegaConf.to_yaml(job_config(compose(overrides, config_dir)))
+    text = "---\n".join(OmegaConf.to_yaml(job) for job in jobs)
     if sys.stdout.isatty():
         from rich.syntax import Syntax
 
@@ -122,11 +167,11 @@ def _print_config(overrides: list[str], config_dir: Path | None) -> None:
 def _say_results(results: list[RunResult], *, sweep: bool) -> None:
     from assay.summary import say_run, say_sweep
 
-    console = Console(highlight=False, soft_wrap=True)
     if sweep:
-        say_sweep(console, results)
+        say_sweep(Console(highlight=False, soft_wrap=True), results)
     else:
-        say_run(console, results[0])
+        (result,) = results
+        say_run(Console(highlight=False, soft_wrap=True, stderr=result.status != "finished"), result)
 
 
 @contextmanager
@@ -143,9 +188,8 @@ def _reported(debug: bool) -> Iterator[None]:
         raise
     except KeyboardInterrupt as error:
         raise typer.Exit(130) from error
-    except BrokenPipeError as error:  # `assay configs | head`
-        sys.stderr.close()
-        raise typer.Exit(0) from error
+    except BrokenPipeError:
+        raise  # the reader has gone, as in `assay configs | head`; see main()
     except Exception as error:
         if debug:
             raise
@@ -169,6 +213,15 @@ def main() -> None:
     if arguments[:1] in (["-sc"], ["--shell-completion"]):
         from assay.config.completion import shell_completion
 
-        shell_completion(arguments[1] if len(arguments) > 1 else "install=bash")
+        shell_completion(arguments[1] if len(arguments) > 1 else "install=bash", _flags())
         return
     app()
+
+
+def _flags() -> dict[str, list[str]]:
+    """Every verb with its flags."""
+    group = typer.main.get_group(app)
+    return {
+        name: [flag for parameter in command.params for flag in parameter.opts if flag.startswith("-")]
+        for name, command in group.commands.items()
+    }

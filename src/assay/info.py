@@ -11,18 +11,29 @@ import torch
 
 from assay.record.provenance import cpu_model
 
-_PACKAGES = ("assay", "torch", "torchvision", "lightning", "torchmetrics", "hydra-core", "omegaconf", "numpy", "scikit-learn")
+_PACKAGES = (
+    "assay",
+    "torch",
+    "torchvision",
+    "lightning",
+    "torchmetrics",
+    "hydra-core",
+    "omegaconf",
+    "numpy",
+    "scikit-learn",
+)
 
 
 def machine() -> dict[str, dict[str, str]]:
     """Sections of name and value, ready to print."""
+    memory = psutil.virtual_memory()
     return {
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
         "cpu": {
             "model": cpu_model(),
-            "cores": f"{psutil.cpu_count(logical=False)} physical, {len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} usable",
+            "cores": f"{psutil.cpu_count(logical=False)} physical, {_usable_cores()} usable",
             "threads": f"{torch.get_num_threads()} (torch)",
-            "memory": f"{psutil.virtual_memory().total / 2**30:.1f} GiB, {psutil.virtual_memory().available / 2**30:.1f} GiB free",
+            "memory": f"{memory.total / 2**30:.1f} GiB, {memory.available / 2**30:.1f} GiB free",
             "bf16": "supported by the instruction set" if _cpu_bf16() else "emulated, slow",
         },
         "gpu": _gpus(),
@@ -37,6 +48,10 @@ def _version(name: str) -> str:
         return "not installed"
 
 
+def _usable_cores() -> int | None:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
 def _cpu_bf16() -> bool:
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
@@ -46,18 +61,23 @@ def _gpus() -> dict[str, str]:
         gpus = {}
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)
+            capability = f"compute capability {properties.major}.{properties.minor}"
             gpus[f"cuda:{index}"] = (
-                f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, compute capability {properties.major}.{properties.minor}"
+                f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, {capability}"
             )
         return {
             **gpus,
             "CUDA": str(torch.version.cuda),
-            "cuDNN": str(torch.backends.cudnn.version()),
+            "cuDNN": str(torch.backends.cudnn.version()),  # type: ignore[no-untyped-call]  # torch left it untyped
             "bf16": "supported" if torch.cuda.is_bf16_supported() else "not supported",
         }
     if torch.backends.mps.is_available():
         return {"mps": "Apple GPU through Metal", "bf16": "see precision=bf16"}
-    built = f"torch is built for CUDA {torch.version.cuda}, but finds no GPU or driver" if torch.version.cuda else "torch is built without CUDA"
+    built = (
+        f"torch is built for CUDA {torch.version.cuda}, but finds no GPU or driver"
+        if torch.version.cuda
+        else "torch is built without CUDA"
+    )
     return {"none": built}
 
 
@@ -66,7 +86,10 @@ def auto_choice() -> dict[str, str]:
     if torch.cuda.is_available():
         count = torch.cuda.device_count()
         more = f"; {count - 1} more stay idle: device=ddp uses all" if count > 1 else ""
-        return {"chooses": f"cuda:0 ({torch.cuda.get_device_name(0)})", "why": f"torch sees {count} CUDA GPU(s){more}"}
+        return {
+            "chooses": f"cuda:0 ({torch.cuda.get_device_name(0)})",
+            "why": f"torch sees {count} CUDA GPU(s){more}",
+        }
     if torch.backends.mps.is_available():
         return {"chooses": "mps", "why": "no CUDA GPU, but Apple's Metal is available"}
     return {"chooses": "cpu", "why": "torch sees no CUDA GPU and no Apple GPU"}

@@ -31,7 +31,8 @@ class Module(L.LightningModule):
 
     Args:
         model: Inputs `[B, ...]` to outputs `[B, num_outputs]`.
-        loss: `(outputs, targets)` to a scalar. Its `probabilities(outputs)`, where it has one, is what the metrics see.
+        loss: `(outputs, targets)` to a scalar. What its `probabilities(outputs)` returns is what the
+            metrics see.
         optimizer: Called with parameters or parameter groups.
         scheduler: Called with the optimizer; None for a constant lr.
         schedule: Lightning's `interval`, `frequency` and `monitor` of the scheduler.
@@ -43,6 +44,7 @@ class Module(L.LightningModule):
 
     def __init__(
         self,
+        *,
         model: nn.Module,
         loss: nn.Module,
         optimizer: Callable[..., Optimizer],
@@ -69,7 +71,7 @@ class Module(L.LightningModule):
         self._observed: Observation | None = None
         self._logged_step = -1
         if channels_last:
-            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack the keyword-only form
+            self.model.to(memory_format=torch.channels_last)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs of the model.
@@ -130,14 +132,12 @@ class Module(L.LightningModule):
         return loss, (loss.detach(), predictions, _hard(targets, self._kind, predictions.ndim))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Lightning sets `_current_fx_name` twice a hook; looking each time whether the value is a module or a parameter costs
-        # a tenth of a small step.
+        # Lightning sets `_current_fx_name` twice a hook; looking each time whether the value is a module or a
+        # parameter costs a tenth of a small step.
         if name in _PLAIN_ATTRIBUTES:
             object.__setattr__(self, name, value)
         else:
             super().__setattr__(name, value)
-
-    # -- once an epoch ---------------------------------------------------------------------------------------------------
 
     def running_metrics(self) -> dict[str, float]:
         """Training loss and metrics of the epoch so far, on this rank; waits for the device."""
@@ -151,7 +151,8 @@ class Module(L.LightningModule):
         self.train_tracker.update(*self._observed)
         self._raw = self._augmented = self._observed = None
         trainer, step = self.trainer, self.trainer.global_step
-        if step % trainer.log_every_n_steps == 0 and step != self._logged_step and trainer.is_global_zero:
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # Lightning sets it elsewhere
+        if step % every == 0 and step != self._logged_step and trainer.is_global_zero:
             self._logged_step = step
             for logger in trainer.loggers:
                 logger.log_metrics({"train/loss_step": float(outputs["loss"])}, step=step)
@@ -178,8 +179,6 @@ class Module(L.LightningModule):
         )
         self.matrices.update({name: value.tolist() for name, value in values.items() if value.numel() > 1})
 
-    # -- optimization ----------------------------------------------------------------------------------------------------
-
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimizer over the parameter groups, and the scheduler over the optimizer."""
         if self._param_groups is None:
@@ -190,10 +189,8 @@ class Module(L.LightningModule):
         optimizer = self._optimizer(parameters)
         if self._scheduler is None:
             return optimizer
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": self._scheduler(optimizer), **self._schedule},
-        }  # type: ignore[typeddict-item]  # keys come from config
+        schedule: Any = {"scheduler": self._scheduler(optimizer), **self._schedule}
+        return {"optimizer": optimizer, "lr_scheduler": schedule}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the training metrics of a broken-off epoch."""

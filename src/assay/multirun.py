@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
+from rich.markup import escape
 
-from assay.config.compose import PRIMARY, choices, complete, loader
+from assay.check.device import check_device
+from assay.check.job import check_job
+from assay.check.signature import check_signatures
+from assay.config.compose import PRIMARY, choices, complete, compose_sweep, job_config, loader
 from assay.config.composition_error import composition_error
 from assay.errors import AssayError
 from assay.run import RunResult, run_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from omegaconf import DictConfig
 
@@ -32,28 +36,35 @@ def multirun(overrides: Sequence[str], config_dir: Path | None = None) -> list[R
         One result a job, in order.
 
     Raises:
-        ConfigError: A job cannot be composed; nothing has run then.
+        AssayError: The config of a job cannot run here; nothing has run then.
     """
+    for composed in compose_sweep(overrides, config_dir):
+        check_job(job_config(composed))
+        check_device(composed.trainer)
+        check_signatures(job_config(composed))
     results: list[RunResult] = []
     console = Console(highlight=False, soft_wrap=True)
 
     def job(config: DictConfig) -> float | None:
-        hydra = HydraConfig.get()
+        hydra = cast("DictConfig", HydraConfig.get())
         own = [str(override) for override in hydra.overrides.task]
         complete(config, hydra, hydra.runtime.output_dir)
-        console.rule(f"[bold]job {hydra.job.num}[/bold]  {' '.join(own)}", align="left", style="dim")
+        console.rule(f"[bold]job {hydra.job.num}[/bold]  {escape(' '.join(own))}", align="left", style="dim")
         try:
             result = run_job(config, own, choices(hydra), raise_errors=False)
         except AssayError as error:
-            result = RunResult(run_dir=config.run_dir, status="failed", overrides=own, reason=error.message)
-            console.print(f"[bold red]error:[/bold red] {error.message}", markup=True)
+            result = RunResult(Path(config.run_dir), "failed", overrides=own, reason=error.message)
+            console.print(f"[bold red]error:[/bold red] {escape(str(error))}")
         results.append(result)
         return None
 
     with loader(config_dir) as hydra:
         try:
             hydra.multirun(
-                config_name=PRIMARY, task_function=job, overrides=list(overrides), with_log_configuration=False
+                config_name=PRIMARY,
+                task_function=job,
+                overrides=list(overrides),
+                with_log_configuration=False,
             )
         except (HydraException, OmegaConfBaseException) as error:
             raise composition_error(error, overrides, hydra.config_loader) from error

@@ -11,6 +11,6 @@ CONF_DIR: Path = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE
 
 
 def project_conf() -> Path | None:
-    """The `conf` folder of the project in the current directory; None where there is none or it is assay's own."""
+    """The `conf` folder of the project in the current directory, if there is one beside assay's own."""
     found = Path.cwd() / "conf"
     return found if found.is_dir() and found.resolve() != CONF_DIR.resolve() else None

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _PREFIX = "model."
 
 
-def load(run: str | Path, *, checkpoint: str = "best", map_location: str | torch.device | None = None) -> nn.Module:
+def load(
+    run: str | Path, *, checkpoint: str = "best", map_location: str | torch.device | None = None
+) -> nn.Module:
     """The trained model of a run, in eval mode.
 
     Reads weights only: nothing in the checkpoint is executed.
@@ -41,10 +43,16 @@ def load(run: str | Path, *, checkpoint: str = "best", map_location: str | torch
     if not path.is_file():
         path = path.with_name("last.ckpt")
     if not path.is_file():
-        raise AssayError(f"{run_dir} holds no checkpoint", hint="train with callbacks=[default], which saves best and last")
-    state: dict[str, Any] = CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu"))["state_dict"]
+        raise AssayError(
+            f"{run_dir} holds no checkpoint", hint="train with callbacks=[default], which saves best and last"
+        )
+    state: dict[str, Any] = CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu"))[
+        "state_dict"
+    ]
     model = model_only(config, run_dir)
-    model.load_state_dict({name.removeprefix(_PREFIX): value for name, value in state.items() if name.startswith(_PREFIX)})
+    model.load_state_dict(
+        {name.removeprefix(_PREFIX): value for name, value in state.items() if name.startswith(_PREFIX)}
+    )
     dtype = next((value.dtype for value in state.values() if value.is_floating_point()), torch.float32)
     return model.to(device, dtype).eval()
 
@@ -60,7 +68,10 @@ def read_config(run_dir: Path) -> DictConfig:
     """
     path = run_dir / "config.yaml"
     if not path.is_file():
-        raise AssayError(f"{run_dir} is no run directory: it has no config.yaml", hint="runs lie under outputs/<name>/<date>/")
+        raise AssayError(
+            f"{run_dir} is no run directory: it has no config.yaml",
+            hint="runs lie under outputs/<name>/<date>/",
+        )
     config = OmegaConf.load(path)
     if not isinstance(config, DictConfig):
         raise AssayError(f"{path} holds no mapping")

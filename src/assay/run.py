@@ -90,7 +90,7 @@ def train(
     Args:
         overrides: As on the command line: `["data=wine", "model=mlp", "optimizer.lr=0.01"]`.
         config_dir: Your own folder of config groups; `./conf` where there is one.
-        raise_errors: Let an exception of the training through, after it was recorded; otherwise the result tells of it.
+        raise_errors: Let an exception of the training through, after it was recorded; else the result tells.
 
     Returns:
         The scores, and where the run directory is.
@@ -119,10 +119,10 @@ def run_job(
     run_dir = Path(config.run_dir)
     check_job(config)
     check_device(config.trainer)
-    check_signatures(config)
     refuse_existing(run_dir)
     processes = ranks.count(config)
     if processes > 1:
+        check_signatures(config)
         prepare(config)
         begin(run_dir, config, overrides, chosen)
         ranks.launch(run_dir, processes)
@@ -144,7 +144,9 @@ def prepare(config: DictConfig) -> None:
     build(config, "data").prepare_data()
 
 
-def begin(run_dir: Path, config: DictConfig, overrides: Sequence[str], chosen: Mapping[str, Any]) -> RunRecord:
+def begin(
+    run_dir: Path, config: DictConfig, overrides: Sequence[str], chosen: Mapping[str, Any]
+) -> RunRecord:
     """Make the run directory: config, overrides, patch, and a record that says `running`.
 
     Args:
@@ -180,7 +182,10 @@ def begin(run_dir: Path, config: DictConfig, overrides: Sequence[str], chosen: M
             directory.write("code.patch", patch)
         record.save(run_dir)
     except OSError as error:
-        raise AssayError(f"the run directory {run_dir} cannot be written: {error.strerror}", hint="hydra.run.dir=SOMEWHERE/ELSE") from error
+        raise AssayError(
+            f"the run directory {run_dir} cannot be written: {error.strerror}",
+            hint="hydra.run.dir=SOMEWHERE/ELSE",
+        ) from error
     return record
 
 
@@ -211,7 +216,7 @@ def _execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_erro
             record.status, record.reason = "interrupted", "stopped by hand"
         except Exception as error:
             record.status, record.reason = "failed", _one_line(error)
-            log.error("%s", traceback.format_exc())  # noqa: TRY400 - the text goes through the log file's redaction
+            log.error("%s", traceback.format_exc())
             if raise_errors:
                 raise
         finally:
@@ -232,7 +237,9 @@ def _fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     if trainer.state.status == "interrupted":
         raise KeyboardInterrupt
     record.metrics.update(_scalars(trainer.callback_metrics))
-    if trainer.is_global_zero:  # now, for the test puts the callbacks back to where they were at the best checkpoint
+    if (
+        trainer.is_global_zero
+    ):  # now, for the test puts the callbacks back to where they were at the best checkpoint
         _note_checkpoints(assembly, record, run_dir)
     best = _best_checkpoint(trainer)
     path = best.best_model_path if best is not None and best.best_model_path else None
@@ -240,7 +247,8 @@ def _fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         # Lightning 2.6 would test the weights from before the averaging, which lie in the checkpoint, too.
         module.load_state_dict(CheckpointFile().load_checkpoint(path)["state_dict"])
         path = None
-    if getattr(datamodule, "spec", None) is None or datamodule.spec.num_test:
+    spec = getattr(datamodule, "spec", None)
+    if spec is None or spec.num_test:
         trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
         record.metrics.update(_scalars(trainer.callback_metrics))
     record.matrices = dict(getattr(module, "matrices", {}))
@@ -257,15 +265,20 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
     for callback in assembly.trainer.checkpoint_callbacks:
         if isinstance(callback, ModelCheckpoint):
             role = "last" if callback.monitor is None else "best"
-            for name, path in ((role, callback.best_model_path), ("last", callback.last_model_path)):
-                if path and Path(path).is_file():
-                    record.checkpoints[name] = Path(path).resolve().relative_to(folder).as_posix()
+            for name, kept in ((role, callback.best_model_path), ("last", callback.last_model_path)):
+                if kept and Path(kept).is_file():
+                    record.checkpoints[name] = Path(kept).resolve().relative_to(folder).as_posix()
     best = _best_checkpoint(assembly.trainer)
     if "best" in record.checkpoints and best is not None and best.best_model_score is not None:
         path = folder / record.checkpoints["best"]
         # mmap reads the few numbers that are asked for, not the weights.
         epoch = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["epoch"]
-        record.best = {"monitor": best.monitor, "value": float(best.best_model_score), "epoch": epoch + 1, "sha256": sha256(path)}
+        record.best = {
+            "monitor": best.monitor,
+            "value": float(best.best_model_score),
+            "epoch": epoch + 1,
+            "sha256": sha256(path),
+        }
 
 
 def run_rank(run_dir: Path) -> int:
@@ -306,7 +319,9 @@ def result_of(run_dir: Path) -> RunResult:
     status, reason = record.status, record.reason
     if status == "running":  # its process died before it could say how it ended
         status, reason = "failed", "a process of the run died"
-    return RunResult(run_dir, status, record.metrics, record.best, tuple(record.overrides), record.seconds, reason)
+    return RunResult(
+        run_dir, status, record.metrics, record.best, tuple(record.overrides), record.seconds, reason
+    )
 
 
 def _scalars(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from assay.assemble import Assembly
     from assay.record.run_record import RunRecord
@@ -44,7 +44,11 @@ def say_start(assembly: Assembly, record: RunRecord) -> None:
     lines = []
     spec = assembly.config.get("spec")
     if spec is not None:
-        what = f"{spec.num_classes} classes" if spec.task != "regression" else f"{spec.num_targets} real-valued target(s)"
+        what = (
+            f"{spec.num_classes} classes"
+            if spec.task != "regression"
+            else f"{spec.num_targets} real-valued target(s)"
+        )
         shape = "×".join(str(n) for n in spec.input_shape)
         parts = f"{spec.num_train:,} train, {spec.num_val:,} val, {spec.num_test:,} test"
         lines.append(("data", f"{record.choices.get('data')}: {parts}; {shape}, {what}"))
@@ -79,10 +83,15 @@ def say_run(console: Console, result: RunResult) -> None:
             console.print(f"[bold]{stage:<5}[/bold] {scores}")
             break
     if result.best:
-        console.print(f"[bold]best[/bold]  epoch {result.best['epoch']}, {result.best['monitor']} {format_score(result.best['monitor'], result.best['value'])}")
+        monitor = result.best["monitor"]
+        console.print(
+            f"[bold]best[/bold]  epoch {result.best['epoch']}, {monitor} {format_score(monitor, result.best['value'])}"
+        )
     console.print(f"[bold]run[/bold]   {result.run_dir}")
     console.print(f"[bold]next[/bold]  assay train -m {_again(result.overrides)}seed=1,2,3", highlight=False)
-    console.print(f"      python -c \"import assay; model = assay.load({str(result.run_dir)!r})\"", markup=False)
+    console.print(
+        f'      python -c "import assay; model = assay.load({str(result.run_dir)!r})"', markup=False
+    )
 
 
 def say_sweep(console: Console, results: list[RunResult]) -> None:
@@ -95,10 +104,20 @@ def say_sweep(console: Console, results: list[RunResult]) -> None:
     if not results:
         return
     shared = set.intersection(*(set(result.overrides) for result in results))
-    metric = next((name for result in results for name in result.metrics if name.startswith("test/") and not name.endswith("loss")), "test/loss")
+    metric = next(
+        (
+            name
+            for result in results
+            for name in result.metrics
+            if name.startswith("test/") and not name.endswith("loss")
+        ),
+        "test/loss",
+    )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("job", "overrides", metric, "seconds", "status"):
-        table.add_column(column, justify="right" if column in ("job", metric, "seconds") else "left", overflow="fold")
+        table.add_column(
+            column, justify="right" if column in ("job", metric, "seconds") else "left", overflow="fold"
+        )
     for number, result in enumerate(results):
         value = result.metrics.get(metric)
         table.add_row(
@@ -111,15 +130,17 @@ def say_sweep(console: Console, results: list[RunResult]) -> None:
     console.print()
     console.print(table)
     done = sum(result.status == "finished" for result in results)
-    console.print(f"\n{done} of {len(results)} jobs finished; sweep  {results[0].run_dir.parent}", markup=False)
+    console.print(
+        f"\n{done} of {len(results)} jobs finished; sweep  {results[0].run_dir.parent}", markup=False
+    )
 
 
 def _of_stage(metrics: Mapping[str, float], stage: str) -> str:
     own = {name: value for name, value in metrics.items() if name.startswith(f"{stage}/")}
-    ordered = sorted(own, key=lambda name: (name.endswith("/loss"), ))
+    ordered = sorted(own, key=lambda name: (name.endswith("/loss"),))
     return "   ".join(f"{name.removeprefix(f'{stage}/')} {format_score(name, own[name])}" for name in ordered)
 
 
-def _again(overrides: list[str] | tuple[str, ...]) -> str:
+def _again(overrides: Sequence[str]) -> str:
     kept = [shlex.quote(o) for o in overrides if not o.startswith(("seed=", "hydra."))]
     return " ".join([*kept, ""])

@@ -1,73 +1,109 @@
-"""Every YAML under conf/ composes, says what it is, and mirrors src/ and tests/."""
+"""Every YAML under conf/ composes, says what it is, takes what it is given, and mirrors src/ and tests/."""
 
+from __future__ import annotations
+
+import functools
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig, OmegaConf
 
-from assay.config.compose import compose, loader, compose_with
+from assay.check.signature import check_signatures
+from assay.config.compose import PRIMARY, compose_with, job_config, loader
 from assay.config.options import Option, list_options
+from assay.config.tree import walk
 from assay.paths import CONF_DIR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hydra._internal.hydra import Hydra
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = list_options()
+NUM_OPTIONS = 110
 LISTED = ("callbacks", "logger")  # groups of which several options add up
-NEEDS = {"teacher": ["augment.model.run=somewhere"], "digits_distillation": ["augment.model.run=somewhere"]}
-NUM_OPTIONS = 0
+NEEDS = {
+    "digits_distillation": ["augment.model.run=somewhere"],
+    "custom": ["data.source.dataset._target_=torch.utils.data.TensorDataset"],
+}
+
+each_option = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: f"{option.group}/{option.name}")
 
 
-def test_count() -> None:
-    seen = len(OPTIONS)
-    parts = [path for path in CONF_DIR.rglob("_*.yaml")]
-    every = list(CONF_DIR.rglob("*.yaml"))
-    assert seen + len(parts) + 1 == len(every), "an option nobody looked at"
-    assert seen == NUM_OPTIONS
+@pytest.fixture(scope="module")
+def hydra() -> Iterator[Hydra]:
+    with loader() as opened:
+        yield opened
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: f"{option.group}/{option.name}")
-def test_composes(option: Option) -> None:
-    choice = f"[{option.name}]" if option.group in LISTED else option.name
-    plus = "+" if option.group not in known_groups() else ""
-    compose([f"{plus}{option.group}={choice}", *NEEDS.get(option.name, [])])
+@functools.cache
+def groups_chosen_from(hydra: Hydra) -> frozenset[str]:
+    return frozenset(str(group) for group in compose_with(hydra, []).hydra.runtime.choices)
 
 
-def known_groups() -> set[str]:
-    with loader() as hydra:
-        chosen = compose_with(hydra, []).hydra.runtime.choices
-    return {str(group) for group in chosen}
+def test_every_file_is_an_option_or_a_part_of_one() -> None:
+    parts = list(CONF_DIR.rglob("_*.yaml"))
+    files = list(CONF_DIR.rglob("*.yaml"))
+    assert CONF_DIR / f"{PRIMARY}.yaml" in files
+    assert len(OPTIONS) + len(parts) + 1 == len(files), "a YAML that nobody looks at"
+    assert len(OPTIONS) == NUM_OPTIONS, (
+        "a YAML came or went: change NUM_OPTIONS, so that none gets lost unseen"
+    )
+    assert not list(CONF_DIR.rglob("*.yml"))
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: f"{option.group}/{option.name}")
-def test_describes_itself(option: Option) -> None:
-    assert 10 <= len(option.description) <= 160
+@each_option
+def test_composes_and_fits_what_it_names(option: Option, hydra: Hydra) -> None:
+    needs = NEEDS.get(option.name, [])
+    if option.group in LISTED:
+        config = compose_with(hydra, [f"{option.group}=[{option.name}]", *needs])
+        assert len(config[option.group])
+    else:
+        plus = "" if option.group in groups_chosen_from(hydra) else "+"
+        config = compose_with(hydra, [f"{plus}{option.group}={option.name}", *needs])
+        assert config.hydra.runtime.choices[option.group] == option.name
+    check_signatures(job_config(config))
+
+
+@each_option
+def test_describes_itself_in_a_sentence(option: Option) -> None:
+    assert 10 <= len(option.description) <= 130
     assert option.description[0].isupper() or option.description[0].isdigit()
+    assert option.description[-1] in ".?", "a sentence ends with a full stop"
 
 
-def targets(node: object) -> list[str]:
-    found = []
-    if isinstance(node, DictConfig) and not node._is_none():
-        if "_target_" in node:
-            found.append(str(node._get_node("_target_")))
-        for name in node:
-            found += targets(node._get_node(name))
-    elif isinstance(node, ListConfig) and not node._is_none():
-        for index in range(len(node)):
-            found += targets(node._get_node(index))
-    return found
+@each_option
+def test_repeats_nothing_that_the_data_knows(option: Option) -> None:
+    node = OmegaConf.load(option.path)
+    assert isinstance(node, DictConfig)
+    for entry in walk(node):
+        if option.group not in ("data", "data/transform") and entry.name in (
+            "num_classes",
+            "num_labels",
+            "input_shape",
+            "class_counts",
+        ):
+            assert entry.is_interpolation, entry.key
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: f"{option.group}/{option.name}")
+@each_option
 def test_mirror(option: Option) -> None:
     """A target assay.G.x.X lives in src/assay/G/x.py, and tests/G/test_x.py tests it."""
-    from omegaconf import OmegaConf
-
-    for target in targets(OmegaConf.load(option.path)):
+    node = OmegaConf.load(option.path)
+    assert isinstance(node, DictConfig)
+    targets = [
+        str(entry.node._value()) for entry in walk(node) if entry.name == "_target_" and not entry.is_missing
+    ]
+    for target in targets:
         if not target.startswith("assay.") or target == "assay.load":
             continue
-        package, _, name = target.rpartition(".")
-        path = ROOT / "src" / (package.replace(".", "/") + ".py")
+        module, _, name = target.rpartition(".")
+        path = ROOT / "src" / (module.replace(".", "/") + ".py")
         assert path.is_file(), target
-        assert f"class {name}" in path.read_text(encoding="utf-8") or f"def {name}" in path.read_text(encoding="utf-8")
-        stem = package.split(".", 1)[1].replace(".", "/")
-        group, _, module = stem.rpartition("/")
-        assert (ROOT / "tests" / group / f"test_{module}.py").is_file(), f"no tests/{group}/test_{module}.py for {target}"
+        text = path.read_text(encoding="utf-8")
+        assert f"\nclass {name}" in text or f"\ndef {name}" in text, f"{path} defines no {name}"
+        group, _, stem = module.removeprefix("assay.").rpartition(".")
+        test = ROOT / "tests" / group / f"test_{stem}.py"
+        assert test.is_file(), f"no {test.relative_to(ROOT)} for {target}"

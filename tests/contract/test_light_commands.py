@@ -1,5 +1,8 @@
 """What must answer at once imports no torch."""
 
+from __future__ import annotations
+
+import os
 import subprocess
 import sys
 
@@ -23,14 +26,17 @@ print(f"code={code} heavy={heavy}", file=sys.stderr)
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
+        ([], 0),
         (["--help"], 0),
+        (["--version"], 0),
         (["train", "--help"], 0),
         (["configs"], 0),
-        (["configs", "optimizer"], 0),
         (["configs", "optimzer"], 2),
-        (["train", "optimzer=sgd"], 2),
+        (["-sc", "query=bash"], 0),
         (["train", "optimizer=sdg"], 2),
         (["train", "optimizer.lrr=1"], 2),
+        (["train", "seed=x"], 2),
+        (["train", "data=table"], 2),
         (["train", "--cfg"], 0),
         (["train", "-m", "optimizer=sgd,sdg"], 2),
     ],
@@ -38,7 +44,26 @@ print(f"code={code} heavy={heavy}", file=sys.stderr)
 )
 def test_without_torch(arguments: list[str], code: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", PROBE, *arguments],
+        env={**os.environ, "COMP_LINE": "assay train optimizer.l"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.stderr.splitlines()[-1] == f"code={code} heavy=[]", done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "optimzer=sgd"]], ids=" ".join)
+def test_answers_within_a_second(arguments: list[str]) -> None:
+    def seconds() -> float:
+        before = os.times()
+        subprocess.run(
+            [sys.executable, "-c", PROBE, *arguments], capture_output=True, check=False, timeout=60
+        )
+        after = os.times()
+        # Processor time, so that other work on this machine does not count.
+        return after.children_user + after.children_system - before.children_user - before.children_system
+
+    assert min(seconds() for _ in range(3)) < 1.0

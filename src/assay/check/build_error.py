@@ -53,7 +53,7 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     if not isinstance(cause, _PLAIN_KINDS):
         text = f"{type(cause).__name__}: {text}"
     at = _value_at_fault(text, node, key)
-    return ConfigError(text, key="" if f"{at}=" in text else at, hint=_way_out(config, at))
+    return ConfigError(text, key="" if text.startswith(f"{at}=") else at, hint=_way_out(config, at))
 
 
 def _way_out(config: DictConfig, key: str) -> str:
@@ -71,6 +71,10 @@ def _dangling(cause: OmegaConfBaseException, config: DictConfig, key: str) -> Co
     match = _NOT_IN_SPEC.search(text)
     if match is None:
         return ConfigError(text, key=key, hint=f"{key}=VALUE")
+    node = OmegaConf.select(config, key)
+    if isinstance(node, DictConfig):
+        asking = (one for one in walk(node, key) if one.is_interpolation and match[1] in one.node._value())
+        key = next((one.key for one in asking), key)
     known = [f"spec.{name}" for name in config.get("spec") or {}]
     guess = did_you_mean(match[1], known)
     return ConfigError(

@@ -57,8 +57,9 @@ def check_job(config: DictConfig) -> None:
 def _check_whole_number(key: str, value: Any, least: int, most: int | None = None) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least or (most and value > most):
         wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
+        given = "null" if value is None else value
         raise ConfigError(
-            f"{value!r} was given; a whole number {wanted} was expected", key=key, hint=f"{key}={least}"
+            f"{given} was given; a whole number {wanted} was expected", key=key, hint=f"{key}={least}"
         )
 
 

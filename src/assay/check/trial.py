@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from assay.metrics.tracker import Tracker
 
 _FEW, _MANY = 4, 16
+_SIZE = re.compile(r"torch\.Size\((\[[^]]*\])\)")
 
 
 class _Outputs(nn.Module):
@@ -63,7 +65,8 @@ def try_parts(
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a made-up batch may lack a class
         torch.manual_seed(0)
-        stand_in = Module(_Outputs(int(config.spec.num_outputs)), loss, torch.optim.SGD, metrics)
+        model = _Outputs(int(config.spec.num_outputs))
+        stand_in = Module(model=model, loss=loss, optimizer=torch.optim.SGD, metrics=metrics)
         plain = _batch(config, _MANY)
         names = {"val": _try_stage(config, "eval", stand_in, stand_in.val_tracker, plain)}
         batch = plain if augment is None else _try_augment(config, augment, loss, stand_in)
@@ -183,4 +186,5 @@ def _error(error: Exception, key: str, message: str, hint: str) -> AssayError:
 
 def _text(error: Exception) -> str:
     first = str(error).strip().split("\n", maxsplit=1)[0]
-    return first.partition(". ")[0].rstrip(".") or type(error).__name__
+    short = _SIZE.sub(r"\1", first.partition(". ")[0].rstrip("."))
+    return short or type(error).__name__

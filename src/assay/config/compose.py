@@ -128,7 +128,7 @@ def compose_with(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode
 
 
 def complete(config: DictConfig, hydra_node: DictConfig, run_dir: str | Path | None = None) -> None:
-    """Fill in `run_dir` and what only Hydra can resolve: a job depends on neither Hydra's state nor the clock.
+    """Fill in `run_dir` and what only Hydra can resolve: a job depends neither on Hydra nor the clock.
 
     Args:
         config: A composed job; changed in place.

@@ -15,7 +15,7 @@ _NOT_IDENTITY = ("run_dir", "name", "tags", "spec")
 
 
 def fingerprint(config: DictConfig) -> str:
-    """SHA-256 of a job's config without what does not change its outcome: where it writes, its name, its tags.
+    """SHA-256 of a job's config without what leaves its outcome alone: where it writes, its name and tags.
 
     Args:
         config: A job; interpolations count as written, so that it can be taken before the data is read.

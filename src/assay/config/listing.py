@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from assay.config.did_you_mean import did_you_mean
 from assay.config.options import groups, list_options
@@ -14,6 +15,8 @@ from assay.paths import CONF_DIR, project_conf
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from assay.config.options import Option
 
 
 def show(group: str, config_dir: Path | None) -> None:
@@ -37,13 +40,21 @@ def show(group: str, config_dir: Path | None) -> None:
             key=group,
             hint=f"groups: {', '.join(known)}",
         )
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False)
     for name in sorted({option.group for option in options}):
-        console.print(f"[bold]{name}[/bold]")
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-        table.add_column(no_wrap=True, style="cyan")
-        table.add_column()
+        console.print(name, style="bold", markup=False)
+        _print_options(console, [option for option in options if option.group == name])
+
+
+def _print_options(console: Console, options: list[Option]) -> None:
+    if not console.is_terminal:  # one line an option, whatever the width: for grep
+        width = max(len(option.name) for option in options)
         for option in options:
-            if option.group == name:
-                table.add_row(f"  {option.name}", option.description)
-        console.print(table)
+            console.file.write(f"  {option.name:<{width}}  {option.description}".rstrip() + "\n")
+        return
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True, style="cyan")
+    table.add_column()
+    for option in options:
+        table.add_row(f"  {option.name}", Text(option.description))
+    console.print(table)

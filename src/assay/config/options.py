@@ -54,9 +54,10 @@ def list_options(group: str = "", *folders: Path) -> list[Option]:
     """
     options = []
     for folder in folders or (CONF_DIR,):
-        for path in sorted(folder.glob(f"{group}/**/*.yaml" if group else "*/**/*.yaml")):
+        for path in sorted(folder.glob("*/**/*.yaml")):
             name = path.relative_to(folder).parent.as_posix()
-            if not path.name.startswith("_"):
+            wanted = not group or name == group or name.startswith(f"{group}/")
+            if wanted and not path.name.startswith("_"):
                 options.append(Option(name, path.stem, describe(path), path))
     return sorted(options, key=lambda option: (option.group, option.name))
 

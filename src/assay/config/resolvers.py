@@ -1,4 +1,4 @@
-"""The few resolvers that assay's own YAML uses. Importing this module registers nothing, `register()` does."""
+"""The resolvers of assay's own YAML. Importing this module registers nothing; `register()` does."""
 
 from __future__ import annotations
 

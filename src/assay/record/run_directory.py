@@ -92,7 +92,8 @@ def refuse_existing(path: Path) -> None:
     """
     if (path / FILE).exists():
         raise AssayError(
-            f"hydra.run.dir: {path} already holds a run", hint="choose another hydra.run.dir, or remove the old run"
+            f"hydra.run.dir: {path} already holds a run",
+            hint="choose another hydra.run.dir, or remove the old run",
         )
 
 

@@ -1,0 +1,118 @@
+"""What README, the help texts and the configs say to type can be typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from assay.cli import app
+from assay.config.compose import compose, compose_sweep
+from assay.paths import CONF_DIR
+
+ROOT = Path(__file__).parents[2]
+COMMAND = re.compile(r"(?:^|\s|\$\(|`)assay ((?:train|configs|info|-sc|--|[a-z]+\b)[^`#)]*?)(?=  |[`#)]|$)")
+PAGES = ("README.md", "CONTRIBUTING.md", "examples/my_project/README.md")
+OWN_PROJECT = ROOT / "examples" / "my_project"
+
+
+@dataclass(frozen=True)
+class Command:
+    text: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: assay {self.text}"
+
+
+def indented(text: str) -> list[str]:
+    """Lines of a page's code blocks: those that begin with four spaces."""
+    return [line[4:] for line in text.splitlines() if line.startswith("    ")]
+
+
+def commands_in(lines: list[str], source: str) -> list[Command]:
+    found = [match[1].strip(' "') for line in lines for match in COMMAND.finditer(line)]
+    return [Command(text, source) for text in found if "GROUP" not in text and text != "train --help"]
+
+
+def help_texts() -> list[Command]:
+    verbs = typer.main.get_group(app).commands
+    pages = {" ".join(words): words for words in [["--help"], *([verb, "--help"] for verb in verbs)]}
+    found = []
+    for name, words in pages.items():
+        text = CliRunner().invoke(app, words, env={"COLUMNS": "200"}).stdout
+        found += commands_in([line for line in text.splitlines() if not line.startswith("Usage")], name)
+    return found
+
+
+def every_command() -> list[Command]:
+    found = help_texts()
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        found += commands_in(indented(text), page)
+        found += commands_in(re.findall(r"`(assay [^`…]+)`", text), page)
+    for path in sorted(CONF_DIR.rglob("*.yaml")):
+        comments = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+        found += commands_in([line.lstrip("# ") for line in comments], path.relative_to(CONF_DIR).as_posix())
+    return list(dict.fromkeys(found))
+
+
+COMMANDS = every_command()
+
+
+def test_finds_the_commands() -> None:
+    by_source = {command.source for command in COMMANDS}
+    assert {"README.md", "--help", "train --help", "experiment/digits_image.yaml"} <= by_source
+    assert len(COMMANDS) > 25
+    assert Command("train data=wine model=mlp optimizer.lr=0.01", "README.md") in COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=str)
+def test_can_be_typed(command: Command, tmp_path: Path) -> None:
+    verb, *words = shlex.split(command.text)
+    if verb.startswith("-"):
+        assert verb in ("-sc", "--help", "--version")
+        return
+    verbs = typer.main.get_group(app).commands
+    assert verb in verbs
+    context = verbs[verb].make_context(verb, list(words))
+    if verb != "train":
+        return
+    overrides = context.params["overrides"] or []
+    with chdir(OWN_PROJECT if "model=wide" in overrides else tmp_path):
+        if context.params["multirun"]:
+            assert len(compose_sweep(overrides)) > 1
+        else:
+            compose(overrides)
+
+
+def file_map() -> dict[str, str]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.partition("\n## File map\n")[2].partition("\n## ")[0]
+    lines = [line for line in indented(section) if line.strip()]
+    entries = [line.split(maxsplit=1) for line in lines]
+    assert all(len(entry) == 2 for entry in entries), "a path, then what it is"
+    return {path.rstrip("/"): what for path, what in entries}
+
+
+def test_file_map_names_what_there_is() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - git is where it is
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    there = [path for path in listed if (ROOT / path).exists()]
+    top = {path.split("/")[0] for path in there} - {"src"}
+    rooms = {"/".join(path.split("/")[:3]) for path in there if path.startswith("src/assay/")}
+    expected = {path for path in top if not path.startswith(".") and not path.endswith(".md")}
+    expected |= {path for path in rooms if not path.endswith(("__init__.py", "py.typed"))}
+    assert set(file_map()) == expected

@@ -1,0 +1,101 @@
+"""The wheel holds everything: built, installed by itself, used from another folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from assay.config.options import list_options
+from assay.paths import CONF_DIR
+
+ROOT = Path(__file__).parents[2]
+RUN = "from assay.cli import main; main()"
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=ROOT)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with nothing but what the wheel installs."""
+    uv = os.environ.get("UV") or shutil.which("uv")
+    assert uv, "README's test command installs uv"
+    target = tmp_path_factory.mktemp("installed")
+    install = (uv, "pip", "install", "--offline", "--no-deps", "--python", sys.executable, "--target")
+    run(*install, target, wheel, cwd=target)
+    return target
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    folder = tmp_path / "somewhere else"
+    folder.mkdir()
+    return folder
+
+
+def test_every_config_and_every_module_is_inside(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        inside = set(archive.namelist())
+    package = ROOT / "src" / "assay"
+    configs = {f"assay/conf/{path.relative_to(CONF_DIR).as_posix()}" for path in CONF_DIR.rglob("*.yaml")}
+    modules = {f"assay/{path.relative_to(package).as_posix()}" for path in package.rglob("*.py")}
+    assert len(configs) > 100
+    assert configs <= inside
+    assert modules <= inside
+    assert "assay/py.typed" in inside
+    others = {name for name in inside if not name.startswith("assay/") and ".dist-info/" not in name}
+    assert not others, "tests and benchmarks are not shipped"
+
+
+def test_the_installed_package_uses_its_own_configs(installed: Path, elsewhere: Path) -> None:
+    code = "import assay.paths, assay.cli; print(assay.paths.CONF_DIR); print(assay.cli.__file__)"
+    out = run(sys.executable, "-P", "-c", code, cwd=elsewhere, PYTHONPATH=str(installed))
+    conf, cli = map(Path, out.splitlines())
+    assert conf == installed.resolve() / "assay" / "conf"
+    assert cli.is_relative_to(installed.resolve())
+
+
+def test_lists_every_option(installed: Path, elsewhere: Path) -> None:
+    out = run(sys.executable, "-P", "-c", RUN, "configs", cwd=elsewhere, PYTHONPATH=str(installed))
+    listed = [line for line in out.splitlines() if line.startswith("  ")]
+    assert len(listed) == len(list_options())
+
+
+def test_composes(installed: Path, elsewhere: Path) -> None:
+    words = ("train", "--cfg", "data=wine", "optimizer=sgd", "optimizer.lr=0.25", "callbacks=[default,ema]")
+    out = run(sys.executable, "-P", "-c", RUN, *words, cwd=elsewhere, PYTHONPATH=str(installed))
+    assert "torch.optim.SGD" in out
+    assert "lr: 0.25" in out
+    assert not list(elsewhere.iterdir()), "composing writes nothing"
+
+
+def test_installs_the_command(installed: Path, elsewhere: Path) -> None:
+    command = installed / "bin" / "assay"
+    assert command.is_file()
+    out = run(command, "--version", cwd=elsewhere, PYTHONPATH=str(installed))
+    assert out.startswith("assay ")
