@@ -1,8 +1,8 @@
 """The processes of a distributed job: started by torch's elastic launcher from the job's config file.
 
-Lightning would start further ranks by replaying the command line, which inside a sweep starts the whole sweep again,
-and from a notebook cannot work at all. Here every rank reads `config.yaml` of the run directory, so where the job
-came from does not matter.
+Lightning would start further ranks by replaying the command line, which inside a sweep starts the whole sweep
+again, and from a notebook cannot work at all. Here every rank reads `config.yaml` of the run directory, so
+where the job came from does not matter.
 """
 
 from __future__ import annotations

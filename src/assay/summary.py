@@ -84,9 +84,8 @@ def say_run(console: Console, result: RunResult) -> None:
             break
     if result.best:
         monitor = result.best["monitor"]
-        console.print(
-            f"[bold]best[/bold]  epoch {result.best['epoch']}, {monitor} {format_score(monitor, result.best['value'])}"
-        )
+        score = format_score(monitor, result.best["value"])
+        console.print(f"[bold]best[/bold]  epoch {result.best['epoch']}, {monitor} {score}")
     console.print(f"[bold]run[/bold]   {result.run_dir}")
     console.print(f"[bold]next[/bold]  assay train -m {_again(result.overrides)}seed=1,2,3", highlight=False)
     console.print(

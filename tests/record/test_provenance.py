@@ -117,7 +117,7 @@ def test_without_git_installed(project: git.Repo, tmp_path: Path) -> None:
     code = "import sys, pathlib, assay.record.provenance as p; print(p.git_state(pathlib.Path(sys.argv[1])))"
     command = [sys.executable, "-c", code, str(project.working_dir)]
     environment = {name: value for name, value in os.environ.items() if name != "GIT_PYTHON_REFRESH"}
-    done = subprocess.run(  # noqa: S603 - this interpreter, on a line of this file
+    done = subprocess.run(
         command, env={**environment, "PATH": str(tmp_path)}, capture_output=True, text=True, check=True
     )
     assert done.stdout == "(None, '')\n"

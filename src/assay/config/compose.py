@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra import version
@@ -24,7 +26,6 @@ from assay.paths import CONF_DIR, project_conf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 PRIMARY = "train"
 _CALL = re.compile(r"\$\{[\w.]+:")
@@ -45,6 +46,8 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
         ConfigError: `config_dir` is no folder.
     """
     own = config_dir or project_conf()
+    if own is not None and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # where the classes lie that the user's own configs name
     if own is not None and not own.is_dir():
         raise ConfigError(
             f"--config-dir {own} is not a folder", hint="give a folder that holds config groups"

@@ -56,8 +56,8 @@ class ClassWeight(nn.Module):
     ) -> None:
         super().__init__()
         self.num_classes = None if class_counts is None else len(class_counts)
-        # Always there and, where the classes are known, always of one shape: weight averaging pairs buffers by
-        # shape, and a weight that is set later knows the device.
+        # Always there and, where the classes are known, of one shape: weight averaging pairs buffers by it,
+        # and a weight that is set later knows the device.
         shape = () if self.num_classes is None else (self.num_classes,)
         self.register_buffer("value", torch.ones(shape), persistent=False)
         self._uniform = True

@@ -19,9 +19,9 @@ _FLUSH_EVERY = 16
 class Tracker:
     """A `MetricCollection` and the mean loss of a stage.
 
-    A torchmetrics update costs a few hundred microseconds however small the batch, so predictions are kept for up
-    to 16 steps and handed over together; the metrics see the same samples in the same order. Nothing waits for the
-    device before `compute`.
+    A torchmetrics update costs a few hundred microseconds however small the batch, so predictions are kept
+    for up to 16 steps and handed over together; the metrics see the same samples in the same order. Nothing
+    waits for the device before `compute`.
 
     Not a module: metrics are no part of a model's weights.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -54,7 +55,7 @@ def redact_values(text: str) -> str:
     Args:
         text: Anything about to be written.
     """
-    for value in _values():
+    for value in _values(tuple(os.environ.items())):
         words = value.split()
         if len(words) > 1:
             text = re.sub(_SPACE.join(map(re.escape, words)), _STRUCK, text)
@@ -98,10 +99,11 @@ def _quoted(match: re.Match[str]) -> str:
     return f"{match['before']}'{scalar}'"
 
 
-def _values() -> list[str]:
+@functools.lru_cache(maxsize=2)
+def _values(environment: tuple[tuple[str, str], ...]) -> list[str]:
     """What to strike out, also as it stands in JSON and addresses; longer first, as they may hold others."""
     found = set()
-    for value in {content.strip() for name, content in os.environ.items() if is_secret(name)}:
+    for value in {content.strip() for name, content in environment if is_secret(name)}:
         if len(value) >= _SHORTEST:
             found |= {value, json.dumps(value)[1:-1], quote(value, safe=""), value.replace("'", "''")}
         lines = value.splitlines()
