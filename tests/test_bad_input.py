@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import json
 import os
 import pty
@@ -110,7 +111,7 @@ MALFORMED = [
     Bad("--config-dir nowhere", ("--config-dir nowhere", "give a folder")),
     Bad("-m optimizer=sgd,sdg", ("optimizer: ", "did you mean 'sgd'?")),
     Bad("-m optimizer.lr=0.1,fast", ("optimizer.lr: ", "fast", "a number")),
-    Bad("-m seed=1,x", ("seed: ", "'x'", "whole number")),
+    Bad("-m seed=1,x", ("seed: ", "x was given", "whole number")),
 ]
 WRONG_TYPE = [
     Bad("data.batch_size=abc", ("data.batch_size: ", "abc", "a whole number")),
@@ -136,7 +137,7 @@ WRONG_TYPE = [
     Bad("loss.label_smoothing=2", ("loss.label_smoothing: ", "[0, 1)")),
     Bad("model.widths=wide", ("model.widths: ", "wide", "a list of whole numbers")),
     Bad("callbacks.checkpoint.mode=best", ("callbacks.checkpoint.mode: ", "best", "min")),
-    Bad("seed=x", ("seed: ", "'x'", "seed=0")),
+    Bad("seed=x", ("seed: ", "x was given", "seed=0")),
     Bad("seed=-1", ("seed: ", "-1", "from 0 to 4294967295")),
     Bad("seed=1.5", ("seed: ", "1.5", "seed=0")),
     Bad("~seed", ("seed: ", "null", "seed=0")),
@@ -172,7 +173,6 @@ DOES_NOT_FIT = [
         "trainer.limit_val_batches=0", ("callbacks.checkpoint.monitor: ", "limit_val_batches=0", "train/loss")
     ),
     Bad("data=diabetes callbacks=[default,drw]", ("callbacks.drw", "class", "~callbacks.drw")),
-    Bad("logger=[]", ("callbacks.lr_monitor: ", "logger=[csv]")),
     Bad("augment=teacher", ("augment.model.run: ", "must be given", "augment.model.run=")),
     Bad("augment=teacher augment.model.run=nowhere", ("nowhere", "no run directory", "outputs/"), code=1),
     Bad("device=mps", ("device", "no Apple GPU", "device=cpu"), code=1),
@@ -194,9 +194,11 @@ def test_device_that_is_not_here(device: str, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow", "tensorboard"])
 def test_logger_that_is_not_installed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for flag in (f"{name}._{name.upper()}_AVAILABLE", f"{name}._{name.upper()}X_AVAILABLE"):
-        monkeypatch.setattr(f"lightning.pytorch.loggers.{flag}", False, raising=False)
-        monkeypatch.setattr(f"lightning.fabric.loggers.{flag}", False, raising=False)
+    for package in ("pytorch", "fabric"):
+        module = f"lightning.{package}.loggers.{name}"
+        if importlib.util.find_spec(module):
+            for flag in (f"_{name.upper()}_AVAILABLE", f"_{name.upper()}X_AVAILABLE"):
+                monkeypatch.setattr(f"{module}.{flag}", False, raising=False)
     text = answer(Bad(f"logger=[csv,{name}]", ()))
     assert_says(text, (f"logger.{name}: ", f"pip install 'assay[{name}]'"))
 
@@ -333,7 +335,7 @@ def test_disk_full_at_the_first_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_
     fsync = os.fsync
 
     def full(descriptor: int) -> None:
-        if "checkpoints" in os.readlink(f"/proc/self/fd/{descriptor}"):
+        if "checkpoints" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         fsync(descriptor)
 
@@ -346,7 +348,7 @@ def test_disk_full_at_the_first_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_
     assert len(result.stderr.splitlines()) <= LINES
     assert "Traceback" not in result.output
     assert json.loads((tmp_path / "run" / "record.json").read_text(encoding="utf-8"))["status"] == "failed"
-    assert not [path for path in (tmp_path / "run").rglob("*.ckpt")]
+    assert not list((tmp_path / "run").rglob("*.ckpt"))
 
 
 def test_run_directory_in_use(tmp_path: Path) -> None:

@@ -20,10 +20,11 @@ from assay.check.build_error import build_error
 from assay.check.device import check_device
 from assay.check.fit import check_fit, num_outputs
 from assay.check.job import OUR_MODULE
-from assay.check.monitor import check_loggers, check_monitors
+from assay.check.monitor import check_monitors
 from assay.check.signature import check_signatures
 from assay.check.trial import try_optimizer, try_parts
 from assay.errors import ConfigError
+from assay.logger.run_csv import RunCSV
 from assay.record.checkpoint_file import CheckpointFile
 
 if TYPE_CHECKING:
@@ -67,7 +68,6 @@ def assemble(config: DictConfig, *, prepare: bool = True) -> Assembly:
     """
     check_device(config.trainer)
     check_signatures(config)
-    check_loggers(config)
     L.seed_everything(config.seed, workers=True, verbose=False)
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
     datamodule = build(config, "data")
@@ -203,14 +203,17 @@ def _steps(config: DictConfig, num_train: int) -> dict[str, int]:
 
 def _trainer(config: DictConfig) -> L.Trainer:
     callbacks = [build(config, f"callbacks.{name}") for name in config.get("callbacks") or {}]
-    loggers = [build(config, f"logger.{name}") for name in config.get("logger") or {}]
+    chosen = config.get("logger") or {}
+    loggers = [build(config, f"logger.{name}") for name in chosen]
+    if "csv" not in chosen:  # a run directory always has its metrics.csv
+        loggers.insert(0, RunCSV(f"{config.run_dir}/metrics.csv"))
     kinds = [type(callback).__name__ for callback in callbacks]
     trainer: L.Trainer = _build_with(
         config,
         "trainer",
         without=_TRAINER_EXTRAS,
         callbacks=[SeedEachStep(config.seed), *callbacks],
-        logger=loggers or False,
+        logger=loggers,
         plugins=[CheckpointFile()],
         enable_checkpointing=any("Checkpoint" in kind for kind in kinds),
         enable_progress_bar=any("ProgressBar" in kind for kind in kinds),

@@ -68,7 +68,7 @@ def test_every_second_step(train: Train) -> None:
     assert steps == [2, 4, 6]
 
 
-def test_without_a_logger(train: Train) -> None:
-    run = train("data=digits", "model=linear", "trainer.limit_train_batches=2", "logger=[]")
-    assert not (run.run_dir / "metrics.csv").exists()
-    assert run.result.metrics["test/accuracy"] > 0
+@pytest.mark.parametrize("logger", ["logger=[]", "logger=[tensorboard]"])
+def test_csv_is_always_written(train: Train, logger: str) -> None:
+    run = train("data=digits", "model=linear", "trainer.limit_train_batches=2", logger)
+    assert run.column("test/accuracy") == pytest.approx([run.result.metrics["test/accuracy"]])

@@ -29,7 +29,8 @@ def check_job(config: DictConfig) -> None:
     Raises:
         ConfigError: Naming the key.
     """
-    _check_whole_number("seed", config.get("seed"), 0, _LARGEST_SEED)
+    if "seed" not in config:  # data and others ask for it
+        _check_whole_number("seed", None, 0, _LARGEST_SEED)
     entries = list(walk(config))
     missing = sorted(entry.key for entry in entries if entry.is_missing)
     if missing:
@@ -41,6 +42,7 @@ def check_job(config: DictConfig) -> None:
     for entry in entries:
         if entry.is_interpolation:
             _check_interpolation(entry, [other.key for other in entries])
+    _check_whole_number("seed", config.seed, 0, _LARGEST_SEED)
     _check_targets(config)
     for key, least in _AT_LEAST.items():
         if (value := OmegaConf.select(config, key)) is not None:

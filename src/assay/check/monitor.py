@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _ALWAYS = ("epoch", "step")
-_NEED_A_LOGGER = ("LearningRateMonitor", "DeviceStatsMonitor")
 
 
 def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> None:
@@ -52,24 +51,3 @@ def _monitors(config: DictConfig) -> Iterator[tuple[str, str]]:
         monitor = OmegaConf.select(config, key)
         if isinstance(monitor, str):
             yield key, monitor
-
-
-def check_loggers(config: DictConfig) -> None:
-    """Refuse callbacks that write to a logger where there is none.
-
-    Args:
-        config: The job.
-
-    Raises:
-        ConfigError: Naming the callback.
-    """
-    if config.get("logger"):
-        return
-    for name, node in (config.get("callbacks") or {}).items():
-        target = str(node.get("_target_", "")) if isinstance(node, DictConfig) else ""
-        if target.rpartition(".")[2] in _NEED_A_LOGGER:
-            raise ConfigError(
-                "it writes to a logger, and there is none",
-                key=f"callbacks.{name}",
-                hint=f"logger=[csv], or ~callbacks.{name}",
-            )
