@@ -31,10 +31,10 @@ Start with:
 """
 _OVERRIDES = """\b
 Overrides, in Hydra's grammar:
-  data=wine model=mlp       an option of a group, as `assay configs data` lists
+  data=wine model=mlp       an option of a group; see `assay configs data`
   optimizer.lr=0.01         a value; `assay train --cfg` shows every key
   callbacks=[default,ema]   several options (callbacks and logger)
-  +model.new=1              a key that is not there yet;  ~scheduler leaves it out
+  +model.new=1              a new key;  ~scheduler leaves one out
 
 \b
 Groups:

@@ -56,6 +56,8 @@ def multirun(overrides: Sequence[str], config_dir: Path | None = None) -> list[R
             result = RunResult(Path(config.run_dir), "failed", overrides=own, reason=error.message)
             console.print(f"[bold red]error:[/bold red] {escape(str(error))}")
         results.append(result)
+        if result.status == "interrupted":
+            raise KeyboardInterrupt
         return None
 
     with loader(config_dir) as hydra:
@@ -66,6 +68,8 @@ def multirun(overrides: Sequence[str], config_dir: Path | None = None) -> list[R
                 overrides=list(overrides),
                 with_log_configuration=False,
             )
+        except KeyboardInterrupt:
+            console.print("stopped by hand; the jobs after this one were not started")
         except (HydraException, OmegaConfBaseException) as error:
             raise composition_error(error, overrides, hydra.config_loader) from error
     return results

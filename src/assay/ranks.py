@@ -33,7 +33,9 @@ def count(config: DictConfig) -> int:
     devices = trainer.devices
     if devices in (-1, "-1", "auto"):
         return max(1, torch.cuda.device_count())
-    return int(devices) if not isinstance(devices, str) and not hasattr(devices, "__len__") else len(devices)
+    if isinstance(devices, str):  # as Lightning reads it: "2" is a number of devices, "0,2" are two of them
+        devices = [part for part in devices.split(",") if part.strip()] if "," in devices else int(devices)
+    return devices if isinstance(devices, int) else len(devices)
 
 
 def world_size(config: DictConfig) -> int:

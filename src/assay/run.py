@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
 import time
 import traceback
@@ -25,7 +26,7 @@ from assay.check.job import check_job
 from assay.check.signature import check_signatures
 from assay.config.compose import choices, compose, job_config
 from assay.config.fingerprint import fingerprint
-from assay.errors import AssayError
+from assay.errors import AssayError, ConfigError
 from assay.record.checkpoint_file import CheckpointFile, sha256
 from assay.record.log_file import log_file
 from assay.record.provenance import git_state, machine, packages
@@ -98,6 +99,10 @@ def train(
     Raises:
         AssayError: The config, the data or the device cannot be used; nothing was written.
     """
+    if isinstance(overrides, str):
+        raise ConfigError(
+            f"a list of overrides was expected, not {overrides!r}", hint=f"assay.train([{overrides!r}])"
+        )
     composed = compose(overrides, Path(config_dir) if config_dir else None)
     return run_job(job_config(composed), overrides, choices(composed.hydra), raise_errors=raise_errors)
 
@@ -211,9 +216,11 @@ def _execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_erro
             say_start(assembly, record)
             _fit_and_test(assembly, record, run_dir)
             record.status = "finished"
-        except (KeyboardInterrupt, SystemExit):
-            # Lightning turns the first Ctrl-C into SystemExit once it has shut its loops down.
-            record.status, record.reason = "interrupted", "stopped by hand"
+        except (KeyboardInterrupt, SystemExit) as stop:
+            # Lightning turns Ctrl-C into SystemExit once it has shut its loops down, rich a closed output.
+            by_hand = isinstance(stop, KeyboardInterrupt) or isinstance(stop.__context__, KeyboardInterrupt)
+            record.status = "interrupted"
+            record.reason = "stopped by hand" if by_hand else "its output was closed"
         except Exception as error:
             record.status, record.reason = "failed", _one_line(error)
             log.error("%s", traceback.format_exc())
@@ -237,9 +244,14 @@ def _fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     if trainer.state.status == "interrupted":
         raise KeyboardInterrupt
     record.metrics.update(_scalars(trainer.callback_metrics))
-    if (
-        trainer.is_global_zero
-    ):  # now, for the test puts the callbacks back to where they were at the best checkpoint
+    loss = record.metrics.get("train/loss", 0.0)
+    if not math.isfinite(loss):
+        raise AssayError(
+            f"the training loss became {loss}",
+            hint="lower optimizer.lr, set trainer.gradient_clip_val=1.0, or look with debug=anomaly",
+        )
+    # Noted now, for the test puts the callbacks back to where they were at the best checkpoint.
+    if trainer.is_global_zero:
         _note_checkpoints(assembly, record, run_dir)
     best = _best_checkpoint(trainer)
     path = best.best_model_path if best is not None and best.best_model_path else None
@@ -341,6 +353,8 @@ def _gpu_names() -> list[str]:
 
 
 def _one_line(error: BaseException) -> str:
+    if isinstance(error, AssayError):
+        return str(error)
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 

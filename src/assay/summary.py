@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -45,11 +46,10 @@ def say_start(assembly: Assembly, record: RunRecord) -> None:
     spec = assembly.config.get("spec")
     if spec is not None:
         what = (
-            f"{spec.num_classes} classes"
-            if spec.task != "regression"
-            else f"{spec.num_targets} real-valued target(s)"
+            _count(spec.num_targets, "number") if spec.task == "regression" else f"{spec.num_classes} classes"
         )
-        shape = "×".join(str(n) for n in spec.input_shape)
+        sizes = "×".join(str(n) for n in spec.input_shape)
+        shape = sizes if len(spec.input_shape) > 1 else _count(spec.num_features, "feature")
         parts = f"{spec.num_train:,} train, {spec.num_val:,} val, {spec.num_test:,} test"
         lines.append(("data", f"{record.choices.get('data')}: {parts}; {shape}, {what}"))
     total, trainable = record.model["parameters"], record.model["trainable_parameters"]
@@ -59,7 +59,7 @@ def say_start(assembly: Assembly, record: RunRecord) -> None:
     where = f"{trainer.world_size} × " if trainer.world_size > 1 else ""
     lines.append(("device", f"{where}{trainer.strategy.root_device}, precision {trainer.precision}"))
     for name, text in lines:
-        console.print(f"[bold]{name:<6}[/bold] {text}")
+        console.print(f"[bold]{name:<6}[/bold] {escape(text)}")
         logging.getLogger("assay").info("%s: %s", name, text)
 
 
@@ -74,7 +74,7 @@ def say_run(console: Console, result: RunResult) -> None:
         console.print(f"{result.status}: {result.reason}", style="bold red", markup=False)
         if result.run_dir.is_dir():
             console.print(f"run   {result.run_dir}", markup=False)
-            console.print(f"log   {result.run_dir / 'log.txt'}", markup=False)
+            console.print(f"log   {result.run_dir / 'log.txt'} has the traceback", markup=False)
         return
     console.print()
     for stage in ("test", "val"):
@@ -86,8 +86,8 @@ def say_run(console: Console, result: RunResult) -> None:
         monitor = result.best["monitor"]
         score = format_score(monitor, result.best["value"])
         console.print(f"[bold]best[/bold]  epoch {result.best['epoch']}, {monitor} {score}")
-    console.print(f"[bold]run[/bold]   {result.run_dir}")
-    console.print(f"[bold]next[/bold]  assay train -m {_again(result.overrides)}seed=1,2,3", highlight=False)
+    console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
+    console.print(f"[bold]next[/bold]  assay train -m {escape(_again(result.overrides))}seed=1,2,3")
     console.print(
         f'      python -c "import assay; model = assay.load({str(result.run_dir)!r})"', markup=False
     )
@@ -121,10 +121,10 @@ def say_sweep(console: Console, results: list[RunResult]) -> None:
         value = result.metrics.get(metric)
         table.add_row(
             str(number),
-            " ".join(o for o in result.overrides if o not in shared) or "-",
+            escape(" ".join(o for o in result.overrides if o not in shared) or "-"),
             "-" if value is None else format_score(metric, value),
             f"{result.seconds:.1f}",
-            result.status if result.status == "finished" else f"{result.status}: {result.reason}",
+            escape(result.status if result.status == "finished" else f"{result.status}: {result.reason}"),
         )
     console.print()
     console.print(table)
@@ -132,6 +132,10 @@ def say_sweep(console: Console, results: list[RunResult]) -> None:
     console.print(
         f"\n{done} of {len(results)} jobs finished; sweep  {results[0].run_dir.parent}", markup=False
     )
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _of_stage(metrics: Mapping[str, float], stage: str) -> str:

@@ -242,3 +242,22 @@ def test_a_file_that_is_no_table(tmp_path: Path, name: str) -> None:
 def test_arguments_out_of_range(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="was expected"):
         Table("somewhere.csv", "y", **wrong)
+
+
+def test_one_target_of_numbers_has_a_digest() -> None:
+    # pandas lays a single column out so that torch cannot look at its bytes without a copy
+    targets = torch.from_numpy(pd.DataFrame({"price": [1.0, 2.0, 3.0]}).to_numpy(np.float32))
+    strided = torch.zeros(1, 3).T.copy_(targets)
+    assert (
+        Samples(torch.zeros(3, 1), strided).digest() == Samples(torch.zeros(3, 1), targets.clone()).digest()
+    )
+
+
+def test_no_rows_and_another_separator(tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").write_text("a,b,c\n", encoding="utf-8")
+    with pytest.raises(DataError, match="has no rows"):
+        Table(str(tmp_path / "empty.csv"), "c").read()
+    (tmp_path / "semicolons.csv").write_text("a;b;c\n1;2;x\n3;4;y\n", encoding="utf-8")
+    with pytest.raises(DataError, match="looks separated by ';'"):
+        Table(str(tmp_path / "semicolons.csv"), "c").read()
+    assert Table(str(tmp_path / "semicolons.csv"), "c", separator=";").read()

@@ -46,6 +46,8 @@ def check_device(trainer: DictConfig) -> None:
 
 
 def _check_indices(devices: object, available: int) -> None:
+    if isinstance(devices, str) and devices.strip().isdigit():
+        devices = int(devices)  # as Lightning reads it: "2" is a number of devices, "0,2" are two of them
     if isinstance(devices, int):
         if devices > available:
             raise DeviceError(
@@ -55,7 +57,7 @@ def _check_indices(devices: object, available: int) -> None:
         return
     if devices in ("auto", "-1"):
         return
-    wanted = [int(d) for d in devices.split(",")] if isinstance(devices, str) else list(devices)  # type: ignore[call-overload]  # a list from YAML
+    wanted = [int(d) for d in devices.split(",") if d.strip()] if isinstance(devices, str) else list(devices)  # type: ignore[call-overload]  # a list from YAML
     missing = [index for index in wanted if index >= available]
     if missing:
         raise DeviceError(

@@ -84,13 +84,16 @@ def _check_interpolation(entry: Entry, keys: list[str]) -> None:
 
 
 def _check_targets(config: DictConfig) -> None:
-    """The nodes that no run can do without."""
+    """The nodes that no run can do without, and those of groups whose options add up."""
     ours = OmegaConf.select(config, "module._target_") == OUR_MODULE
-    for key in ("trainer", "module", "data", *(("model", "loss", "optimizer") if ours else ())):
-        node = config.get(key)
+    needed = ["trainer", "module", "data", *(("model", "loss", "optimizer") if ours else ())]
+    for group in ("callbacks", "logger"):
+        needed += [f"{group}.{name}" for name in config.get(group) or {}]
+    for key in needed:
+        node = OmegaConf.select(config, key)
         if not isinstance(node, DictConfig) or not node.get("_target_"):
             raise ConfigError(
                 "names no class: it has no _target_",
                 key=key,
-                hint=f"{key}._target_=…, or leave {key} as it is",
+                hint=f"~{key}" if "." in key else f"{key}._target_=…, or leave {key} as it is",
             )

@@ -55,6 +55,7 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
     register()
     before = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
     try:
+        GlobalHydra.instance().clear()
         version.setbase("1.3")
         search_path = create_config_search_path(str(CONF_DIR))
         if own is not None:

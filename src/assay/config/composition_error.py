@@ -70,6 +70,8 @@ def composition_error(error: Exception, overrides: Sequence[str], loader: Config
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
         return _unknown_option(_Mistake((group, option), overrides, loader))
+    if match := re.search(r"Error merging override ([~+]*)(.+)", text):
+        return _unmergeable(match[1], match[2], error)
     for pattern, explain in _KINDS:
         if match := re.search(pattern, text):
             return explain(_Mistake(match.groups(), overrides, loader))
@@ -91,6 +93,17 @@ def _unreadable(override: str, text: str) -> ConfigError:
         key=key.lstrip("+~"),
         hint="close every bracket; put text with spaces, commas or brackets in quotes: 'key=\"a, b\"'",
     )
+
+
+def _unmergeable(sign: str, override: str, error: Exception) -> ConfigError:
+    key, cause = override.partition("=")[0], error
+    while isinstance(cause.__cause__, Exception):
+        cause = cause.__cause__
+    text = str(cause).partition("\n")[0]
+    if "~" in sign and "Interpolation" in text:
+        hint = "choose another option of the group, or write one of your own into ./conf"
+        return ConfigError("its value comes with the data, so it cannot be taken away", key=key, hint=hint)
+    return ConfigError(text, key=key, hint="`assay train --cfg` shows what is there")
 
 
 def _unknown_option(mistake: _Mistake) -> ConfigError:
@@ -169,7 +182,7 @@ def _unknown_key(mistake: _Mistake) -> ConfigError:
         hint = f"{parent} has: {named(siblings, last)}"
     else:
         guess = did_you_mean(key, known)
-        hint = f"groups: {', '.join(mistake.groups())}" if guess else ""
+        hint = f"groups: {', '.join(mistake.groups())}" if guess and not parent else ""
     if what == "override":
         hint = f"{hint} (to add a new key: +{key}=…)" if hint else f"to add a new key: +{key}=…"
     if key == "run_dir":

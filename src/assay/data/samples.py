@@ -143,4 +143,4 @@ class Source(Protocol):
 def _add(digest: hashlib._Hash, tensor: Tensor) -> None:
     digest.update(f"{tuple(tensor.shape)} {tensor.dtype};".encode())
     for rows in tensor.split(4096):  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        digest.update(rows.contiguous().view(torch.uint8).numpy())
+        digest.update(rows.contiguous().flatten().view(torch.uint8).numpy())

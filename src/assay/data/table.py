@@ -38,6 +38,7 @@ class Table:
             classes, several columns labels.
         missing: `error`, or `impute`: the median of a column of numbers, the most frequent of a column of
             categories.
+        separator: Between the columns of a CSV file.
         max_categories: Columns a categorical column may become; the rarest categories share the last.
 
     Raises:
@@ -53,6 +54,7 @@ class Table:
         features: Sequence[str] | None = None,
         task: Task | Literal["auto"] = "auto",
         missing: str = "error",
+        separator: str = ",",
         max_categories: int | None = 100,
     ) -> None:
         if task != "auto" and task not in get_args(Task):
@@ -63,6 +65,7 @@ class Table:
         self._targets = [target] if isinstance(target, str) else list(target)
         self._features = None if features is None else list(features)
         self._asked: Task | Literal["auto"] = task
+        self._separator = separator
         self._impute, self._max_categories = missing == "impute", max_categories
         self.task: Task = "multiclass"
         self.class_names: tuple[str, ...] = ()
@@ -76,7 +79,7 @@ class Table:
         Raises:
             DataError: A file or a column is missing, or holds what cannot be used.
         """
-        frames = {part: _read(path, part) for part, path in self._paths.items()}
+        frames = {part: _read(path, part, self._separator) for part, path in self._paths.items()}
         first, path = next(iter(frames.values())), next(iter(self._paths.values()))
         features = self._choose_features(first, path)
         self.task = self._find_task(first)
@@ -140,19 +143,26 @@ class Table:
         return values.to(torch.int64)
 
 
-def _read(path: str, part: str) -> pd.DataFrame:
+def _read(path: str, part: str, separator: str) -> pd.DataFrame:
     option = "data.source.test_path" if part == "test" else "data.source.path"
     name = Path(path).name.lower()
     is_parquet = name.endswith((".parquet", ".pq"))
     if not is_parquet and ".csv" not in name:
         raise DataError(f"{option}={path}: a .csv or .parquet file was expected", hint="convert it to one")
     try:
-        frame = pd.read_parquet(path) if is_parquet else pd.read_csv(path)
+        frame = pd.read_parquet(path) if is_parquet else pd.read_csv(path, sep=separator)
     except FileNotFoundError as error:
         raise DataError(f"{option}={path}: there is no such file", hint=f"set {option}") from error
     except (ValueError, OSError) as error:
         raise DataError(f"{option}={path} cannot be read: {error}", hint="repair or convert it") from error
     frame.columns = frame.columns.map(str)
+    if frame.empty:
+        raise DataError(f"{option}={path} has no rows", hint="give a table with samples")
+    if frame.shape[1] == 1 and (found := next((sign for sign in ";\t|" if sign in frame.columns[0]), "")):
+        raise DataError(
+            f"{option}={path} looks separated by {found!r}, not by {separator!r}",
+            hint=f"'data.source.separator=\"{found}\"'",
+        )
     return frame.reset_index(drop=True)
 
 

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import io
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from assay.run import RunResult
+from assay.summary import format_score, say_run, say_sweep
+
+
+def said(result: RunResult | list[RunResult], width: int = 100) -> list[str]:
+    screen = io.StringIO()
+    console = Console(file=screen, width=width, highlight=False, soft_wrap=True)
+    (say_sweep if isinstance(result, list) else say_run)(console, result)  # type: ignore[arg-type]  # by its kind
+    return screen.getvalue().splitlines()
+
+
+def result(**change: Any) -> RunResult:
+    given: dict[str, Any] = {
+        "run_dir": Path("outputs/x/run"),
+        "status": "finished",
+        "metrics": {"test/loss": 0.04321, "test/accuracy": 0.98611, "val/loss": 0.5, "train/loss": 0.1},
+        "best": {"monitor": "val/loss", "value": 0.25, "epoch": 7},
+        "overrides": ("data=wine", "callbacks=[default,ema]", "seed=3"),
+        "seconds": 12.345,
+    }
+    return RunResult(**{**given, **change})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("test/accuracy", 0.5, "50.00 %"),
+        ("val/f1", 1.0, "100.00 %"),
+        ("test/recall_at_5", 0.92222, "92.22 %"),
+        ("test/loss", 0.000123456, "0.0001235"),
+        ("test/rmse", 57.4321, "57.43"),
+        ("test/loss", float("nan"), "nan"),
+    ],
+)
+def test_format_score(name: str, value: float, text: str) -> None:
+    assert format_score(name, value) == text
+
+
+def test_a_finished_run() -> None:
+    lines = said(result())
+    assert lines[1] == "test  accuracy 98.61 %   loss 0.04321"
+    assert lines[2] == "best  epoch 7, val/loss 0.25"
+    assert lines[3] == "run   outputs/x/run"
+    assert lines[4] == "next  assay train -m data=wine 'callbacks=[default,ema]' seed=1,2,3"
+    assert "assay.load('outputs/x/run')" in lines[5]
+
+
+def test_what_is_said_to_type_next_is_one_command() -> None:
+    command = said(result(overrides=("tags=[a b]", "name='x'", "seed=1", "hydra.run.dir=y")))[4]
+    words = shlex.split(command.removeprefix("next  "))
+    assert words == ["assay", "train", "-m", "tags=[a b]", "name='x'", "seed=1,2,3"]
+
+
+def test_without_a_test_part_the_validation_is_told() -> None:
+    lines = said(result(metrics={"val/loss": 0.5, "train/loss": 0.1}, best={}))
+    assert lines[1] == "val   loss 0.5"
+    assert not [line for line in lines if line.startswith("best")]
+
+
+@pytest.mark.parametrize("status", ["failed", "interrupted"])
+def test_a_run_that_did_not_end_well(status: str, tmp_path: Path) -> None:
+    lines = said(
+        result(status=status, reason="RuntimeError: shape [2, 3] [bold]", run_dir=tmp_path), width=20
+    )
+    assert lines == [
+        f"{status}: RuntimeError: shape [2, 3] [bold]",
+        f"run   {tmp_path}",
+        f"log   {tmp_path / 'log.txt'}",
+    ]
+
+
+def test_a_run_that_left_no_directory() -> None:
+    lines = said(result(status="failed", reason="no", run_dir=Path("/nowhere/run")))
+    assert lines == ["failed: no"]
+
+
+def test_a_sweep_tells_what_differs() -> None:
+    jobs = [
+        result(overrides=("data=wine", "callbacks=[ema]", "seed=1")),
+        result(
+            overrides=("data=wine", "callbacks=[swa]", "seed=1"), status="failed", reason="no", metrics={}
+        ),
+    ]
+    lines = [line.split() for line in said(jobs)]
+    assert lines[1] == ["job", "overrides", "test/accuracy", "seconds", "status"]
+    assert lines[2] == ["0", "callbacks=[ema]", "98.61", "%", "12.3", "finished"]
+    assert lines[3] == ["1", "callbacks=[swa]", "-", "12.3", "failed:", "no"]
+    assert lines[5] == ["1", "of", "2", "jobs", "finished;", "sweep", "outputs/x"]
+
+
+def test_an_empty_sweep_says_nothing() -> None:
+    assert said([]) == []
