@@ -75,7 +75,7 @@ def test_a_run_that_did_not_end_well(status: str, tmp_path: Path) -> None:
     assert lines == [
         f"{status}: RuntimeError: shape [2, 3] [bold]",
         f"run   {tmp_path}",
-        f"log   {tmp_path / 'log.txt'}",
+        f"log   {tmp_path / 'log.txt'}" + (" has the traceback" if status == "failed" else ""),
     ]
 
 

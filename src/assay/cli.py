@@ -103,7 +103,7 @@ def train(
     typed = overrides or []
     with _reported(debug):
         from assay.check.job import check_job
-        from assay.config.compose import compose, compose_sweep, job_config
+        from assay.config.compose import choices, compose, compose_sweep, job_config
 
         # A mistyped word is answered before torch is imported.
         jobs = compose_sweep(typed, config_dir) if multirun else [compose(typed, config_dir)]
@@ -115,11 +115,12 @@ def train(
         if multirun:
             from assay.multirun import multirun as run_all
 
-            results = run_all(typed, config_dir)
+            results = run_all(typed, config_dir, jobs)
         else:
-            from assay.run import train as run_one
+            from assay.run import run_job
 
-            results = [run_one(typed, config_dir=config_dir, raise_errors=debug)]
+            (job,) = jobs
+            results = [run_job(job_config(job), typed, choices(job.hydra), raise_errors=debug)]
         _say_results(results, sweep=multirun)
     code = max((result.exit_code for result in results), default=0)
     if code:

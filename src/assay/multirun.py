@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 
-def multirun(overrides: Sequence[str], config_dir: Path | None = None) -> list[RunResult]:
+def multirun(
+    overrides: Sequence[str], config_dir: Path | None = None, jobs: Sequence[DictConfig] | None = None
+) -> list[RunResult]:
     """Run every job of a sweep; a job that fails does not stop the others.
 
     Args:
         overrides: As typed, sweeps such as `seed=1,2,3` among them.
         config_dir: The user's folder of config groups.
+        jobs: What `compose_sweep` made of them, where that is known already.
 
     Returns:
         One result a job, in order.
@@ -38,7 +41,7 @@ def multirun(overrides: Sequence[str], config_dir: Path | None = None) -> list[R
     Raises:
         AssayError: The config of a job cannot run here; nothing has run then.
     """
-    for composed in compose_sweep(overrides, config_dir):
+    for composed in compose_sweep(overrides, config_dir) if jobs is None else jobs:
         check_job(job_config(composed))
         check_device(composed.trainer)
         check_signatures(job_config(composed))

@@ -74,7 +74,8 @@ def say_run(console: Console, result: RunResult) -> None:
         console.print(f"{result.status}: {result.reason}", style="bold red", markup=False)
         if result.run_dir.is_dir():
             console.print(f"run   {result.run_dir}", markup=False)
-            console.print(f"log   {result.run_dir / 'log.txt'} has the traceback", markup=False)
+            traceback = " has the traceback" if result.status == "failed" else ""
+            console.print(f"log   {result.run_dir / 'log.txt'}{traceback}", markup=False)
         return
     console.print()
     for stage in ("test", "val"):

@@ -148,6 +148,16 @@ def test_fine(node: dict[str, Any]) -> None:
         check_signatures(OmegaConf.create({"part": node}))
 
 
+def test_a_default_of_none_is_taken_whatever_the_annotation_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "def build(size: int = None, depth: int = 3): ...\n"
+    (tmp_path / "careless.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    check_signatures(OmegaConf.create({"part": {"_target_": "careless.build", "size": None}}))
+    assert refused({"_target_": "careless.build", "depth": None}).key == "part.depth"
+
+
 def test_nested_targets_are_named_by_their_full_key() -> None:
     nodes = {"list": [{"_target_": "torch.nn.Dropout", "q": 0.1}]}
     assert refused(nodes).key == "part.list[0].q"

@@ -17,7 +17,6 @@ from assay.errors import ConfigError
         ("optimizer.lr", "optimizer.lr", "has no value", "optimizer.lr=VALUE"),
         ("optimizer.lr=1,2", "optimizer.lr", "several values", "-m optimizer.lr=1,2"),
         ("~optimizer.lr=7", "optimizer.lr", "is 0.001 and not 7", "~optimizer.lr"),
-        ("+sweep=x", "sweep", "no option 'x'", "see: assay configs"),
         ("name=${nowhere}", "name", "'nowhere' not found", ""),
     ],
 )

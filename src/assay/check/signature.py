@@ -91,7 +91,8 @@ def _check_node(key: str, node: DictConfig) -> None:
             )
         found, value = _value(node, name)
         wanted = _hint(target, parameters[name])
-        if found and not accepts(wanted, value):
+        is_default = value is None and parameters[name].default is None  # whatever the annotation says
+        if found and not is_default and not accepts(wanted, value):
             example = _example(wanted, parameters[name].default)
             raise ConfigError(
                 f"{_yaml(value)} was given; {in_words(wanted)} was expected",
