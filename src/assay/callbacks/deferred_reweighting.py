@@ -9,6 +9,8 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
+from assay.callbacks.start_epoch import start_epoch
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -84,15 +86,7 @@ class DeferredReweighting(Callback):
         loss.set_class_weight(self.weight.to(pl_module.device) if started else None)
 
     def _first_epoch(self, trainer: L.Trainer) -> int:
-        if self.start_epoch is not None:
-            return self.start_epoch
-        assert self.start_fraction is not None  # noqa: S101 - the constructor asks for one of the two
-        if trainer.max_epochs is None or trainer.max_epochs < 0:
-            raise ValueError(
-                f"start_fraction={self.start_fraction} is a share of trainer.max_epochs, which is not set; "
-                "give callbacks.drw.start_epoch or trainer.max_epochs"
-            )
-        return round(self.start_fraction * trainer.max_epochs)
+        return round(start_epoch(trainer, self.start_epoch, self.start_fraction, "drw"))
 
 
 def effective_number_weight(class_counts: Sequence[int], beta: float) -> Tensor:

@@ -9,6 +9,8 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
+from assay.callbacks.start_epoch import start_epoch
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -133,15 +135,7 @@ class SWA(Callback):
                 mean.copy_(value)
 
     def _first_epoch(self, trainer: L.Trainer) -> int:
-        if self.start_epoch is not None:
-            return self.start_epoch
-        assert self.start_fraction is not None  # noqa: S101 - the constructor asks for one of the two
-        if trainer.max_epochs is None or trainer.max_epochs < 0:
-            raise ValueError(
-                f"start_fraction={self.start_fraction} is a share of trainer.max_epochs, which is not set; "
-                "give callbacks.swa.start_epoch or trainer.max_epochs"
-            )
-        return int(self.start_fraction * trainer.max_epochs)
+        return int(start_epoch(trainer, self.start_epoch, self.start_fraction, "swa"))
 
 
 def _copy(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

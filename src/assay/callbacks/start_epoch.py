@@ -1,0 +1,31 @@
+"""The epoch from which on a callback acts, given as such or as a share of the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import lightning as L
+
+
+def start_epoch(trainer: L.Trainer, epoch: int | None, fraction: float | None, name: str) -> float:
+    """The epoch, or the share of `trainer.max_epochs`; not rounded.
+
+    Args:
+        trainer: Knows the length of the run.
+        epoch: From 0; wins over `fraction`.
+        fraction: Share of the run; needed where `epoch` is None.
+        name: Of the option, for the message.
+
+    Raises:
+        ValueError: A share of a run without a number of epochs was asked for.
+    """
+    if epoch is not None:
+        return epoch
+    assert fraction is not None  # noqa: S101 - the constructors ask for one of the two
+    if trainer.max_epochs is None or trainer.max_epochs < 0:
+        raise ValueError(
+            f"start_fraction={fraction} is a share of trainer.max_epochs, which is not set; "
+            f"give callbacks.{name}.start_epoch or trainer.max_epochs"
+        )
+    return fraction * trainer.max_epochs
