@@ -103,7 +103,8 @@ def train(
     typed = overrides or []
     with _reported(debug):
         from assay.check.job import check_job
-        from assay.config.compose import choices, compose, compose_sweep, job_config
+        from assay.config.compose import choices, compose, job_config
+        from assay.config.sweep import compose_sweep
 
         # A mistyped word is answered before torch is imported.
         jobs = compose_sweep(typed, config_dir) if multirun else [compose(typed, config_dir)]

@@ -14,8 +14,9 @@ from rich.markup import escape
 from assay.check.device import check_device
 from assay.check.job import check_job
 from assay.check.signature import check_signatures
-from assay.config.compose import PRIMARY, choices, complete, compose_sweep, job_config, loader
+from assay.config.compose import PRIMARY, choices, complete, job_config, loader
 from assay.config.composition_error import composition_error
+from assay.config.sweep import compose_sweep
 from assay.errors import AssayError
 from assay.run import RunResult, run_job
 

@@ -9,7 +9,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from assay.config.compose import choices, compose, compose_sweep, job_config, loader
+from assay.config.compose import choices, compose, job_config, loader
+from assay.config.sweep import compose_sweep
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 

@@ -14,7 +14,8 @@ import typer
 from typer.testing import CliRunner
 
 from assay.cli import app
-from assay.config.compose import compose, compose_sweep
+from assay.config.compose import compose
+from assay.config.sweep import compose_sweep
 from assay.paths import CONF_DIR
 
 ROOT = Path(__file__).parents[2]

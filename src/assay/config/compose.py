@@ -83,31 +83,6 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
         return compose_with(hydra, overrides)
 
 
-def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictConfig]:
-    """Expand a sweep as Hydra's basic sweeper does, and compose every job of it.
-
-    Args:
-        overrides: As typed, sweeps such as `seed=1,2,3` among them.
-        config_dir: The user's folder of config groups.
-
-    Returns:
-        Each job, as `compose` gives it.
-
-    Raises:
-        ConfigError: A job cannot be composed.
-    """
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    with loader(config_dir) as hydra:
-        try:
-            parsed = OverridesParser.create().parse_overrides(list(overrides))
-        except HydraException as error:
-            raise composition_error(error, overrides, hydra.config_loader) from error
-        batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
-        return [compose_with(hydra, job) for batch in batches for job in batch]
-
-
 def compose_with(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
     """Compose with a loader that is already open; see `compose`.
 
@@ -119,16 +94,28 @@ def compose_with(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode
     Raises:
         ConfigError: As `compose`.
     """
-    try:
+    with explained(hydra, overrides):
         config: DictConfig = hydra.compose_config(
             config_name=PRIMARY, overrides=list(overrides), run_mode=mode, with_log_configuration=False
         )
         if mode is RunMode.RUN:
             HydraConfig.instance().set_config(config)
             complete(config, config.hydra)
+    return config
+
+
+@contextmanager
+def explained(hydra: Hydra, overrides: Sequence[str]) -> Iterator[None]:
+    """Turn what Hydra or OmegaConf raises in the block into one `ConfigError`.
+
+    Args:
+        hydra: From `loader()`.
+        overrides: What is being composed.
+    """
+    try:
+        yield
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise composition_error(error, overrides, hydra.config_loader) from error
-    return config
 
 
 def complete(config: DictConfig, hydra_node: DictConfig, run_dir: str | Path | None = None) -> None:

@@ -1,0 +1,48 @@
+"""Jobs of a sweep equal jobs composed one by one."""
+
+import re
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from assay.config.compose import compose
+from assay.config.sweep import compose_sweep
+from assay.errors import ConfigError
+
+_CLOCK = re.compile(r"\d{2}-\d{2}-\d{2}-[0-9a-f]{6}|[0-9a-f]{6}$")
+
+
+def plain(config: Any) -> str:
+    """Everything in a job, without the time of day and the random id."""
+    text = OmegaConf.to_yaml(config)
+    return "\n".join(_CLOCK.sub("", line) for line in text.splitlines() if "run_dir" not in line)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["optimizer=sgd,adam", "seed=1,2", "optimizer.lr=0.5"],
+        ["data=wine,iris", "model.hidden=[8],[16,16]", "+model.note=1,2", "hydra.job.chdir=false"],
+        ["callbacks=[default,ema]", "callbacks.ema.decay=0.9,0.99", "~scheduler", "name=x"],
+        ["trainer.max_epochs=1,2", "device=cpu", "+trainer.fast_dev_run=true", "~callbacks.lr_monitor"],
+        ["tags=[a],[b]", "hydra.sweep.dir=outputs/x", "seed=1,2"],
+    ],
+)
+def test_a_job_is_what_it_is_alone(typed: list[str]) -> None:
+    jobs = compose_sweep(typed)
+    assert len(jobs) > 1
+    for job in jobs:
+        alone = compose([*map(str, job.hydra.overrides.hydra), *map(str, job.hydra.overrides.task)])
+        assert plain(job) == plain(alone)
+
+
+def test_every_job_has_an_id_of_its_own() -> None:
+    jobs = compose_sweep(["seed=1,2,3"])
+    assert len({str(job.run_dir) for job in jobs}) == 3
+    assert [job.seed for job in jobs] == [1, 2, 3]
+
+
+def test_the_job_with_the_mistake_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"optimizer\.lrr.*did you mean"):
+        compose_sweep(["seed=1,2", "optimizer.lrr=0.1,0.2"])
