@@ -24,7 +24,7 @@ from assay.assemble import Assembly, assemble
 from assay.config.compose import compose, job_config
 from assay.info import auto_choice
 from assay.record.provenance import cpu_model
-from assay.run import quiet
+from assay.quiet import quiet
 
 if TYPE_CHECKING:
     from assay.data.data_module import DataModule

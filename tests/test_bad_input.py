@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import json
 import os
 import pty
@@ -24,7 +23,7 @@ from typer.testing import CliRunner
 
 from assay.cli import app
 
-LINES, WIDTH = 3, 330
+LINES, WIDTH = 6, 330
 QUICK = ["debug=one_batch", "device=cpu", "hydra.run.dir=run"]
 
 
@@ -72,118 +71,21 @@ def assert_says(text: str, wanted: tuple[str, ...]) -> None:
 
 # -- what is typed ---------------------------------------------------------------------------------
 
-UNKNOWN = [
-    Bad("optimizr=sgd", ("optimizr: ", "did you mean 'optimizer'?")),
-    Bad("optimizer=sdg", ("optimizer: ", "'sdg'", "did you mean 'sgd'?", "adamw")),
-    Bad("data/transform=resiz", ("data/transform: ", "did you mean 'resize'?")),
-    Bad("callbacks=[default,emaa]", ("callbacks: ", "'emaa'", "did you mean 'ema'?")),
-    Bad("optimizer.l=3", ("optimizer.l: ", "did you mean 'optimizer.lr'?", "+optimizer.l=")),
-    Bad("optimizer.learning=3", ("optimizer.learning: ", "optimizer has: amsgrad, betas, eps, lr")),
-    Bad("trainer.max_epoch=3", ("trainer.max_epoch: ", "did you mean 'trainer.max_epochs'?")),
-    Bad("hydra.run.dirr=x", ("hydra.run.dirr: ", "did you mean 'hydra.run.dir'?")),
-    Bad("run_dir=x", ("run_dir: ", "hydra.run.dir=")),
-    Bad("~model.input_shape", ("model.input_shape: ", "cannot be taken away", "./conf")),
-    Bad("optimizer.lr.x=3", ("optimizer.lr.x: ", "did you mean 'optimizer.lr'?")),
-    Bad("callbacks.checkpoint=3", ("callbacks.checkpoint: ", "_target_", "~callbacks.checkpoint")),
-    Bad("~nothing", ("nothing: ", "--cfg")),
-    Bad("~callbacks", ("callbacks: ", "callbacks=[]")),
-    Bad("~model", ("model: ", "cannot be left out", "resnet18")),
-    Bad("+optimizer=sgd", ("optimizer: ", "leave out the plus: optimizer=")),
-    Bad("+optimizer.lr=3", ("optimizer.lr: ", "leave out the plus: optimizer.lr=")),
-    Bad("model=null", ("model: ", "null", "resnet18")),
-    Bad("logger=null", ("logger: ", "null", "logger=[]")),
-    Bad("+model.depth=3", ("model.depth: ", "SmallCNN has no argument 'depth'", "it takes: input_shape")),
-    Bad("+optimizer.momentun=1", ("optimizer.momentun: ", "AdamW has no argument 'momentun'")),
-    Bad("+data.split.train=1", ("data.split.train: ", "'train'", "leave out data.split.train")),
-    Bad("model._target_=torch.nn.Lineer", ("model._target_: ", "torch.nn has no 'Lineer'", "'Linear'?")),
-    Bad("model._target_=nowhere.Net", ("model._target_: ", "no module 'nowhere'", "install")),
+# Broken configs lie in tests/check/broken.
+TYPED = [
     Bad("optim", ("optim: ", "there is no such group", "did you mean 'optimizer'?"), verb="configs"),
     Bad("..", ("..: ", "there is no such group", "optimizer"), verb="configs"),
-]
-MALFORMED = [
-    Bad("lr", ("lr: ", "has no value", "lr=VALUE")),
-    Bad("=3", ("'=3'", "key=3")),
-    Bad("=", ("'='", "key=value")),
-    Bad("a=[1", ("a: ", "[1", "close every bracket")),
-    Bad("optimizer.betas={a:1", ("optimizer.betas: ", "close every bracket")),
-    Bad("optimizer.lr=0.1,0.2", ("optimizer.lr: ", "assay train -m optimizer.lr=0.1,0.2")),
-    Bad("optimizer=sgd,adam", ("optimizer: ", "assay train -m optimizer=sgd,adam")),
-    Bad("optimizer.lr=${lr}", ("optimizer.lr: ", "'lr'", "optimizer.lr=VALUE")),
-    Bad("seed=${nowhere}", ("seed: ", "seed=VALUE")),
-    Bad("model.num_outputs=${spec.num_output}", ("model.num_outputs: ", "did you mean 'spec.num_outputs'?")),
     Bad("--config-dir nowhere", ("--config-dir nowhere", "give a folder")),
-    Bad("-m optimizer=sgd,sdg", ("optimizer: ", "did you mean 'sgd'?")),
-    Bad("-m optimizer.lr=0.1,fast", ("optimizer.lr: ", "fast", "a number")),
-    Bad("-m seed=1,x", ("seed: ", "x was given", "whole number")),
-]
-WRONG_TYPE = [
-    Bad("data.batch_size=abc", ("data.batch_size: ", "abc", "a whole number")),
-    Bad("data.batch_size=0", ("data.batch_size", "at least 1"), code=1),
-    Bad("data.batch_size=-3", ("data.batch_size", "at least 1"), code=1),
-    Bad("data.split.val=2", ("data.split.val", "data.split.val=0.1"), code=1),
-    Bad(
-        "data.split.val=0.5 data.split.test=0.5", ("data.split.val", "data.split.test", "to train on"), code=1
-    ),
-    Bad("data.imbalance=-1", ("data.imbalance", "data.imbalance=0.01"), code=1),
-    Bad("data.imbalance=few", ("data.imbalance: ", "few", "a number")),
-    Bad("trainer.max_epochs=many", ("trainer.max_epochs: ", "many", "a whole number or null")),
-    Bad("trainer.max_epochs=-2", ("trainer.max_epochs: ", "-2")),
-    Bad("trainer.accumulate_grad_batches=0", ("trainer.accumulate_grad_batches: ", "at least 1")),
-    Bad("trainer.precision=single", ("trainer.precision: ", "single", "bf16")),
-    Bad("trainer.accelerator=abacus", ("trainer.accelerator: ", "abacus", "cpu")),
-    Bad("trainer.devices=-7", ("trainer.devices: ", "int > 0")),
     Bad("optimizer.lr=fast", ("optimizer.lr: ", "fast", "a number", "optimizer.lr=0.001")),
+    Bad("-m optimizer.lr=0.1,fast", ("optimizer.lr: ", "fast", "a number")),
     Bad("optimizer.lr=-1", ("optimizer.lr: ", "Invalid learning rate: -1", "optimizer.lr=0.001")),
-    Bad("optimizer.betas=3", ("optimizer.betas: ", "a list of 2 numbers", "[0.9, 0.999]")),
-    Bad("optimizer.weight_decay=null", ("optimizer.weight_decay: ", "null", "a number")),
-    Bad("scheduler=cosine scheduler.interval=hour", ("scheduler.interval: ", "step, epoch")),
-    Bad("loss.label_smoothing=2", ("loss.label_smoothing: ", "[0, 1)")),
-    Bad("model.widths=wide", ("model.widths: ", "wide", "a list of whole numbers")),
-    Bad("callbacks.checkpoint.mode=best", ("callbacks.checkpoint.mode: ", "best", "min")),
-    Bad("seed=x", ("seed: ", "x was given", "seed=0")),
-    Bad("seed=-1", ("seed: ", "-1", "from 0 to 4294967295")),
-    Bad("seed=1.5", ("seed: ", "1.5", "seed=0")),
-    Bad("~seed", ("seed: ", "null", "seed=0")),
-    Bad("~trainer", ("trainer: ", "_target_")),
-]
-DOES_NOT_FIT = [
-    Bad("data=diabetes loss=cross_entropy", ("loss: ", "CrossEntropy", "loss=mse")),
-    Bad("data=diabetes loss=ldam", ("loss: ", "LDAM", "loss=mse")),
-    Bad("data=diabetes metrics=multiclass", ("metrics.", "metrics=regression")),
     Bad("data=digits loss=mse", ("loss: ", "MSELoss", "loss=cross_entropy")),
-    Bad("data=digits loss=bce", ("loss: ", "BCE", "loss=cross_entropy")),
-    Bad("data=digits loss=bce_with_logits", ("loss: ", "BCEWithLogits", "loss=cross_entropy")),
-    Bad("data=digits metrics=binary", ("metrics.", "BinaryAccuracy", "metrics=multiclass")),
-    Bad("data=digits metrics=multilabel", ("metrics.", "MultilabelAccuracy", "metrics=multiclass")),
-    Bad("data=digits metrics=regression", ("metrics.", "metrics=multiclass")),
-    Bad("data=breast_cancer metrics=multiclass", ("metrics.", "metrics=binary")),
-    Bad("loss=triplet metrics=retrieval augment=mixup", ("augment: ", "triplet", "augment=none")),
     Bad("data=wine model=lenet", ("model=lenet", "takes images", "model=mlp")),
-    Bad("data=wine model=resnet18", ("model", "takes images", "model=mlp")),
-    Bad("data=wine augment=mixup", ("augment: ", "inputs [13]", "augment=none")),
-    Bad("data=wine augment=flip_crop", ("augment: ", "inputs [13]", "augment=none")),
-    Bad(
-        "callbacks=[default,early_stopping] callbacks.early_stopping.monitor=val/acc",
-        ("callbacks.early_stopping.monitor: ", "did you mean 'val/accuracy'?"),
-    ),
-    Bad(
-        "callbacks.checkpoint.monitor=val/acc",
-        ("callbacks.checkpoint.monitor: ", "did you mean 'val/accuracy'?"),
-    ),
-    Bad("scheduler=plateau scheduler.monitor=loss", ("scheduler.monitor: ", "there is: ", "val/loss")),
-    Bad("data.split.val=0", ("callbacks.checkpoint.monitor: ", "no validation part", "train/loss")),
-    Bad(
-        "trainer.limit_val_batches=0", ("callbacks.checkpoint.monitor: ", "limit_val_batches=0", "train/loss")
-    ),
-    Bad("data=diabetes callbacks=[default,drw]", ("callbacks.drw", "class", "~callbacks.drw")),
-    Bad("augment=teacher", ("augment.model.run: ", "must be given", "augment.model.run=")),
-    Bad("augment=teacher augment.model.run=nowhere", ("nowhere", "no run directory", "outputs/"), code=1),
-    Bad("device=mps", ("device", "no Apple GPU", "device=cpu"), code=1),
     Bad("precision=fp16", ("precision=fp16", "needs a GPU", "precision=bf16"), code=1),
 ]
 
 
-@pytest.mark.parametrize("bad", [*UNKNOWN, *MALFORMED, *WRONG_TYPE, *DOES_NOT_FIT], ids=str)
+@pytest.mark.parametrize("bad", TYPED, ids=str)
 def test_typed(bad: Bad) -> None:
     assert_says(answer(bad), bad.says)
 
@@ -193,17 +95,6 @@ def test_device_that_is_not_here(device: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
     assert_says(answer(Bad(f"device={device}", (), code=1)), ("device: ", "no GPU", "device=auto"))
-
-
-@pytest.mark.parametrize("name", ["wandb", "mlflow", "tensorboard"])
-def test_logger_that_is_not_installed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for package in ("pytorch", "fabric"):
-        module = f"lightning.{package}.loggers.{name}"
-        if importlib.util.find_spec(module):
-            for flag in (f"_{name.upper()}_AVAILABLE", f"_{name.upper()}X_AVAILABLE"):
-                monkeypatch.setattr(f"{module}.{flag}", False, raising=False)
-    text = answer(Bad(f"logger=[csv,{name}]", ()))
-    assert_says(text, (f"logger.{name}: ", f"pip install 'assay[{name}]'"))
 
 
 def test_debug_shows_where_it_came_from() -> None:
@@ -238,15 +129,6 @@ GOOD_ROWS = [f"{n},{n % 3},{'xy'[n % 2]}" for n in range(40)]
 NOT_THERE = [
     Bad("data=image_folder", ("data.source.root: ", "must be given", "data.source.root=")),
     Bad("data=table", ("data.source.path, data.source.target: ", "data.source.path=… data.source.target=…")),
-    Bad("data=image_folder data.source.root=/nowhere", ("data.source.root=/nowhere", "no such folder"), 1),
-    Bad("data=arrays data.source.root=/nowhere", ("data.source.root=/nowhere", ".npz"), 1),
-    Bad("data=table data.source.path=/no.csv data.source.target=y", ("data.source.path=/no.csv",), 1),
-    Bad("data=table data.source.path=/etc data.source.target=y", ("data.source.path=/etc", ".csv"), 1),
-    Bad(
-        "data=mnist data.source.root=/nowhere data.source.download=false",
-        ("data.source.root=/nowhere", "MNIST", "download=true"),
-        1,
-    ),
     Bad("data=wine data.batch_size=500", ("data.batch_size=500", "124", "data.batch_size=124"), 1),
     Bad("data=synthetic data.source.num_samples=1", ("data", "sample", "data.split"), 1),
 ]
@@ -259,7 +141,7 @@ def test_data_that_is_not_there(bad: Bad) -> None:
 
 def test_data_root_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "photos").write_text("no folder", encoding="utf-8")
-    assert_says(answer(Bad(IMAGES, (), code=1)), ("data.source.root=photos", "no such folder"))
+    assert_says(answer(Bad(IMAGES, ())), ("data.source.root: ", "photos is no folder"))
 
 
 def test_empty_class(tmp_path: Path) -> None:
@@ -371,15 +253,32 @@ def test_run_directory_in_use(tmp_path: Path) -> None:
 # -- how it ends -----------------------------------------------------------------------------------
 
 
+FALLS_LATER = """
+import torch
+
+class Net(torch.nn.Linear):
+    calls = 0
+
+    def forward(self, inputs):
+        self.calls += 1
+        if self.calls > 10:
+            raise RuntimeError("after the tenth")
+        return super().forward(inputs)
+"""
+
+
 def test_failure_in_training_is_told_on_stderr(tmp_path: Path) -> None:
     (tmp_path / "conf" / "model").mkdir(parents=True)
-    text = "# For three features.\n_target_: torch.nn.Linear\nin_features: 3\nout_features: 3\n"
+    (tmp_path / "conf" / "project.yaml").write_text("trusted_packages: [falls_later]\n", encoding="utf-8")
+    text = "# Fails.\n_target_: falls_later.Net\n_args_: [13, 3]\n"
     (tmp_path / "conf" / "model" / "narrow.yaml").write_text(text, encoding="utf-8")
-    result = CliRunner().invoke(app, ["train", *QUICK, "data=wine", "model=narrow"])
+    (tmp_path / "falls_later.py").write_text(FALLS_LATER, encoding="utf-8")
+    words = ["train", *QUICK, "data=wine", "model=narrow", "trainer.max_epochs=30"]
+    result = CliRunner().invoke(app, words)
     assert result.exit_code == 1
     lines = result.stderr.splitlines()
     assert lines[0].startswith("failed: RuntimeError: ")
-    assert "shapes cannot be multiplied" in lines[0]
+    assert "after the tenth" in lines[0]
     assert [line.split()[0] for line in lines] == ["failed:", "run", "log"]
     assert "Traceback" not in result.output
     assert json.loads((tmp_path / "run" / "record.json").read_text(encoding="utf-8"))["status"] == "failed"

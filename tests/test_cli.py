@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 QUICK = ["debug=one_batch", "device=cpu", "data=iris"]
-VERBS = [["--help"], ["train", "--help"], ["configs", "--help"], ["info", "--help"], []]
+VERBS = [
+    ["--help"],
+    ["train", "--help"],
+    ["configs", "--help"],
+    ["explain", "--help"],
+    ["diff", "--help"],
+    ["info", "--help"],
+    [],
+]
 
 
 @pytest.fixture(autouse=True)
@@ -133,6 +141,40 @@ def test_info() -> None:
     lines = typed("info").stdout.splitlines()
     assert [line for line in lines if not line.startswith(" ")] == ["versions", "cpu", "gpu", "device=auto"]
     assert len({line.index(line.split()[1]) for line in lines if line.startswith("  ")}) == 1, "aligned"
+
+
+def test_explain() -> None:
+    result = typed("explain", "optimizer.lr", "experiment=digits_image", "optimizer.lr=0.1")
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["optimizer.lr", "=", "0.1"],
+        ["set", "by", "command", "line", "optimizer.lr=0.1"],
+        ["over", "conf/experiment/digits_image.yaml:13", "0.003"],
+        ["over", "conf/optimizer/adamw.yaml:4", "0.001"],
+    ]
+    wrong = typed("explain", "optimzer")
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
+    assert "did you mean 'optimizer'?" in wrong.stderr
+
+
+def test_diff() -> None:
+    result = typed("diff", "", "seed=1")
+    assert result.exit_code == 0, "a report, whatever it says"
+    assert result.stdout.splitlines()[-1].split() == ["seed", "0", "1"]
+    assert typed("diff", "", "").stdout == "no difference\n"
+    wrong = typed("diff", "nowhere", "")
+    assert (wrong.exit_code, wrong.stdout) == (1, "")
+    assert len(wrong.stderr.splitlines()) == 2
+
+
+def test_an_error_names_the_file_and_line_of_its_key(tmp_path: Path) -> None:
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    text = "# @package _global_\n# Mine.\nseed: x\noptimizer:\n  lr: 7\n"
+    (tmp_path / "conf" / "experiment" / "mine.yaml").write_text(text, encoding="utf-8")
+    result = typed("train", "experiment=mine")
+    assert result.stderr.splitlines()[0].endswith("(conf/experiment/mine.yaml:3)")
+    sweep = typed("train", "-m", "experiment=mine", "seed=1,y")
+    assert sweep.stderr.splitlines()[0].startswith("error: seed: y was given")
+    assert sweep.stderr.splitlines()[0].endswith("(command line)")
 
 
 def test_configs_of_a_group() -> None:

@@ -66,8 +66,8 @@ def test_launch_starts_a_process_a_rank_and_tells_how_they_ended(
         "import os, pathlib, sys\n"
         "rank = os.environ['RANK']\n"
         "text = ' '.join(os.environ[n] for n in ('RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'OMP_NUM_THREADS'))\n"
-        "(pathlib.Path(sys.argv[3]) / f'rank{rank}').write_text(text)\n"
-        "sys.exit(3 if rank == '1' and (pathlib.Path(sys.argv[3]) / 'fail').exists() else 0)\n",
+        "(pathlib.Path(sys.argv[4]) / f'rank{rank}').write_text(text)\n"
+        "sys.exit(3 if rank == '1' and (pathlib.Path(sys.argv[4]) / 'fail').exists() else 0)\n",
         encoding="utf-8",
     )
     python = tmp_path / "python"

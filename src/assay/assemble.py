@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import lightning as L
 import torch
 from hydra.errors import InstantiationException
-from hydra.utils import get_object, instantiate
+from hydra.utils import instantiate
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -20,9 +20,10 @@ from assay.check.build_error import build_error
 from assay.check.device import check_device
 from assay.check.fit import check_fit, num_outputs
 from assay.check.job import OUR_MODULE
-from assay.check.monitor import check_monitors
+from assay.check.resolve import ready, resolve
 from assay.check.signature import check_signatures
-from assay.check.trial import try_optimizer, try_parts
+from assay.check.target import trusted_in
+from assay.data.stated import Stated
 from assay.errors import ConfigError
 from assay.logger.run_csv import RunCSV
 from assay.record.checkpoint_file import CheckpointFile
@@ -30,8 +31,11 @@ from assay.record.checkpoint_file import CheckpointFile
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SCHEDULE_KEYS = ("interval", "frequency", "monitor")
-_TRAINER_EXTRAS = ("compile", "channels_last", "matmul_precision")
+    from assay.data.spec import Spec
+
+DATA_EXTRAS = ("spec",)
+SCHEDULE_EXTRAS = ("interval", "frequency", "monitor")
+TRAINER_EXTRAS = ("compile", "channels_last", "matmul_precision")
 _LIGHTNING_MAX_EPOCHS = 1000
 
 
@@ -52,7 +56,9 @@ class Assembly:
     config: DictConfig
 
 
-def assemble(config: DictConfig, *, prepare: bool = True) -> Assembly:
+def assemble(
+    config: DictConfig, *, prepare: bool = True, datamodule: L.LightningDataModule | None = None
+) -> Assembly:
     """Build datamodule, module and trainer.
 
     The data comes first, because the other parts ask for its `spec`. Nothing is written.
@@ -60,6 +66,7 @@ def assemble(config: DictConfig, *, prepare: bool = True) -> Assembly:
     Args:
         config: One job, without its `hydra` node.
         prepare: Let the data be downloaded; further ranks find it there.
+        datamodule: What `open_data` gave for this job, where it was read already.
 
     Raises:
         ConfigError: A node cannot be built as it is written.
@@ -68,16 +75,58 @@ def assemble(config: DictConfig, *, prepare: bool = True) -> Assembly:
     """
     check_device(config.trainer)
     check_signatures(config)
-    L.seed_everything(config.seed, workers=True, verbose=False)
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
-    datamodule = build(config, "data")
+    if datamodule is None:
+        datamodule = open_data(config, prepare=prepare)
+    # Anew: the weights must not depend on what somebody's datamodule drew while it read.
+    L.seed_everything(config.seed, workers=True, verbose=False)
+    describe(config, getattr(datamodule, "spec", None))
+    trainer = build_trainer(config)
+    module = _module(config, trainer)
+    return Assembly(module, datamodule, trainer, config)
+
+
+def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataModule:
+    """Build the datamodule and let it read.
+
+    Args:
+        config: One job.
+        prepare: Let the data be downloaded.
+
+    Raises:
+        ConfigError: The node cannot be built as it is written.
+        DataError: The data cannot be read or used.
+    """
+    L.seed_everything(config.seed, workers=True, verbose=False)
+    datamodule: L.LightningDataModule = build(config, "data", without=DATA_EXTRAS)
     if prepare:
         datamodule.prepare_data()
     datamodule.setup("fit")
-    _describe(config, datamodule)
-    trainer = _trainer(config)
-    module = _module(config, trainer)
-    return Assembly(module, datamodule, trainer, config)
+    return datamodule
+
+
+def open_stated(config: DictConfig) -> L.LightningDataModule:
+    """The datamodule over the data as its YAML's `spec` describes it: nothing is read.
+
+    Args:
+        config: One job, whose `data` has a `spec`; changed in place.
+
+    Raises:
+        ConfigError: The description, or another key of the node, cannot be used.
+        DataError: Not with so many samples.
+    """
+    stated: Any = OmegaConf.to_container(config.data.spec, resolve=True)
+    try:
+        source = Stated(**stated)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error).replace("Stated.__init__() ", ""), key="data.spec") from error
+    with open_dict(config):
+        if OmegaConf.select(config, "data.transform.normalize") == "data":
+            config.data.transform.normalize = None  # there are no values to take a mean of
+    without = (*DATA_EXTRAS, "source")
+    datamodule: L.LightningDataModule = _build_with(config, "data", without, source=source)
+    datamodule.setup("fit")
+    return datamodule
 
 
 def build(config: DictConfig, key: str, without: tuple[str, ...] = ()) -> Any:
@@ -92,7 +141,7 @@ def build(config: DictConfig, key: str, without: tuple[str, ...] = ()) -> Any:
         The object; a `functools.partial` for `_partial_` nodes; None for an empty node.
 
     Raises:
-        ConfigError: The call failed; the message names the full key.
+        ConfigError: A target in it is not allowed, or the call failed; the message names the full key.
     """
     node = OmegaConf.select(config, key)
     if not node:
@@ -102,7 +151,7 @@ def build(config: DictConfig, key: str, without: tuple[str, ...] = ()) -> Any:
         node = OmegaConf.masked_copy(node, [str(name) for name in node if name not in without])
         node._set_parent(parent)  # so that interpolations still find the rest of the config
     try:
-        return _plain_partial(instantiate(node, _convert_="all"))
+        return _plain_partial(instantiate(ready(config, key, node), _convert_="all"))
     except (InstantiationException, OmegaConfBaseException) as error:
         raise build_error(error, config, key) from error
 
@@ -129,9 +178,16 @@ def _plain_partial(built: Any) -> Any:
     return built
 
 
-def _describe(config: DictConfig, datamodule: Any) -> None:
-    """Put what the data tells into the config as node `spec`."""
-    spec = getattr(datamodule, "spec", None)
+def describe(config: DictConfig, spec: Spec | None) -> None:
+    """Put what the data tells into the config as node `spec`.
+
+    Args:
+        config: The job; changed in place.
+        spec: Of the data; None where a datamodule of somebody's own tells nothing.
+
+    Raises:
+        ConfigError: There is none, and assay's own module needs it.
+    """
     if spec is not None:
         with open_dict(config):
             config.spec = {**spec.as_config(), **_steps(config, spec.num_train)}
@@ -148,39 +204,47 @@ def _module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
                 config.spec.num_outputs = num_outputs(config, None)
         own: L.LightningModule = build(config, "module")
         return own
-    check_fit(config, get_object(config.loss._target_))
+    check_fit(config, resolve("loss", str(config.loss._target_), trusted_in(config)))
     loss = build(config, "loss")
     with open_dict(config):
         config.spec.num_outputs = num_outputs(config, loss)
     with trainer.init_module(empty_init=False):
         model = build(config, "model")
     metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
-    augment = build(config, "augment")
-    check_monitors(config, try_parts(config, loss, metrics, augment))
-    optimizer, groups = build(config, "optimizer"), build(config, "param_groups")
-    scheduler = build(config, "scheduler", without=_SCHEDULE_KEYS)
-    try_optimizer(config, model, optimizer, scheduler, groups)
-    schedule = {
-        key: value
-        for key in _SCHEDULE_KEYS
-        if (value := (config.get("scheduler") or {}).get(key)) is not None
-    }
     module: L.LightningModule = _build_with(
         config,
         "module",
         model=model,
         loss=loss,
-        optimizer=optimizer,
-        scheduler=scheduler,
-        schedule=schedule,
         metrics=metrics,
-        augment=augment,
-        param_groups=groups,
+        augment=build(config, "augment"),
         channels_last=bool(config.trainer.get("channels_last")),
+        **build_optimization(config),
     )
     if config.trainer.get("compile"):
         model.compile()
     return module
+
+
+def build_optimization(config: DictConfig) -> dict[str, Any]:
+    """What `assay.module.Module` is told about optimizing.
+
+    Args:
+        config: The job, with its `spec`.
+
+    Returns:
+        `optimizer`, `param_groups`, `scheduler` and `schedule`.
+
+    Raises:
+        ConfigError: A node cannot be built as it is written.
+    """
+    node = config.get("scheduler") or {}
+    return {
+        "optimizer": build(config, "optimizer"),
+        "param_groups": build(config, "param_groups"),
+        "scheduler": build(config, "scheduler", without=SCHEDULE_EXTRAS),
+        "schedule": {key: value for key in SCHEDULE_EXTRAS if (value := node.get(key)) is not None},
+    }
 
 
 def _steps(config: DictConfig, num_train: int) -> dict[str, int]:
@@ -201,7 +265,15 @@ def _steps(config: DictConfig, num_train: int) -> dict[str, int]:
     return {"steps_per_epoch": steps, "total_steps": max(1, min(totals, default=1))}
 
 
-def _trainer(config: DictConfig) -> L.Trainer:
+def build_trainer(config: DictConfig) -> L.Trainer:
+    """Lightning's trainer with its callbacks and loggers.
+
+    Args:
+        config: The job, with its `spec`.
+
+    Raises:
+        ConfigError: A node cannot be built as it is written.
+    """
     callbacks = [build(config, f"callbacks.{name}") for name in config.get("callbacks") or {}]
     chosen = config.get("logger") or {}
     loggers = [build(config, f"logger.{name}") for name in chosen]
@@ -211,7 +283,7 @@ def _trainer(config: DictConfig) -> L.Trainer:
     trainer: L.Trainer = _build_with(
         config,
         "trainer",
-        without=_TRAINER_EXTRAS,
+        without=TRAINER_EXTRAS,
         callbacks=[SeedEachStep(config.seed), *callbacks],
         logger=loggers,
         plugins=[CheckpointFile()],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from assay.errors import AssayError
+from assay.errors import AssayError, ConfigError
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
@@ -101,18 +101,13 @@ def train(
 ) -> None:
     """Train, test and record one experiment, or a sweep of them."""
     typed = overrides or []
-    with _reported(debug):
-        from assay.check.job import check_job
-        from assay.config.compose import choices, compose, job_config
-        from assay.config.sweep import compose_sweep
+    with _reported(debug, typed, config_dir):
+        from assay.config.compose import choices, job_config
 
-        # A mistyped word is answered before torch is imported.
-        jobs = compose_sweep(typed, config_dir) if multirun else [compose(typed, config_dir)]
         if cfg:
-            _print_configs([job_config(job) for job in jobs])
+            _print_configs([job_config(job) for job in _composed(typed, config_dir, multirun=multirun)])
             return
-        for job in jobs:
-            check_job(job_config(job))
+        jobs = _checked_names(typed, config_dir, multirun=multirun)
         if multirun:
             from assay.multirun import multirun as run_all
 
@@ -126,6 +121,35 @@ def train(
     code = max((result.exit_code for result in results), default=0)
     if code:
         raise typer.Exit(code)
+
+
+@app.command(epilog=_OVERRIDES.format(groups=_groups()))
+def check(
+    overrides: Overrides = None,
+    multirun: Annotated[
+        bool, typer.Option("--multirun", "-m", help="Check every job of a sweep, as `assay train -m`.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the learning rate into an image.")
+    ] = None,
+    config_dir: ConfigDir = None,
+    debug: Debug = False,
+) -> None:
+    """Prove that an experiment, or a sweep, can run."""
+    typed = overrides or []
+    with _reported(debug, typed, config_dir):
+        jobs = _checked_names(typed, config_dir, multirun=multirun)
+        from assay.check.all_jobs import check_all
+        from assay.check.show import save_curve, show_job, show_sweep
+
+        reports = check_all(jobs, config_dir, curve=not multirun)
+        console = Console(highlight=False, soft_wrap=True)
+        if multirun:
+            show_sweep(console, reports)
+        else:
+            show_job(console, reports[0])
+        if plot is not None:
+            save_curve(reports[0], plot)
 
 
 @app.command()
@@ -142,6 +166,37 @@ def configs(
 
 
 @app.command()
+def explain(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A key, a node, or a group.")],
+    overrides: Overrides = None,
+    config_dir: ConfigDir = None,
+    debug: Debug = False,
+) -> None:
+    """Where a value comes from: who set it, and what that overrode."""
+    with _reported(debug, overrides or [], config_dir):
+        from assay.config.explain import show
+
+        show(key, overrides or [], config_dir)
+
+
+@app.command()
+def diff(
+    first: Annotated[str, typer.Argument(metavar="A", help="A run directory, a YAML file, or overrides.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another; '' is the default config.")],
+    config_dir: ConfigDir = None,
+    debug: Debug = False,
+) -> None:
+    """What differs between runs, config files or quoted overrides.
+
+    Where a run writes to does not count. The exit code is 0 whether they differ or not.
+    """
+    with _reported(debug):
+        from assay.difference import show
+
+        show(first, second, config_dir)
+
+
+@app.command()
 def info(debug: Debug = False) -> None:
     """What this machine has, and what device=auto would choose."""
     with _reported(debug):
@@ -152,6 +207,26 @@ def info(debug: Debug = False) -> None:
             console.print(f"[bold]{section}[/bold]")
             for name, value in rows.items():
                 console.print(f"  {name:<14} {value}", markup=False)
+
+
+def _composed(typed: list[str], config_dir: Path | None, *, multirun: bool) -> list[DictConfig]:
+    from assay.config.compose import compose
+    from assay.config.sweep import compose_sweep
+
+    return compose_sweep(typed, config_dir) if multirun else [compose(typed, config_dir)]
+
+
+def _checked_names(typed: list[str], config_dir: Path | None, *, multirun: bool) -> list[DictConfig]:
+    """The jobs, checked as far as can be without torch: a mistyped word costs no wait."""
+    from assay.check.job import check_job
+    from assay.config.compose import job_config
+    from assay.config.origin import located, overrides_of
+
+    jobs = _composed(typed, config_dir, multirun=multirun)
+    for job in jobs:
+        with located(overrides_of(job), config_dir):
+            check_job(job_config(job))
+    return jobs
 
 
 def _print_configs(jobs: list[DictConfig]) -> None:
@@ -177,11 +252,20 @@ def _say_results(results: list[RunResult], *, sweep: bool) -> None:
 
 
 @contextmanager
-def _reported(debug: bool) -> Iterator[None]:
-    """Turn an error into one message and an exit code; with `debug`, let it through."""
+def _reported(
+    debug: bool, overrides: list[str] | None = None, config_dir: Path | None = None
+) -> Iterator[None]:
+    """Turn an error into one message and an exit code; with `debug`, let it through.
+
+    What is wrong with a job composed from `overrides` is told with the file and line of its key.
+    """
     try:
         yield
     except AssayError as error:
+        if overrides is not None and isinstance(error, ConfigError):
+            from assay.config.origin import locate
+
+            locate(error, overrides, config_dir)
         if debug:
             raise
         _say_error(error)

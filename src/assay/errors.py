@@ -36,10 +36,26 @@ class ConfigError(AssayError):
 
     def __init__(self, message: str, *, key: str = "", file: str = "", hint: str = "") -> None:
         where = f"{key}: " if key else ""
-        source = f" ({file})" if file else ""
-        super().__init__(f"{where}{message}{source}", hint=hint)
+        super().__init__(f"{where}{message}", hint=hint)
         self.key = key
-        self.file = file
+        self.file = ""
+        self.add_file(file)
+
+    def add_file(self, file: str) -> None:
+        """Say where the value was written, once that is known.
+
+        Args:
+            file: Such as `conf/optimizer/adamw.yaml:3` or `command line`; empty when nobody knows.
+
+        >>> error = ConfigError("is no number", key="optimizer.lr")
+        >>> error.add_file("conf/optimizer/adamw.yaml:4")
+        >>> error.message
+        'optimizer.lr: is no number (conf/optimizer/adamw.yaml:4)'
+        """
+        if file and not self.file:
+            self.file = file
+            self.message = f"{self.message} ({file})"
+            self.args = (self.message,)
 
 
 class DataError(AssayError):

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, cast
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.markup import escape
 
-from assay.check.device import check_device
-from assay.check.job import check_job
-from assay.check.signature import check_signatures
-from assay.config.compose import PRIMARY, choices, complete, job_config, loader
+from assay.check.all_jobs import check_all
+from assay.config.compose import PRIMARY, choices, complete, compose_with, loader, trust_for
 from assay.config.composition_error import composition_error
+from assay.config.hydra_node import check_hydra
+from assay.config.origin import located
 from assay.config.sweep import compose_sweep
 from assay.errors import AssayError
 from assay.run import RunResult, run_job
@@ -42,20 +43,19 @@ def multirun(
     Raises:
         AssayError: The config of a job cannot run here; nothing has run then.
     """
-    for composed in compose_sweep(overrides, config_dir) if jobs is None else jobs:
-        check_job(job_config(composed))
-        check_device(composed.trainer)
-        check_signatures(job_config(composed))
+    reports = check_all(compose_sweep(overrides, config_dir) if jobs is None else jobs, config_dir)
     results: list[RunResult] = []
     console = Console(highlight=False, soft_wrap=True)
 
     def job(config: DictConfig) -> float | None:
         hydra = cast("DictConfig", HydraConfig.get())
         own = [str(override) for override in hydra.overrides.task]
-        complete(config, hydra, hydra.runtime.output_dir)
+        complete(config, hydra, trusted, hydra.runtime.output_dir)
         console.rule(f"[bold]job {hydra.job.num}[/bold]  {escape(' '.join(own))}", align="left", style="dim")
         try:
-            result = run_job(config, own, choices(hydra), raise_errors=False)
+            with located(own, config_dir):
+                report = reports[int(hydra.job.num)]
+                result = run_job(config, own, choices(hydra), raise_errors=False, report=report)
         except AssayError as error:
             result = RunResult(Path(config.run_dir), "failed", overrides=own, reason=error.message)
             console.print(f"[bold red]error:[/bold red] {escape(str(error))}")
@@ -65,6 +65,9 @@ def multirun(
         return None
 
     with loader(config_dir) as hydra:
+        trusted = trust_for(hydra, overrides)
+        # Hydra makes its sweeper, launcher and callbacks from this config, which is none of the jobs'.
+        check_hydra(compose_with(hydra, overrides, RunMode.MULTIRUN).hydra)
         try:
             hydra.multirun(
                 config_name=PRIMARY,

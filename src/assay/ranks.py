@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from omegaconf import DictConfig
 
 _DISTRIBUTED = ("ddp", "fsdp", "deepspeed")
@@ -49,12 +51,13 @@ def world_size(config: DictConfig) -> int:
     return count(config) * int(config.trainer.get("num_nodes") or 1)
 
 
-def launch(run_dir: Path, num_processes: int) -> bool:
+def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = ()) -> bool:
     """Run a job on several processes and wait for them; when one dies, the others are ended.
 
     Args:
         run_dir: Holds the job's `config.yaml`.
         num_processes: One a device.
+        trusted_packages: What the user trusts; a config file cannot say so itself.
 
     Returns:
         Whether all ended well. What went wrong stands in the record and the log.
@@ -77,7 +80,10 @@ def launch(run_dir: Path, num_processes: int) -> bool:
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(threads)
     try:
-        elastic_launch(launch_config, sys.executable)("-m", "assay.ranks", str(run_dir))
+        # -P: else a file torch.py in the current directory would be taken for torch.
+        elastic_launch(launch_config, sys.executable)(
+            "-P", "-m", "assay.ranks", str(run_dir), *trusted_packages
+        )
     except ChildFailedError:
         return False
     finally:
@@ -89,10 +95,10 @@ def launch(run_dir: Path, num_processes: int) -> bool:
 
 
 def main() -> None:
-    """One rank: run the job of the directory named on the command line."""
+    """One rank: run the job of the directory named on the command line; what is trusted comes after it."""
     from assay.run import run_rank
 
-    sys.exit(run_rank(Path(sys.argv[1])))
+    sys.exit(run_rank(Path(sys.argv[1]), sys.argv[2:]))
 
 
 if __name__ == "__main__":

@@ -2,42 +2,57 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from assay.assemble import model_only
-from assay.errors import AssayError
+from assay.check.target import check_targets
+from assay.config.trust import KEY, Trust, checked_names, project_packages
+from assay.errors import AssayError, ConfigError
+from assay.paths import project_conf
 from assay.record.checkpoint_file import CheckpointFile
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from torch import nn
 
 _PREFIX = "model."
 
 
 def load(
-    run: str | Path, *, checkpoint: str = "best", map_location: str | torch.device | None = None
+    run: str | Path,
+    *,
+    checkpoint: str = "best",
+    map_location: str | torch.device | None = None,
+    trusted_packages: Sequence[str] = (),
 ) -> nn.Module:
     """The trained model of a run, in eval mode.
 
-    Reads weights only: nothing in the checkpoint is executed.
+    Reads weights only: nothing in the checkpoint is executed, and its config calls what a config may call.
 
     Args:
         run: Run directory.
         checkpoint: `best` or `last`; `last` is taken where a run kept no best one.
         map_location: Where to put the weights; by default the device that `device=auto` would choose.
+        trusted_packages: Packages of your own that the run's config may name, besides those of the project in
+            the current directory. What the run itself trusted does not count.
 
     Returns:
         The model. Its input is what the run's own data gives: normalised, in the run's shape.
 
     Raises:
-        AssayError: There is no such run, or it holds no valid checkpoint.
+        AssayError: There is no such run, its config names what is not trusted, or it holds no valid
+            checkpoint.
     """
     run_dir = Path(run)
-    config = read_config(run_dir)
+    config = read_config(run_dir, trusted_packages)
     device = torch.device(map_location) if map_location is not None else _fastest()
     path = run_dir / "checkpoints" / f"{checkpoint}.ckpt"
     if not path.is_file():
@@ -49,7 +64,8 @@ def load(
     state: dict[str, Any] = CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu"))[
         "state_dict"
     ]
-    model = model_only(config, run_dir)
+    with _said_of(run_dir / "config.yaml"):
+        model = model_only(config, run_dir)
     model.load_state_dict(
         {name.removeprefix(_PREFIX): value for name, value in state.items() if name.startswith(_PREFIX)}
     )
@@ -57,14 +73,15 @@ def load(
     return model.to(device, dtype).eval()
 
 
-def read_config(run_dir: Path) -> DictConfig:
-    """A run's resolved config.
+def read_config(run_dir: Path, trusted_packages: Sequence[str] = ()) -> DictConfig:
+    """A run's resolved config, every target in it judged by its name.
 
     Args:
-        run_dir: Run directory.
+        run_dir: Run directory, perhaps somebody else's.
+        trusted_packages: As for `load`.
 
     Raises:
-        AssayError: There is none.
+        AssayError: There is none, it cannot be read, or it names what is not trusted.
     """
     path = run_dir / "config.yaml"
     if not path.is_file():
@@ -72,10 +89,27 @@ def read_config(run_dir: Path) -> DictConfig:
             f"{run_dir} is no run directory: it has no config.yaml",
             hint="runs lie under outputs/<name>/<date>/",
         )
-    config = OmegaConf.load(path)
+    try:
+        config = OmegaConf.load(path)
+    except (YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError, RecursionError) as error:
+        raise AssayError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(config, DictConfig):
         raise AssayError(f"{path} holds no mapping")
+    config.pop("hydra", None)
+    config[KEY] = Trust(project_packages(project_conf()), checked_names(trusted_packages)).packages
+    with _said_of(path):
+        check_targets(config)
     return config
+
+
+@contextmanager
+def _said_of(path: Path) -> Iterator[None]:
+    """The key of an error is one of that file, not of the job that loads it."""
+    try:
+        yield
+    except ConfigError as error:
+        error.add_file(str(path))
+        raise
 
 
 def _fastest() -> torch.device:

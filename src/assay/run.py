@@ -8,8 +8,6 @@ import math
 import os
 import time
 import traceback
-import warnings
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,12 +19,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from assay import ranks
 from assay.assemble import assemble, build
-from assay.check.device import check_device
+from assay.check.fit import check_stated
 from assay.check.job import check_job
-from assay.check.signature import check_signatures
+from assay.check.prove import Prover
+from assay.check.target import trusted_in
 from assay.config.compose import choices, compose, job_config
 from assay.config.fingerprint import fingerprint
+from assay.config.origin import located
 from assay.errors import AssayError, ConfigError
+from assay.quiet import quiet
 from assay.record.checkpoint_file import CheckpointFile, sha256
 from assay.record.log_file import log_file
 from assay.record.provenance import git_state, machine, packages
@@ -37,22 +38,14 @@ from assay.restore import read_config
 from assay.summary import say_start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import lightning as L
 
     from assay.assemble import Assembly
+    from assay.check.report import Report
 
 log = logging.getLogger("assay")
-
-_MEANT = (
-    r".*is smaller than the logging interval",  # every epoch is logged anyway
-    r".*does not have many workers",  # what fits in memory needs none
-    r".*LeafSpec.* is deprecated",  # Lightning 2.6 with torch 2.15
-    r".*Total length of `list` across ranks is zero",  # a config may ask for no validation or test part
-    r"Checkpoint directory .* exists and is not empty",  # it is the run's own
-    r".*dataloader is not resumable",  # the position is computed from the loop's progress
-)
 
 
 @dataclass(frozen=True)
@@ -103,12 +96,19 @@ def train(
         raise ConfigError(
             f"a list of overrides was expected, not {overrides!r}", hint=f"assay.train([{overrides!r}])"
         )
-    composed = compose(overrides, Path(config_dir) if config_dir else None)
-    return run_job(job_config(composed), overrides, choices(composed.hydra), raise_errors=raise_errors)
+    folder = Path(config_dir) if config_dir else None
+    with located(overrides, folder):
+        composed = compose(overrides, folder)
+        return run_job(job_config(composed), overrides, choices(composed.hydra), raise_errors=raise_errors)
 
 
 def run_job(
-    config: DictConfig, overrides: Sequence[str], chosen: Mapping[str, Any], *, raise_errors: bool
+    config: DictConfig,
+    overrides: Sequence[str],
+    chosen: Mapping[str, Any],
+    *,
+    raise_errors: bool,
+    report: Report | None = None,
 ) -> RunResult:
     """Run a composed job in this process, or on several where its device asks for that.
 
@@ -117,23 +117,27 @@ def run_job(
         overrides: What was typed.
         chosen: Which option of each group.
         raise_errors: As for `train`.
+        report: What `check` found, where the job was checked already; it is checked here otherwise.
 
     Raises:
         AssayError: As for `train`.
     """
     run_dir = Path(config.run_dir)
-    check_job(config)
-    check_device(config.trainer)
     refuse_existing(run_dir)
+    datamodule = None
+    if report is None:
+        check_job(config)
+        prover = Prover()
+        report, datamodule = prover.prove(config, overrides), prover.datamodule
     processes = ranks.count(config)
     if processes > 1:
-        check_signatures(config)
         prepare(config)
         begin(run_dir, config, overrides, chosen)
-        ranks.launch(run_dir, processes)
+        ranks.launch(run_dir, processes, trusted_in(config))
         return result_of(run_dir)
     with quiet():
-        assembly = assemble(config)
+        assembly = assemble(config, datamodule=datamodule)
+        check_stated({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         record = begin(run_dir, assembly.config, overrides, chosen)
         _execute(assembly, record, run_dir, raise_errors=raise_errors)
@@ -293,16 +297,17 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
         }
 
 
-def run_rank(run_dir: Path) -> int:
+def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
     """One rank of a distributed job whose run directory is there already.
 
     Args:
         run_dir: Holds `config.yaml` and a record that says `running`.
+        trusted_packages: As the process that made the run directory has them.
 
     Returns:
         Exit code.
     """
-    config = read_config(run_dir)
+    config = read_config(run_dir, trusted_packages)
     first = int(os.environ["RANK"]) == 0
     record = RunRecord.load(run_dir)
     try:
@@ -361,19 +366,3 @@ def _one_line(error: BaseException) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep Lightning's advertising and its hints on things that are meant as they are from the terminal."""
-    levels = {name: logging.getLogger(name).level for name in ("lightning.pytorch", "lightning.fabric")}
-    with warnings.catch_warnings():
-        for message in _MEANT:
-            warnings.filterwarnings("ignore", message=message)
-        for name in levels:
-            logging.getLogger(name).setLevel(logging.WARNING)
-        try:
-            yield
-        finally:
-            for name, level in levels.items():
-                logging.getLogger(name).setLevel(level)

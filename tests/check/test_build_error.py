@@ -13,7 +13,11 @@ def config() -> DictConfig:
     return OmegaConf.create(
         {
             "optimizer": {"_target_": "torch.optim.AdamW", "lr": -1, "eps": 1e-8, "betas": [0.9, 0.999]},
-            "data": {"_target_": "builtins.dict", "batch_size": 0, "split": {"val": 0.1, "typo": 1}},
+            "data": {
+                "_target_": "assay.data.data_module.DataModule",
+                "batch_size": 0,
+                "split": {"val": 0.1, "typo": 1},
+            },
             "metrics": {"train": {"_target_": "torchmetrics.MeanMetric"}},
             "callbacks": {"ema": {"_target_": "lightning.pytorch.callbacks.EMAWeightAveraging", "decay": 2}},
             "logger": {"wandb": {"_target_": "lightning.pytorch.loggers.WandbLogger"}},
@@ -30,6 +34,9 @@ def config() -> DictConfig:
         (ValueError("lr must be positive"), "optimizer", "optimizer.lr: lr must be positive"),
         (ValueError("`eps` is too small"), "optimizer", "optimizer.eps: `eps` is too small"),
         (ValueError("all is wrong"), "optimizer", "optimizer: all is wrong"),
+        (ValueError("expected more start_dim, not 2"), "model", "model: expected more start_dim, not 2"),
+        (ValueError("too few batch_size there"), "data", "data.batch_size: too few batch_size there"),
+        (ValueError("`val` is too much"), "data", "data.split.val: `val` is too much"),
         (ValueError("data.batch_size=0: too few"), "data", "data.batch_size=0: too few"),
         (MisconfigurationException("`batch_size` is odd"), "data", "data.batch_size: `batch_size` is odd"),
         (RuntimeError("no"), "optimizer", "optimizer: RuntimeError: no"),
@@ -65,7 +72,8 @@ def test_way_out(key: str, hint: str) -> None:
 def test_what_is_not_installed() -> None:
     error = ModuleNotFoundError("No module named 'wandb'", name="wandb")
     assert build_error(error, config(), "logger.wandb").hint == "pip install 'assay[wandb]'"
-    assert build_error(error, config(), "model").hint == "pip install wandb"
+    other = ModuleNotFoundError("No module named 'timm'", name="timm")
+    assert build_error(other, config(), "model").hint == "pip install timm"
 
 
 def test_an_interpolation_that_the_data_does_not_answer() -> None:
@@ -77,12 +85,11 @@ def test_an_interpolation_that_the_data_does_not_answer() -> None:
 
 
 def test_hydra_names_the_inner_node() -> None:
-    nested = OmegaConf.create(
-        {"model": {"_target_": "builtins.dict", "inner": {"_target_": "builtins.int", "x": "y"}}}
-    )
+    inner = {"_target_": "torch.nn.Dropout", "p": 5}
+    nested = OmegaConf.create({"model": {"_target_": "torch.nn.Sequential", "inner": inner}})
     with pytest.raises(Exception, match=r"model\.inner") as caught:
         instantiate(nested.model)
-    assert build_error(caught.value, nested, "model").message.startswith("model.inner.x: ")
+    assert build_error(caught.value, nested, "model").message.startswith("model.inner: ")
 
 
 def test_an_error_that_is_told_already_is_left_alone() -> None:

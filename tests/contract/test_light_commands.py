@@ -38,6 +38,10 @@ print(f"code={code} heavy={heavy}", file=sys.stderr)
         (["train", "seed=x"], 2),
         (["train", "data=table"], 2),
         (["train", "--cfg"], 0),
+        (["explain", "optimizer.lr", "experiment=digits_image"], 0),
+        (["explain", "optimizer.lrr"], 2),
+        (["diff", "", "optimizer=sgd"], 0),
+        (["diff", "nowhere", ""], 1),
         (["train", "-m", "optimizer=sgd,sdg"], 2),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
@@ -55,7 +59,9 @@ def test_without_torch(arguments: list[str], code: int) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "optimzer=sgd"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["train", "optimzer=sgd"], ["explain", "optimizer.lr"]], ids=" ".join
+)
 def test_answers_within_a_second(arguments: list[str]) -> None:
     def seconds() -> float:
         before = os.times()

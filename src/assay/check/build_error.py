@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 from typing import Any
 
@@ -12,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.check.fit import SUITS
+from assay.check.installed import install
 from assay.check.signature import example
 from assay.config.did_you_mean import did_you_mean, named
 from assay.config.tree import walk
@@ -38,7 +38,7 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     if match and isinstance(error, InstantiationException) and OmegaConf.select(config, match[1]) is not None:
         key = match[1]
     cause = error
-    while isinstance(cause.__cause__, Exception):
+    while not isinstance(cause, AssayError) and isinstance(cause.__cause__, Exception):
         cause = cause.__cause__
     if isinstance(cause, AssayError):
         return cause
@@ -47,7 +47,9 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     text = " ".join(str(cause).split()) or type(cause).__name__
     node = OmegaConf.select(config, key)
     if isinstance(cause, ModuleNotFoundError):
-        return ConfigError(text, key=key, hint=_install(key, cause))
+        return ConfigError(
+            text, key=key, hint=install(key, cause.name) if cause.name else "install what is missing"
+        )
     if match := _UNEXPECTED.search(text):
         return _unexpected(match[1], node, key, text)
     if not isinstance(cause, _PLAIN_KINDS):
@@ -84,17 +86,6 @@ def _dangling(cause: OmegaConfBaseException, config: DictConfig, key: str) -> Co
     )
 
 
-def _install(key: str, cause: ModuleNotFoundError) -> str:
-    option = key.rpartition(".")[2]
-    try:
-        extras = importlib.metadata.metadata("assay").get_all("Provides-Extra") or []
-    except importlib.metadata.PackageNotFoundError:
-        extras = []
-    if option in extras:
-        return f"pip install 'assay[{option}]'"
-    return f"pip install {cause.name}" if cause.name else "install what is missing"
-
-
 def _unexpected(name: str, node: Any, key: str, text: str) -> ConfigError:
     """An argument of a mapping inside the node that the class hands on."""
     at = next((found for found in _typed(node, key) if found.rpartition(".")[2] == name), key)
@@ -112,6 +103,10 @@ def _value_at_fault(text: str, node: Any, key: str) -> str:
     by_name = {found for found, _ in leaves if found.removeprefix(f"{key}.") in words}
     if len(by_name) == 1:
         return by_name.pop()
+    words |= {word for word in re.findall(r"\w+", text) if "_" in word}  # no word of English has one
+    deeper = {found for found, _ in leaves if found.rpartition(".")[2] in words}
+    if not by_name and len(deeper) == 1:
+        return deeper.pop()
     shown = _VALUE.search(text.rstrip("."))
     by_value = {found for found, value in leaves if shown and value is not None and str(value) == shown[1]}
     return by_value.pop() if len(by_value) == 1 else key

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from omegaconf import ListConfig, OmegaConf
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from omegaconf import DictConfig
     from torch import nn
 
@@ -20,6 +23,10 @@ SUITS = {
     "regression": "loss=mse metrics=regression",
 }
 """What to type for the data of a task."""
+_STATED = (
+    *("task", "input_shape", "num_classes", "num_targets", "num_train", "num_val", "num_test"),
+    "class_counts",
+)
 
 
 def num_outputs(config: DictConfig, loss: nn.Module | None) -> int:
@@ -77,3 +84,47 @@ def targets_in_words(config: DictConfig) -> str:
         "multiclass": f"{spec.num_classes} classes of which one is right",
         "binary": "two classes",
     }[str(spec.task)]
+
+
+def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -> None:
+    """Refuse a model that returns something else than this loss compares with the targets.
+
+    Args:
+        config: The job, with its `spec`.
+        loss: As it will be used.
+        outputs: Shape of the model's outputs for a batch.
+
+    Raises:
+        ConfigError: Naming both shapes. (torch would broadcast a wrong shape without a word.)
+    """
+    by_class = getattr(loss, "kind", None) in ("multiclass", "binary")
+    if not (by_class or isinstance(loss, _REAL_VALUED)):
+        return  # an embedding, or a loss of somebody's own, takes any width
+    wanted = int(config.spec.num_outputs)
+    if tuple(outputs[1:]) != (wanted,):
+        raise ConfigError(
+            f"gives {list(outputs[1:])} values a sample; {type(loss).__name__} needs [{wanted}] for "
+            f"{targets_in_words(config)}",
+            key="model",
+            hint="let the model's last layer have ${spec.num_outputs} outputs",
+        )
+
+
+def check_stated(stated: Mapping[str, Any], config: DictConfig) -> None:
+    """Refuse data that is not what its YAML states, which the job was checked with.
+
+    Args:
+        stated: The `spec` of the check; empty for none.
+        config: The job, with the `spec` of the data that was read.
+
+    Raises:
+        DataError: Naming the difference.
+    """
+    for name in _STATED:
+        said, found = stated.get(name), OmegaConf.select(config, f"spec.{name}")
+        found = list(found) if isinstance(found, ListConfig) else found
+        if stated and said != found:
+            raise DataError(
+                f"data.spec: by it {name} is {said}; the data has {found}",
+                hint="correct `spec` in the data's YAML, or leave it out: ~data.spec",
+            )

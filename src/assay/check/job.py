@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
+from assay.check.data_root import check_data_root
+from assay.check.installed import check_installed
+from assay.check.target import check_targets
+from assay.check.values import LARGEST_SEED, check_values, check_whole_number
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
 from assay.errors import ConfigError
@@ -15,13 +19,16 @@ if TYPE_CHECKING:
     from assay.config.tree import Entry
 
 OUR_MODULE = "assay.module.Module"
-_LARGEST_SEED = 2**32 - 1
-_AT_LEAST = {"trainer.accumulate_grad_batches": 1, "trainer.log_every_n_steps": 1, "scheduler.frequency": 1}
-_INTERVALS = ("step", "epoch")
+_TOP = (
+    *("augment", "callbacks", "data", "logger", "loss", "metrics", "model", "module", "name", "optimizer"),
+    *("param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer", "trusted_packages"),
+)
+_PACKAGES = {"experiment": "_global_", "debug": "_global_", "device": "trainer", "precision": "trainer"}
+"""Groups whose options are merged somewhere else than under their own name."""
 
 
 def check_job(config: DictConfig) -> None:
-    """Refuse a job with holes, dangling interpolations, or a seed that is none.
+    """Refuse a job with holes, dangling interpolations, values out of range, or things that are not here.
 
     Args:
         config: A job without its `hydra` node.
@@ -30,7 +37,7 @@ def check_job(config: DictConfig) -> None:
         ConfigError: Naming the key.
     """
     if "seed" not in config:  # data and others ask for it
-        _check_whole_number("seed", None, 0, _LARGEST_SEED)
+        check_whole_number("seed", None, 0, LARGEST_SEED)
     entries = list(walk(config))
     missing = sorted(entry.key for entry in entries if entry.is_missing)
     if missing:
@@ -39,30 +46,15 @@ def check_job(config: DictConfig) -> None:
             key=", ".join(missing),
             hint=f"add {' '.join(f'{key}=…' for key in missing)}",
         )
+    check_targets(config)
     for entry in entries:
         if entry.is_interpolation:
             _check_interpolation(entry, [other.key for other in entries])
-    _check_whole_number("seed", config.seed, 0, _LARGEST_SEED)
+    _check_top(config, [str(entry.node._value()) for entry in entries if entry.is_interpolation])
     _check_targets(config)
-    for key, least in _AT_LEAST.items():
-        if (value := OmegaConf.select(config, key)) is not None:
-            _check_whole_number(key, value, least)
-    interval = OmegaConf.select(config, "scheduler.interval")
-    if interval is not None and interval not in _INTERVALS:
-        raise ConfigError(
-            f"{interval!r} is none of {', '.join(_INTERVALS)}",
-            key="scheduler.interval",
-            hint="scheduler.interval=epoch",
-        )
-
-
-def _check_whole_number(key: str, value: Any, least: int, most: int | None = None) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most and value > most):
-        wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
-        given = "null" if value is None else value
-        raise ConfigError(
-            f"{given} was given; a whole number {wanted} was expected", key=key, hint=f"{key}={least}"
-        )
+    check_values(config)
+    check_installed(config)
+    check_data_root(config)
 
 
 def _check_interpolation(entry: Entry, keys: list[str]) -> None:
@@ -81,6 +73,22 @@ def _check_interpolation(entry: Entry, keys: list[str]) -> None:
         ) from error
     except OmegaConfBaseException as error:
         raise ConfigError(str(error).splitlines()[0], key=entry.key, hint=f"{entry.key}=VALUE") from error
+
+
+def _check_top(config: DictConfig, interpolations: list[str]) -> None:
+    """Refuse top-level keys that would do nothing; one of somebody's own is there to be interpolated."""
+    for key in map(str, config):
+        if key in _PACKAGES:
+            raise ConfigError(
+                "an option of this group lacks its header: its keys are not where they should be",
+                key=key,
+                hint=f"its first line: # @package {_PACKAGES[key]}",
+            )
+        guess = "" if key in _TOP else did_you_mean(key, _TOP)
+        if guess and not any(f"${{{key}" in text for text in interpolations):
+            raise ConfigError(
+                f"nothing reads this key; {guess}", key=key, hint=f"top-level keys: {', '.join(_TOP)}"
+            )
 
 
 def _check_targets(config: DictConfig) -> None:

@@ -2,65 +2,58 @@
 
 from __future__ import annotations
 
-import collections.abc
-import importlib
+import functools
 import inspect
-import sys
-import types
-import typing
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import re
 from typing import TYPE_CHECKING, Any
 
-import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.did_you_mean import did_you_mean, named
+from assay.check.annotation import Made, accepts, as_typed, example_of, in_words
+from assay.check.call import call_of, names_of
+from assay.check.resolve import resolve, resolve_targets
+from assay.check.supplied import Supplied, supplied
+from assay.check.target import trusted_in
+from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from assay.check.call import Call
+
 _OF_HYDRA = {"_target_", "_args_", "_partial_", "_convert_", "_recursive_"}
 _EXTRAS = {
+    "data": {"spec"},
     "scheduler": {"interval", "frequency", "monitor"},
     "trainer": {"compile", "channels_last", "matmul_precision"},
 }
 """Keys that `assemble` takes off a node before it is built."""
-_FOR_TYPE_CHECKERS = {
-    **vars(collections.abc),
-    **vars(typing),
-    "Tensor": torch.Tensor,
-    "nn": torch.nn,
-    "torch": torch,
-}
-"""Names that a module may import for the type checker alone."""
-_PLAIN: dict[Any, Any] = {
-    bool: bool,
-    int: int,
-    float: (int, float),
-    str: str,
-    type(None): type(None),
-    None: type(None),
-    torch.Tensor: (),  # YAML has none
-}
-_SEQUENCES = (list, tuple, set, Sequence, Iterable, Collection)
-_IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "null"}
-_EXAMPLES = {bool: True, int: 1, float: 0.1, type(None): None}
+_MUST_BE_PARTIAL = ("optimizer", "scheduler")
+_INDEX = re.compile(r"\[(\d+)\]")
+_IS_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def check_signatures(config: DictConfig) -> None:
-    """Refuse arguments that no call would take.
+    """Refuse arguments that no call would take, and calls that lack one.
 
     Args:
-        config: A job; values that wait for the data (`${spec.…}`) are not looked at.
+        config: A job; values that wait for the data (`${spec.…}`) are not looked at while it has no `spec`.
 
     Raises:
-        ConfigError: A target cannot be imported, has no such argument, or wants another type.
+        ConfigError: A target cannot be imported, has no such argument, lacks one, gets one twice, or wants
+            another type.
     """
+    resolve_targets(config)
+    left_alone: list[str] = []
     for key, node in _targets(config):
-        _check_node(key, node)
+        # Hydra leaves what is inside such a node to its class, which may add arguments.
+        inside = any(key.startswith((f"{one}.", f"{one}[")) for one in left_alone)
+        _check_node(key, node, None if inside else supplied(config, key))
+        if node.get("_recursive_") is False:
+            left_alone.append(key)
 
 
 def _targets(config: DictConfig | ListConfig) -> Iterator[tuple[str, DictConfig]]:
@@ -69,36 +62,168 @@ def _targets(config: DictConfig | ListConfig) -> Iterator[tuple[str, DictConfig]
             yield entry.key, entry.node
 
 
-def _check_node(key: str, node: DictConfig) -> None:
-    target = _locate(key, str(node._target_))
-    try:
-        parameters = inspect.signature(target).parameters
-    except (TypeError, ValueError):
+def _check_node(key: str, node: DictConfig, later: Supplied | None) -> None:
+    call = call_of(_locate(key, node))
+    if call is None:
         return  # built-ins without a signature
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    known = [name for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    for name in map(str, node):
-        if name in _OF_HYDRA or name in _EXTRAS.get(key, ()):
+    names = [name for name in map(str, node) if name not in _OF_HYDRA and name not in _EXTRAS.get(key, ())]
+    given = node.get("_args_") or []
+    count = len(given) + (later.by_position if later else 0)
+    by_position = names_of(call.by_position)
+    if given and count > len(by_position) and call.many is None:
+        raise ConfigError(
+            f"{call.name} takes {len(by_position)} values by position, not {count}",
+            key=f"{key}._args_",
+            hint=call.in_short(),
+        )
+    twice = dict.fromkeys(
+        by_position[: len(given)], ("given twice: also by position, in _args_", "leave one out")
+    )
+    for name in by_position[len(given) : count]:
+        twice[name] = f"assay itself gives {call.name} its {name!r}", "leave it out"
+    for name, instead in (later.names if later else {}).items():
+        twice[name] = f"assay itself gives {call.name} its {name!r}", instead
+    for name in names:
+        if name in twice:
+            raise ConfigError(
+                twice[name][0], key=f"{key}.{name}", hint=f"{twice[name][1]}\n    {call.in_short([name])}"
+            )
+        _check_name(f"{key}.{name}", name, call)
+    for name, value in _values(node, names):
+        _check_value(f"{key}.{name}", value, call, call.parameters.get(name))
+    for index, value in _values(given, range(len(given))):
+        parameter = call.by_position[index] if index < len(by_position) else None
+        _check_value(f"{key}._args_[{index}]", value, call, parameter)
+    if later is not None:
+        _check_takes(key, call, later)
+        _check_missing(key, node, call, {*names, *by_position[:count], *later.names})
+
+
+def _check_name(key: str, name: str, call: Call) -> None:
+    """Refuse a keyword that the call does not know."""
+    parameter = call.parameters.get(name)
+    if parameter is None and not call.takes_any:
+        guess = did_you_mean(name, call.parameters)
+        raise ConfigError(
+            f"{call.name} has no argument {name!r}{'; ' + guess if guess else ''}",
+            key=key,
+            hint=f"it takes: {call.in_short([name])}" if call.parameters else "it takes no arguments",
+        )
+    if parameter is not None and parameter.kind is parameter.POSITIONAL_ONLY:
+        raise ConfigError(
+            f"{call.name} takes {name!r} by position only",
+            key=key,
+            hint=f"put it into _args_\n    {call.in_short()}",
+        )
+
+
+def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter | None) -> None:
+    """Refuse a value of another type than the annotation says."""
+    wanted = parameter.annotation if parameter is not None else call.many
+    default = parameter.default if parameter is not None else None
+    if wanted is None or accepts(wanted, value):
+        return
+    if parameter is not None and type(value) is type(default):
+        return  # whatever the annotation says, the default is of this kind
+    shown = f"{value!r} (text)" if isinstance(value, str) and _IS_NUMBER.fullmatch(value) else as_typed(value)
+    told = _instead(_typed(key), value, wanted, default)
+    signature = call.in_short([parameter.name] if parameter is not None else ())
+    raise ConfigError(
+        f"{shown} was given; {in_words(wanted)} was expected",
+        key=key,
+        hint=f"{told}\n    {signature}" if told else signature,
+    )
+
+
+def _instead(key: str, value: Any, wanted: Any, default: Any) -> str:
+    """What to type, where that can be told."""
+    if isinstance(value, str) and _IS_NUMBER.fullmatch(value):
+        number = float(value)
+        if accepts(wanted, number):
+            return f"without quotes: {key}={value}"
+        value = number
+    if isinstance(value, float) and value.is_integer() and accepts(wanted, int(value)):
+        return f"{key}={int(value)}"
+    if isinstance(value, Made) and value.kind is functools.partial:
+        return "leave out its _partial_: true"
+    example = example_of(wanted, default)
+    return f"for example {key}={example}" if example else ""
+
+
+def _check_takes(key: str, call: Call, later: Supplied) -> None:
+    """Refuse a call that does not take what it will be given."""
+    for name in later.names:
+        if name not in call.parameters and not call.takes_any:
+            raise ConfigError(
+                f"{call.name} has no argument {name!r}, which assay gives",
+                key=key,
+                hint=f"{later.otherwise}it takes: {call.in_short([name])}",
+            )
+
+
+def _typed(key: str) -> str:
+    """A key as an override names it: `model._args_.1.p` for `model._args_[1].p`."""
+    return _INDEX.sub(r".\1", key)
+
+
+def _check_missing(key: str, node: DictConfig, call: Call, given: set[str]) -> None:
+    missing = [name for name in call.required if name not in given]
+    if not missing:
+        return
+    if key in _MUST_BE_PARTIAL and not node.get("_partial_"):
+        raise ConfigError(
+            f"{call.name} can only be made in the training: it waits for {missing[0]!r}",
+            key=key,
+            hint=f"add to its YAML: _partial_: true (or type +{key}._partial_=true)",
+        )
+    typed = " ".join(f"+{_typed(key)}.{name}=…" for name in missing)
+    raise ConfigError(
+        f"{call.name} needs {'this' if len(missing) == 1 else 'each of these'}",
+        key=", ".join(f"{key}.{name}" for name in missing),
+        hint=f"add {typed}\n    {call.in_short()}",
+    )
+
+
+def _values(node: Any, names: Any) -> Iterator[tuple[Any, Any]]:
+    """What is given, as far as it is known before the data is."""
+    for name in names:
+        try:
+            value = _as_given(node, name)
+        except OmegaConfBaseException:
             continue
-        if name not in known:
-            if takes_any:
-                continue
-            guess = did_you_mean(name, known)
-            raise ConfigError(
-                f"{node._target_} has no argument {name!r}{'; ' + guess if guess else ''}",
-                key=f"{key}.{name}",
-                hint=f"it takes: {named(known, name)}" if known else "it takes no arguments",
-            )
-        found, value = _value(node, name)
-        wanted = _hint(target, parameters[name])
-        is_default = value is None and parameters[name].default is None  # whatever the annotation says
-        if found and not is_default and not accepts(wanted, value):
-            example = _example(wanted, parameters[name].default)
-            raise ConfigError(
-                f"{_yaml(value)} was given; {in_words(wanted)} was expected",
-                key=f"{key}.{name}",
-                hint=f"for example {key}.{name}={example}" if example else f"see {node._target_}",
-            )
+        yield name, value
+
+
+def _as_given(node: Any, name: Any) -> Any:
+    value = node[name]
+    if isinstance(value, DictConfig):
+        if "_target_" in value:
+            return Made(_kind(value))
+        return {one: _as_given(value, one) for one in value}
+    return [_as_given(value, one) for one in range(len(value))] if isinstance(value, ListConfig) else value
+
+
+def _kind(node: DictConfig) -> type | None:
+    """The class of what a node will be; None where a function, or its class, decides."""
+    if node.get("_partial_"):
+        return functools.partial
+    if not _recursive(node):
+        return None
+    try:
+        target = _locate("", node)
+    except ConfigError:
+        return None  # said at the node itself
+    return target if inspect.isclass(target) else None
+
+
+def _recursive(node: DictConfig) -> bool:
+    """Whether Hydra makes this node before the one around it."""
+    around = node._get_parent()
+    while around is not None:
+        if isinstance(around, DictConfig) and around.get("_recursive_") is False:
+            return False
+        around = around._get_parent()
+    return True
 
 
 def example(config: DictConfig, key: str) -> str:
@@ -112,172 +237,12 @@ def example(config: DictConfig, key: str) -> str:
     node = OmegaConf.select(config, parent) if parent else None
     if not isinstance(node, DictConfig) or "_target_" not in node:
         return ""
-    target = _locate(parent, str(node._target_))
-    try:
-        parameter = inspect.signature(target).parameters[name]
-    except (TypeError, ValueError, KeyError):
-        return ""
-    value = _example(_hint(target, parameter), parameter.default)
+    call = call_of(_locate(parent, node))
+    parameter = call.parameters.get(name) if call is not None else None
+    value = example_of(parameter.annotation, parameter.default) if parameter is not None else ""
     return f"for example {key}={value}" if value else ""
 
 
-def _locate(key: str, path: str) -> Any:
-    """The object of a dotted path, without the lines that Hydra logs when there is none."""
-    parts = path.split(".")
-    found: Any = None
-    for index, part in enumerate(parts):
-        if index and hasattr(found, part):
-            found = getattr(found, part)
-            continue
-        name = ".".join(parts[: index + 1])
-        try:
-            if index and not inspect.ismodule(found):
-                raise ModuleNotFoundError(name=name)
-            found = importlib.import_module(name)
-        except Exception as error:  # whatever importing somebody's module raises
-            reason, hint = _why_not(error, name, found)
-            raise ConfigError(f"{path!r}: {reason}", key=f"{key}._target_", hint=hint) from error
-    return found
-
-
-def _why_not(error: Exception, name: str, inside: Any) -> tuple[str, str]:
-    if not (isinstance(error, ModuleNotFoundError) and error.name == name):
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return f"cannot be imported: {reason}", "the module itself fails; --debug shows where"
-    parent, _, part = name.rpartition(".")
-    if not parent:
-        return f"there is no module {part!r} here", "install it, or start assay in the folder that holds it"
-    return f"{parent} has no {part!r}", did_you_mean(
-        part, dir(inside)
-    ) or f"see the documentation of {parent}"
-
-
-def _hint(target: Any, parameter: inspect.Parameter) -> Any:
-    """The annotation of one parameter; Any where it cannot be known."""
-    annotation = parameter.annotation
-    if annotation is parameter.empty:
-        return Any
-    function = inspect.unwrap(target.__init__ if inspect.isclass(target) else target)
-    module = sys.modules.get(getattr(function, "__module__", ""))
-    stand_in = types.SimpleNamespace(__annotations__={parameter.name: annotation})
-    names = {**_FOR_TYPE_CHECKERS, **vars(module or types.SimpleNamespace())}
-    try:
-        return typing.get_type_hints(stand_in, globalns=names)[parameter.name]
-    except Exception:  # a name that only the type checker knows
-        return Any
-
-
-def _value(node: DictConfig, name: str) -> tuple[bool, Any]:
-    try:
-        value = node[name]
-    except OmegaConfBaseException:
-        return False, None
-    if isinstance(value, DictConfig | ListConfig):
-        if "_target_" in value or any(True for _ in _targets(value)):
-            return False, None
-        try:
-            return True, OmegaConf.to_container(value, resolve=True)
-        except OmegaConfBaseException:
-            return False, None
-    return True, value
-
-
-def accepts(annotation: Any, value: Any) -> bool:
-    """Whether a value from YAML can stand where the annotation says.
-
-    Only plain types are judged; for everything else the answer is yes.
-
-    Args:
-        annotation: A type, a union, a literal, a generic.
-        value: None, bool, int, float, str, list or dict.
-
-    >>> accepts(float | None, 1), accepts(int, "1"), accepts(int, True), accepts(list[int], [1, "a"])
-    (True, False, False, False)
-    """
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        return any(accepts(part, value) for part in args)
-    if origin is typing.Literal:
-        return any(value == one and type(value) is type(one) for one in args)
-    if annotation in _PLAIN:
-        return isinstance(value, _PLAIN[annotation]) and (annotation is bool or not isinstance(value, bool))
-    container = origin or annotation
-    if _is_sequence(container):
-        return isinstance(value, list | tuple) and _all_fit(container, args, value)
-    return isinstance(value, dict) if _is_mapping(container) else True
-
-
-def _is_sequence(container: Any) -> bool:
-    return inspect.isclass(container) and container in _SEQUENCES
-
-
-def _is_mapping(container: Any) -> bool:
-    return inspect.isclass(container) and issubclass(container, Mapping) and issubclass(dict, container)
-
-
-def _all_fit(container: type, args: tuple[Any, ...], value: Sequence[Any]) -> bool:
-    if container is tuple and args and Ellipsis not in args:
-        return len(value) == len(args) and all(map(accepts, args, value))
-    return not args or all(accepts(args[0], one) for one in value)
-
-
-def in_words(annotation: Any) -> str:
-    """What an annotation asks for, as a person would say it.
-
-    Args:
-        annotation: As for `accepts`.
-
-    >>> in_words(int | None), in_words(tuple[float, float]), in_words(typing.Literal["min", "max"])
-    ('a whole number or null', 'a list of 2 numbers', 'min or max')
-    """
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Literal:
-        return named(dict.fromkeys(map(str, args))).replace(", ", " or ")
-    if origin in (typing.Union, types.UnionType):
-        parts = [part for part in args if part is not torch.Tensor]
-        if float in parts and int in parts:
-            parts.remove(int)
-        choices = [
-            one
-            for part in parts
-            for one in typing.get_args(part)
-            if typing.get_origin(part) is typing.Literal
-        ]
-        others = [part for part in parts if typing.get_origin(part) is not typing.Literal]
-        words = [in_words(typing.Literal[tuple(choices)])] if choices else []
-        return " or ".join(dict.fromkeys(words + [in_words(part) for part in others]))
-    if annotation in _IN_WORDS:
-        return _IN_WORDS[annotation]
-    container = origin or annotation
-    if _is_mapping(container):
-        return "a mapping"
-    if _is_sequence(container):
-        of = in_words(args[0]).removeprefix("a ") + "s" if args else "values"
-        count = f"{len(args)} " if container is tuple and Ellipsis not in args else ""
-        return f"a list of {count}{of}"
-    return str(getattr(annotation, "__name__", annotation))
-
-
-def _example(annotation: Any, default: Any) -> str:
-    """A value that would be taken: the default where it tells something, else one of the right type."""
-    if isinstance(default, bool | int | float | str | list | tuple):
-        return _yaml(list(default) if isinstance(default, tuple) else default)
-    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
-    parts = typing.get_args(annotation) if union else (annotation,)
-    literals = [part for part in parts if typing.get_origin(part) is typing.Literal]
-    if literals:
-        return str(typing.get_args(literals[-1])[-1])
-    for part in parts:
-        if part in _EXAMPLES:
-            return _yaml(_EXAMPLES[part])
-        of = typing.get_args(part)[:1]
-        if _is_sequence(typing.get_origin(part)) and of in ((int,), (float,)):
-            return _yaml([_EXAMPLES[of[0]]])
-    return ""
-
-
-def _yaml(value: Any) -> str:
-    """As it would be typed."""
-    if value is None or isinstance(value, bool):
-        return str(value).lower().replace("none", "null")
-    return str(value)
+def _locate(key: str, node: DictConfig) -> Any:
+    root: Any = node._get_root()
+    return resolve(key, str(node._target_), trusted_in(root))

@@ -1,16 +1,16 @@
-"""One made-up batch through augmentation, loss and metrics, and one optimizer, before anything is written."""
+"""One made-up batch through augmentation, loss and metrics, before anything is written."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from assay.check.build_error import build_error
 from assay.check.fit import SUITS, targets_in_words
 from assay.errors import AssayError, ConfigError
 from assay.module import Module
@@ -26,6 +26,22 @@ if TYPE_CHECKING:
 
 _FEW, _MANY = 4, 16
 _SIZE = re.compile(r"torch\.Size\((\[[^]]*\])\)")
+
+
+@final
+@dataclass(frozen=True)
+class Trial:
+    """What a made-up batch showed.
+
+    Attributes:
+        names: Scalars that training (`train/…`) and evaluation (`val/…`) will log.
+        targets: Shape of one sample's target as the loss gets it in training.
+        target_dtype: Its type.
+    """
+
+    names: dict[str, list[str]]
+    targets: tuple[int, ...]
+    target_dtype: torch.dtype
 
 
 class _Outputs(nn.Module):
@@ -45,7 +61,7 @@ def try_parts(
     loss: nn.Module,
     metrics: Mapping[str, MetricCollection],
     augment: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None,
-) -> dict[str, list[str]]:
+) -> Trial:
     """Refuse parts that cannot take this data's batches, or each other's outputs.
 
     Real parts, made-up numbers, a stand-in for the model: it takes milliseconds, whatever the model.
@@ -55,9 +71,6 @@ def try_parts(
         loss: As it will be used.
         metrics: Collections `train` and `eval`; not changed.
         augment: As it will be used.
-
-    Returns:
-        Names of the scalars that training (`train/…`) and evaluation (`val/…`) will log.
 
     Raises:
         ConfigError: Naming the part.
@@ -71,7 +84,7 @@ def try_parts(
         names = {"val": _try_stage(config, "eval", stand_in, stand_in.val_tracker, plain)}
         batch = plain if augment is None else _try_augment(config, augment, loss, stand_in)
         names["train"] = _try_stage(config, "train", stand_in, stand_in.train_tracker, batch)
-    return names
+    return Trial(names, tuple(batch[1].shape[1:]), batch[1].dtype)
 
 
 def _batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
@@ -143,41 +156,6 @@ def _try_stage(
     names = [name for name, value in tracker.compute().items() if value.numel() == 1]
     tracker.reset()
     return names
-
-
-def try_optimizer(
-    config: DictConfig,
-    model: nn.Module,
-    optimizer: Callable[..., torch.optim.Optimizer],
-    scheduler: Callable[[torch.optim.Optimizer], Any] | None,
-    param_groups: Callable[[nn.Module, float], Any] | None,
-) -> None:
-    """Make optimizer and scheduler once, as Lightning will when training begins.
-
-    Args:
-        config: The job.
-        model: Its parameters are left as they are.
-        optimizer: As it will be used.
-        scheduler: As it will be used.
-        param_groups: As it will be used.
-
-    Raises:
-        ConfigError: Naming the value that is out of its range.
-    """
-    if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
-        return
-    key = "param_groups"
-    try:
-        lr = getattr(optimizer, "keywords", {}).get("lr", 0.0)
-        trained = [p for p in model.parameters() if p.requires_grad]
-        groups = trained if param_groups is None else param_groups(model, lr)
-        key = "optimizer"
-        made = optimizer(groups)
-        key = "scheduler"
-        if scheduler is not None:
-            scheduler(made)
-    except Exception as error:
-        raise build_error(error, config, key) from error
 
 
 def _error(error: Exception, key: str, message: str, hint: str) -> AssayError:

@@ -16,7 +16,7 @@ from assay.paths import CONF_DIR, project_conf
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_TAKES_OVERRIDES = ("train",)
+_TAKES_OVERRIDES = ("train", "explain")
 _TAKES_A_GROUP = ("configs",)
 _FOLDER_OPTIONS = ("--config-dir", "-cd")
 _OPTIONS_OF_A_GROUP = re.compile(r"^(\+?([\w/]+)=\[?(?:[\w/]+,)*)\w*$")

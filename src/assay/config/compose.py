@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra import version
@@ -17,15 +15,19 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from assay.config.composition_error import composition_error
+from assay.config.hydra_node import check_hydra
 from assay.config.resolvers import register
 from assay.config.tree import walk
+from assay.config.trust import Trust, check_search_path, project_folder, settle_trust, trust
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 PRIMARY = "train"
 _CALL = re.compile(r"\$\{[\w.]+:")
@@ -46,8 +48,6 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
         ConfigError: `config_dir` is no folder.
     """
     own = config_dir or project_conf()
-    if own is not None and str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # where the classes lie that the user's own configs name
     if own is not None and not own.is_dir():
         raise ConfigError(
             f"--config-dir {own} is not a folder", hint="give a folder that holds config groups"
@@ -94,13 +94,14 @@ def compose_with(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode
     Raises:
         ConfigError: As `compose`.
     """
+    trusted = trust_for(hydra, overrides)
     with explained(hydra, overrides):
         config: DictConfig = hydra.compose_config(
             config_name=PRIMARY, overrides=list(overrides), run_mode=mode, with_log_configuration=False
         )
         if mode is RunMode.RUN:
             HydraConfig.instance().set_config(config)
-            complete(config, config.hydra)
+            complete(config, config.hydra, trusted)
     return config
 
 
@@ -114,18 +115,42 @@ def explained(hydra: Hydra, overrides: Sequence[str]) -> Iterator[None]:
     """
     try:
         yield
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
+    except (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError) as error:
         raise composition_error(error, overrides, hydra.config_loader) from error
 
 
-def complete(config: DictConfig, hydra_node: DictConfig, run_dir: str | Path | None = None) -> None:
+def trust_for(hydra: Hydra, overrides: Sequence[str]) -> Trust:
+    """Which packages may be imported for a command; asked before anything is composed.
+
+    Args:
+        hydra: From `loader()`.
+        overrides: As typed.
+
+    Raises:
+        ConfigError: The project's `project.yaml` or the command line names what cannot be trusted, or the
+            command line has configs searched for in a package that is not.
+    """
+    trusted = trust(overrides, project_folder(hydra))
+    check_search_path(overrides, trusted)
+    return trusted
+
+
+def complete(
+    config: DictConfig, hydra_node: DictConfig, trusted: Trust, run_dir: str | Path | None = None
+) -> None:
     """Fill in `run_dir` and what only Hydra can resolve: a job depends neither on Hydra nor the clock.
 
     Args:
         config: A composed job; changed in place.
         hydra_node: Its `hydra` node. Hydra's own state must be set to it.
+        trusted: From `trust_for()`.
         run_dir: Where this job writes; Hydra's `hydra.run.dir` when not given.
+
+    Raises:
+        ConfigError: An option names packages to trust, or the `hydra` node what Hydra may not call.
     """
+    settle_trust(config, trusted)
+    check_hydra(hydra_node)
     with open_dict(config):
         if OmegaConf.is_interpolation(config, "name"):
             raw = str(config._get_node("name")._value())  # type: ignore[union-attr]  # it is there
@@ -137,7 +162,7 @@ def complete(config: DictConfig, hydra_node: DictConfig, run_dir: str | Path | N
 def _resolve_calls(config: DictConfig) -> None:
     """Replace every `${resolver:…}` by its value: later on, the clock and Hydra's state are others."""
     for entry in list(walk(config)):
-        if entry.is_interpolation and not entry.key.startswith("hydra."):
+        if entry.is_interpolation and not entry.key.startswith("hydra.") and entry.name != "_target_":
             text = str(entry.node._value())
             if _CALL.search(text) and "spec." not in text:  # what asks for the spec waits for the data
                 entry.parent[entry.name] = entry.parent[entry.name]

@@ -12,6 +12,7 @@ from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean, named
+from assay.config.file_error import faulty_file, file_error, where_is, who_names
 from assay.config.tree import walk
 from assay.errors import ConfigError
 
@@ -64,7 +65,19 @@ def composition_error(error: Exception, overrides: Sequence[str], loader: Config
         overrides: What the user typed.
         loader: Hydra's loader, asked for the groups, options and keys there are.
     """
-    text = str(error)
+    if (found := file_error(error, overrides, loader)) is not None:
+        return found
+    name, text = faulty_file(str(error))
+    found = _classified(error, text, overrides, loader)
+    if isinstance(error, MissingConfigException):
+        option = str(error.missing_cfg_file).rpartition("/")[2]
+        found.add_file(who_names(option, overrides, loader))
+    elif name and name != "train":
+        found.add_file(where_is(name, found.key, loader))
+    return found
+
+
+def _classified(error: Exception, text: str, overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
     if isinstance(error, OverrideParseException):
         return _unreadable(error.override, text)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
@@ -76,7 +89,8 @@ def composition_error(error: Exception, overrides: Sequence[str], loader: Config
         if match := re.search(pattern, text):
             return explain(_Mistake(match.groups(), overrides, loader))
     key = getattr(error, "full_key", None) or ""
-    return ConfigError(" ".join(text.partition("\n    full_key")[0].split()), key=str(key))
+    message = " ".join(text.partition("\n    full_key")[0].split())
+    return ConfigError(message or type(error).__name__, key=str(key))
 
 
 def _unreadable(override: str, text: str) -> ConfigError:
@@ -109,6 +123,13 @@ def _unmergeable(sign: str, override: str, error: Exception) -> ConfigError:
 def _unknown_option(mistake: _Mistake) -> ConfigError:
     group, option = mistake.parts
     options = mistake.options(group) if group else []
+    inner = group.rpartition("/")[2]
+    if not options and inner in mistake.groups():  # in the list of an option, a group is looked for beside it
+        return ConfigError(
+            f"there is no such group; {inner} is one of its own",
+            key=group,
+            hint=f"override /{inner}: {option}",
+        )
     guess = did_you_mean(option, options)
     return ConfigError(
         f"there is no option {option!r}{'; ' + guess if guess else ''}",

@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from assay.config.compose import PRIMARY, complete, explained, loader
+from assay.config.compose import PRIMARY, complete, explained, loader, trust_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
+
+    from assay.config.trust import Trust
 
 
 def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictConfig]:
@@ -40,14 +42,17 @@ def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> l
         ConfigError: A job cannot be composed.
     """
     with loader(config_dir) as hydra:
+        trusted = trust_for(hydra, overrides)
         with explained(hydra, overrides):
             parsed = OverridesParser.create().parse_overrides(list(overrides))
             batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
         composed: dict[tuple[str, ...], DictConfig] = {}
-        return [_job(hydra, job, composed) for batch in batches for job in batch]
+        return [_job(hydra, job, composed, trusted) for batch in batches for job in batch]
 
 
-def _job(hydra: Hydra, job: Sequence[str], composed: dict[tuple[str, ...], DictConfig]) -> DictConfig:
+def _job(
+    hydra: Hydra, job: Sequence[str], composed: dict[tuple[str, ...], DictConfig], trusted: Trust
+) -> DictConfig:
     with explained(hydra, job):
         parsed = OverridesParser.create().parse_overrides(list(job))
         values = [one for one in parsed if _is_plain_value(hydra, one)]
@@ -64,7 +69,7 @@ def _job(hydra: Hydra, job: Sequence[str], composed: dict[tuple[str, ...], DictC
         ConfigLoaderImpl._apply_overrides_to_config(values, config)
         _note_overrides(config, parsed)
         HydraConfig.instance().set_config(config)
-        complete(config, config.hydra)
+        complete(config, config.hydra, trusted)
     return config
 
 

@@ -231,12 +231,21 @@ class DataModule(L.LightningDataModule):
         """
         del dataloader_idx
         inputs, targets, *_ = batch.values() if isinstance(batch, Mapping) else batch
-        dtype = _DTYPES.get(str(self.trainer.precision), torch.float32) if self.trainer else torch.float32
+        dtype = input_dtype(str(self.trainer.precision)) if self.trainer else torch.float32
         if self.spec.task == "regression":
             targets = targets.to(dtype).reshape(len(targets), -1)
         elif self.spec.task != "multilabel":
             targets = targets.to(torch.int64)
         return self._normalize(inputs, dtype), targets
+
+
+def input_dtype(precision: str) -> torch.dtype:
+    """Floating type of the inputs that a run gets.
+
+    Args:
+        precision: Lightning's name, such as `bf16-mixed`.
+    """
+    return _DTYPES.get(precision, torch.float32)
 
 
 def _start() -> tuple[int, int]:

@@ -1,0 +1,72 @@
+"""Every job of a sweep is checked before the first one starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.check.prove import Prover
+from assay.config.compose import job_config
+from assay.config.origin import located, overrides_of
+from assay.errors import AssayError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from omegaconf import DictConfig
+
+    from assay.check.report import Report
+
+_MOST = 10
+"""Different errors to show."""
+
+
+def check_all(
+    jobs: Sequence[DictConfig], config_dir: Path | None = None, *, curve: bool = False
+) -> list[Report]:
+    """Check composed jobs; what several have in common is done once.
+
+    Args:
+        jobs: From `assay.config.sweep.compose_sweep` or `compose`.
+        config_dir: The user's folder of config groups, to say where a wrong value stands.
+        curve: Follow the learning rate of each through the whole run.
+
+    Returns:
+        One report a job, in order.
+
+    Raises:
+        AssayError: At least one of them cannot run; of several jobs each is named, with its error.
+    """
+    prover = Prover()
+    reports: list[Report] = []
+    failures: list[tuple[int, list[str], AssayError]] = []
+    for number, job in enumerate(jobs):
+        own = overrides_of(job)
+        try:
+            with located(own, config_dir):
+                reports.append(prover.prove(job_config(job), own, curve=curve))
+        except AssayError as error:
+            failures.append((number, own, error))
+    if not failures:
+        return reports
+    if len(jobs) == 1:
+        raise failures[0][2]
+    raise _together(failures, len(jobs)) from failures[0][2]
+
+
+def _together(failures: list[tuple[int, list[str], AssayError]], total: int) -> AssayError:
+    """One error for all: those with the same message are told once."""
+    by_message: dict[str, list[tuple[int, list[str], AssayError]]] = {}
+    for failure in failures:
+        by_message.setdefault(str(failure[2]), []).append(failure)
+    lines = [f"{len(failures)} of {total} jobs cannot run; none was started"]
+    for message, same in list(by_message.items())[:_MOST]:
+        number, own, _ = same[0]
+        others = f" and {len(same) - 1} more" if len(same) > 1 else ""
+        lines.append(f"job {number}{others} ({' '.join(own)})")
+        lines.extend(f"  {line}" for line in message.splitlines())
+    if len(by_message) > _MOST:
+        lines.append(f"… and {len(by_message) - _MOST} other errors")
+    error = ConfigError("\n".join(lines))
+    error.exit_code = max(failure[2].exit_code for failure in failures)
+    return error

@@ -1,0 +1,221 @@
+"""What an annotation asks for: whether a value from YAML can stand there, and how to say it."""
+
+from __future__ import annotations
+
+import collections.abc
+import datetime
+import enum
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import Dataset
+
+from assay.config.did_you_mean import named
+
+_PLAIN: dict[Any, Any] = {
+    bool: bool,
+    int: int,
+    float: (int, float),
+    str: str,
+    type(None): type(None),
+    None: type(None),
+}
+_NO_FUNCTIONS = (bool, int, float, str, list, tuple, dict)
+_SEQUENCES = (list, tuple, set, Sequence, Iterable, Collection)
+_OBJECTS = (torch.nn.Module, torch.Tensor, Optimizer, LRScheduler, Dataset)
+"""Classes that no plain value can stand for, and of which none stands for another."""
+_IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "null"}
+_PLURALS = {bool: "true or false", int: "whole numbers", float: "numbers", str: "texts"}
+_EXAMPLES = {bool: True, int: 1, float: 0.1, type(None): None}
+
+
+@final
+@dataclass(frozen=True)
+class Made:
+    """What a nested node with a `_target_` of its own will be.
+
+    Attributes:
+        kind: Its class; None where that cannot be known before it is made.
+    """
+
+    kind: type | None = None
+
+
+def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for each kind of annotation
+    """Whether a value can stand where the annotation says; yes where that is not certain.
+
+    Args:
+        annotation: A type, a union, a literal, a generic.
+        value: None, bool, int, float, str, list or dict, as they come from YAML, or `Made`.
+
+    >>> accepts(float | None, 1), accepts(int, "1"), accepts(int, True), accepts(list[int], [1, "a"])
+    (True, False, False, False)
+    """
+    annotation = getattr(annotation, "__supertype__", annotation)
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return any(accepts(part, value) for part in args)
+    container = origin or annotation
+    if isinstance(value, Made):
+        return _made_fits(container, value.kind)
+    if origin is typing.Literal:
+        return any(value == one and type(value) is type(one) for one in args)
+    if annotation in _PLAIN:
+        return isinstance(value, _PLAIN[annotation]) and (annotation is bool or not isinstance(value, bool))
+    if container is collections.abc.Callable:
+        return value is not None and not isinstance(value, _NO_FUNCTIONS)
+    if not inspect.isclass(container) or isinstance(container, types.GenericAlias):
+        return True
+    if _is_sequence(container):
+        return isinstance(value, list | tuple) and _all_fit(container, args, value)
+    if _is_mapping(container):
+        return isinstance(value, dict) and _entries_fit(args, value)
+    if issubclass(container, enum.Enum):
+        return any(value in (one.value, one.name) for one in container)
+    return not issubclass(container, (*_OBJECTS, datetime.timedelta))
+
+
+def _made_fits(container: Any, kind: type | None) -> bool:
+    if kind is None or not issubclass(kind, (*_OBJECTS, functools.partial)):
+        return True
+    if container in _PLAIN or container is typing.Literal:
+        return False
+    if not inspect.isclass(container) or not issubclass(container, _OBJECTS):
+        return True
+    return issubclass(kind, container) or (
+        # Of one family: a subclass may be what a factory gives.
+        kind is not functools.partial
+        and any(issubclass(kind, one) and issubclass(container, one) for one in _OBJECTS)
+    )
+
+
+def _is_sequence(container: Any) -> bool:
+    return inspect.isclass(container) and container in _SEQUENCES
+
+
+def _is_mapping(container: Any) -> bool:
+    if not inspect.isclass(container):
+        return False
+    return typing.is_typeddict(container) or (issubclass(container, Mapping) and issubclass(dict, container))
+
+
+def _all_fit(container: type, args: tuple[Any, ...], value: Sequence[Any]) -> bool:
+    if container is tuple and args and Ellipsis not in args:
+        return len(value) == len(args) and all(map(accepts, args, value))
+    return not args or all(accepts(args[0], one) for one in value)
+
+
+def _entries_fit(args: tuple[Any, ...], value: Mapping[Any, Any]) -> bool:
+    if len(args) != 2:
+        return True
+    return all(accepts(args[0], name) and accepts(args[1], one) for name, one in value.items())
+
+
+def in_words(annotation: Any) -> str:  # noqa: PLR0911 - one for each kind of annotation
+    """What an annotation asks for, as a person would say it.
+
+    Args:
+        annotation: As for `accepts`.
+
+    >>> in_words(int | None), in_words(tuple[float, float]), in_words(typing.Literal["min", "max"])
+    ('a whole number or null', 'a list of 2 numbers', 'min or max')
+    """
+    annotation = getattr(annotation, "__supertype__", annotation)
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return _choices(args)
+    if origin in (typing.Union, types.UnionType):
+        return _union_in_words(args)
+    if annotation in _IN_WORDS:
+        return _IN_WORDS[annotation]
+    container = origin or annotation
+    if container is collections.abc.Callable:
+        return "a function (a node with _target_ and _partial_: true)"
+    if _is_mapping(container):
+        return "a mapping" if len(args) != 2 else f"a mapping to {_plural(args[1])}"
+    if _is_sequence(container):
+        count = f"{len(args)} " if container is tuple and Ellipsis not in args else ""
+        return f"a list of {count}{_plural(args[0]) if args else 'values'}"
+    if inspect.isclass(container) and issubclass(container, enum.Enum):
+        return _choices([one.value for one in container])
+    name = str(getattr(container, "__name__", annotation))
+    if inspect.isclass(container) and issubclass(container, _OBJECTS):
+        return f"a {name} (a node with a _target_)"
+    return name
+
+
+def _choices(values: Iterable[Any]) -> str:
+    return named(dict.fromkeys(map(str, values))).replace(", ", " or ")
+
+
+def _plural(annotation: Any) -> str:
+    container = typing.get_origin(annotation) or annotation
+    if container in _PLURALS:
+        return _PLURALS[container]
+    if _is_mapping(container):
+        return "mappings"
+    if _is_sequence(container):
+        return "lists"
+    if container in (typing.Union, types.UnionType):
+        parts = [part for part in typing.get_args(annotation) if part is not torch.Tensor]
+        return _plural(parts[0]) if len(parts) == 1 else "values"
+    return f"{container.__name__}s" if inspect.isclass(container) else "values"
+
+
+def _union_in_words(args: tuple[Any, ...]) -> str:
+    parts = list(args)
+    if any(part in (bool, int, float, str) for part in parts):
+        parts = [part for part in parts if part is not torch.Tensor]  # a number is what one would type
+    if float in parts and int in parts:
+        parts.remove(int)
+    literals = [part for part in parts if typing.get_origin(part) is typing.Literal]
+    choices = [one for part in literals for one in typing.get_args(part)]
+    words = [_choices(choices)] if choices else []
+    return " or ".join(dict.fromkeys(words + [in_words(part) for part in parts if part not in literals]))
+
+
+def example_of(annotation: Any, default: Any) -> str:
+    """A value that would be taken, as it would be typed: the default where it tells something.
+
+    Args:
+        annotation: As for `accepts`.
+        default: Of the argument.
+
+    >>> example_of(float, 0.001), example_of(typing.Literal["min", "max"], None), example_of(object, None)
+    ('0.001', 'max', '')
+    """
+    if isinstance(default, bool | int | float | str | list | tuple):
+        return as_typed(list(default) if isinstance(default, tuple) else default)
+    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    parts = typing.get_args(annotation) if union else (annotation,)
+    literals = [part for part in parts if typing.get_origin(part) is typing.Literal]
+    if literals:
+        return str(typing.get_args(literals[-1])[-1])
+    for part in parts:
+        if part in _EXAMPLES:
+            return as_typed(_EXAMPLES[part])
+        of = typing.get_args(part)[:1]
+        if _is_sequence(typing.get_origin(part)) and of in ((int,), (float,)):
+            return as_typed([_EXAMPLES[of[0]]])
+    return ""
+
+
+def as_typed(value: Any) -> str:
+    """As it would be typed on the command line.
+
+    Args:
+        value: As for `accepts`.
+    """
+    if value is None or isinstance(value, bool):
+        return str(value).lower().replace("none", "null")
+    if isinstance(value, Made):
+        return "a node of its own" if value.kind is None else f"a {value.kind.__name__}"
+    return str(value)

@@ -1,0 +1,202 @@
+"""What a class or function takes, as its signature says, and how to show that in a line."""
+
+from __future__ import annotations
+
+import collections.abc
+import difflib
+import functools
+import inspect
+import types
+import typing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_FOR_TYPE_CHECKERS = {
+    **vars(collections.abc),
+    **vars(typing),
+    "Tensor": torch.Tensor,
+    "nn": torch.nn,
+    "torch": torch,
+}
+"""Names that a module may import for the type checker alone."""
+_WIDTH = 120
+_METRIC = "torchmetrics.metric", "Metric"
+_OF_A_METRIC = (
+    *("compute_on_cpu", "dist_sync_on_step", "process_group", "dist_sync_fn", "distributed_available_fn"),
+    *("sync_on_compute", "compute_with_cache"),
+)
+"""What torchmetrics' `Metric` takes out of its `**kwargs`, to refuse the rest."""
+_OF_A_SUMMARY_WRITER = (
+    "comment",
+    "purge_step",
+    "max_queue",
+    "flush_secs",
+    "filename_suffix",
+    "write_to_disk",
+)
+_HANDED_ON: Mapping[str, tuple[str, ...]] = {
+    "EMAWeightAveraging": ("multi_avg_fn",),
+    "WeightAveraging": ("avg_fn", "multi_avg_fn"),
+    "TensorBoardLogger": _OF_A_SUMMARY_WRITER,
+    "ModelSummary": (),
+    "RichModelSummary": ("header_style",),
+}
+"""What Lightning's classes hand on of their `**kwargs`."""
+_NETWORKS = (
+    *("AlexNet", "ConvNeXt", "DenseNet", "EfficientNet", "MNASNet", "MobileNetV2", "ResNet", "ShuffleNetV2"),
+    *("SqueezeNet", "SwinTransformer", "VGG", "VisionTransformer"),
+)
+"""torchvision's classes whose builders (`resnet18`) hand their `**kwargs` on to them, and to nothing else."""
+
+
+@final
+@dataclass(frozen=True)
+class Call:
+    """The arguments of a class or function.
+
+    Attributes:
+        name: Of the class or function.
+        parameters: By name; each annotation is looked up, and Any where it cannot be known.
+        own: Names of those that the signature itself has; the others are handed on through `**kwargs`.
+        takes_any: Keywords beyond `parameters` may be taken, too.
+        many: Annotation of `*args`; None where there is none.
+    """
+
+    name: str
+    parameters: Mapping[str, inspect.Parameter]
+    own: tuple[str, ...]
+    takes_any: bool
+    many: Any
+
+    @property
+    def by_position(self) -> list[inspect.Parameter]:
+        """Those that an unnamed value can stand for, in their order."""
+        return [one for name in self.own if (one := self.parameters[name]).kind in _BY_POSITION]
+
+    @property
+    def required(self) -> list[str]:
+        """Names of those without a default."""
+        return [name for name in self.own if self.parameters[name].default is inspect.Parameter.empty]
+
+    def in_short(self, about: Collection[str] = ()) -> str:
+        """The signature in a line, without what is of no interest.
+
+        Args:
+            about: Names, or misspelled names, that it must tell about.
+        """
+        near = {one for name in about for one in difflib.get_close_matches(name, self.parameters, n=3)}
+        shown = {*self.required, *near.union(about).intersection(self.parameters)}
+        for name in self.own:
+            if len(self._line({*shown, name})) > _WIDTH:
+                break
+            shown.add(name)
+        return self._line(shown)
+
+    def _line(self, shown: Collection[str]) -> str:
+        parts: list[str] = []
+        for name, parameter in self.parameters.items():
+            text = _argument(parameter) if name in shown else "…"
+            if text != "…" or parts[-1:] != ["…"]:
+                parts.append(text)
+        return f"{self.name}({', '.join(parts)})"
+
+
+def _argument(parameter: inspect.Parameter) -> str:
+    if parameter.default is inspect.Parameter.empty:
+        return parameter.name
+    default = parameter.default
+    plain = default is None or isinstance(default, bool | int | float | str | tuple | list)
+    return f"{parameter.name}={default!r}" if plain and len(repr(default)) < 30 else f"{parameter.name}=…"
+
+
+@functools.cache
+def call_of(target: Callable[..., Any]) -> Call | None:
+    """What a class or function takes; None for built-ins, which do not tell.
+
+    Args:
+        target: The class or function.
+    """
+    try:
+        signature = inspect.signature(target)
+    except (TypeError, ValueError):
+        return None
+    every = list(signature.parameters.values())
+    if inspect.isclass(target) and target.__init__ is torch.nn.Module.__init__:
+        every = []  # its `*args, **kwargs` are there to be refused
+    parameters = {one.name: _looked_up(target, one) for one in every if one.kind not in _MANY}
+    own = tuple(parameters)
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in every)
+    if takes_any:
+        handed_on = _handed_on(target)
+        if handed_on is not None:
+            takes_any = False
+            parameters = {**{one.name: one for one in handed_on}, **parameters}
+            parameters = {name: parameters[name] for name in (*own, *parameters)}
+    many = next((_looked_up(target, one).annotation for one in every if one.kind is one.VAR_POSITIONAL), None)
+    return Call(str(getattr(target, "__name__", target)), parameters, own, takes_any, many)
+
+
+def _handed_on(target: Any) -> list[inspect.Parameter] | None:
+    """What is taken out of `**kwargs`, where that is known for certain."""
+    home = str(getattr(target, "__module__", "")).partition(".")[0]
+    if home == "torchmetrics" and inspect.isclass(target):
+        return _of_bases(target)
+    if home == "lightning" and (names := _HANDED_ON.get(target.__name__)) is not None:
+        return [_keyword(name) for name in names]
+    if home == "torchvision":
+        made = target if inspect.isclass(target) else _annotation(target, "return", None)
+        if getattr(made, "__name__", "") in _NETWORKS:
+            of_class = inspect.signature(made).parameters.values()
+            return [_looked_up(made, one) for one in of_class if one.kind not in _MANY]
+    return None
+
+
+def _of_bases(target: type) -> list[inspect.Parameter] | None:
+    """A metric hands its keywords up to `Metric`, which refuses what it does not know."""
+    found: list[inspect.Parameter] = []
+    for one in target.__mro__:
+        if (one.__module__, one.__name__) == _METRIC:
+            return found + [_keyword(name) for name in _OF_A_METRIC]
+        if "__init__" in vars(one):
+            every = list(inspect.signature(vars(one)["__init__"]).parameters.values())[1:]  # without self
+            found += [_looked_up(one, each) for each in every if each.kind not in _MANY]
+    return None
+
+
+def _keyword(name: str) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
+
+
+def _looked_up(target: Any, parameter: inspect.Parameter) -> inspect.Parameter:
+    annotation = parameter.annotation
+    known = Any if annotation is parameter.empty else _annotation(target, parameter.name, annotation)
+    return parameter.replace(annotation=known)
+
+
+def _annotation(target: Any, name: str, annotation: Any) -> Any:
+    """The annotation of one parameter, or of what is returned; Any where it cannot be known."""
+    function = inspect.unwrap(target.__init__ if inspect.isclass(target) else target)
+    if name == "return":
+        annotation = getattr(function, "__annotations__", {}).get("return", Any)
+    stand_in = types.SimpleNamespace(__annotations__={name: annotation})
+    names = {**_FOR_TYPE_CHECKERS, **getattr(function, "__globals__", {})}
+    try:
+        return typing.get_type_hints(stand_in, globalns=names)[name]
+    except Exception:  # a name that only the type checker knows
+        return Any
+
+
+def names_of(parameters: Iterable[inspect.Parameter]) -> list[str]:
+    """Their names.
+
+    Args:
+        parameters: Of a call.
+    """
+    return [one.name for one in parameters]

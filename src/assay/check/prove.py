@@ -1,0 +1,340 @@
+"""Everything that can be known about jobs before the first of them runs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+import warnings
+from typing import TYPE_CHECKING, Any, final
+
+import lightning as L
+import torch
+from omegaconf import DictConfig, OmegaConf, open_dict
+from torch import nn
+
+from assay import ranks
+from assay.assemble import (
+    build,
+    build_optimization,
+    build_trainer,
+    describe,
+    open_data,
+    open_stated,
+)
+from assay.check.build_error import build_error
+from assay.check.device import check_device
+from assay.check.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step
+from assay.check.fit import check_fit, check_outputs, num_outputs
+from assay.check.job import OUR_MODULE
+from assay.check.monitor import check_monitors
+from assay.check.report import Report
+from assay.check.resolve import resolve
+from assay.check.schedule import lr_curve
+from assay.check.signature import check_signatures
+from assay.check.target import trusted_in
+from assay.check.trial import Trial, try_parts
+from assay.data.data_module import input_dtype
+from assay.errors import AssayError, ConfigError
+from assay.module import Module
+from assay.quiet import quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lightning.pytorch.plugins import Precision
+
+    from assay.data.spec import Spec
+
+_OUR_DATA = "assay.data.data_module.DataModule"
+_LARGE = 4 << 30
+"""Bytes of weights from which on a model is not built for real to see whether fake tensors were wrong."""
+_FEW = 4
+_CURVE_SECONDS, _GLANCE_SECONDS = 3.0, 0.02
+"""The longest time to follow a learning rate, where it is to be shown and where it is not."""
+
+
+@final
+class Prover:
+    """Checks jobs, and does what several of them have in common only once.
+
+    Attributes:
+        datamodule: What had to be read to know the `spec` of the last job; its run need not read it again.
+    """
+
+    def __init__(self) -> None:
+        self.datamodule: L.LightningDataModule | None = None
+        self._known: dict[str, Any] = {}
+        self._mode = new_mode()
+
+    def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Report:
+        """Refuse a job that cannot run, or say what it will take.
+
+        Args:
+            job: Without its `hydra` node, and past `check_job`; not changed.
+            overrides: What was typed.
+            curve: Follow the learning rate through the whole run.
+
+        Raises:
+            ConfigError: Naming the key of what is wrong.
+            DataError: The data cannot be read or used.
+            DeviceError: The device or precision is not there.
+        """
+        start = time.perf_counter()
+        check_device(job.trainer)
+        check_signatures(job)
+        config = _copy(job)
+        with torch.random.fork_rng(devices=[]), quiet(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a part has to say it says again in the run
+            spec, data_read = self._spec(config)
+            if config.module._target_ != OUR_MODULE:
+                found = self._own_module(config, spec)
+            else:
+                found = self._ours(config, spec, curve=curve)
+        return Report(
+            overrides=list(overrides),
+            name=str(config.name),
+            spec=_plain(config, "spec") or {},
+            data_read=data_read,
+            targets=_targets(config),
+            batch_size=int(config.data.get("batch_size") or 0),
+            devices=ranks.world_size(config),
+            seconds=time.perf_counter() - start,
+            **found,
+        )
+
+    # -- what is known of the data ----------------------------------------------------------------------------
+
+    def _spec(self, config: DictConfig) -> tuple[Spec | None, bool]:
+        stated = config.data._target_ == _OUR_DATA and config.data.get("spec") is not None
+        data = {key: value for key, value in _plain(config, "data").items() if key not in ("seed", "source")}
+        source = None if stated else _plain(config, "data.source")
+
+        def look() -> Any:
+            if stated:
+                return getattr(open_stated(_copy(config)), "spec", None)
+            self.datamodule = open_data(_copy(config))
+            return getattr(self.datamodule, "spec", None)
+
+        self.datamodule = None
+        return self._once("data", [data, source], look), not stated
+
+    # -- the parts --------------------------------------------------------------------------------------------
+
+    def _ours(self, config: DictConfig, spec: Spec | None, *, curve: bool) -> dict[str, Any]:
+        describe(config, spec)
+        data = {key: value for key, value in _plain(config, "spec").items() if "steps" not in key}
+        made_for = [_plain(config, "loss"), data]
+        loss = self._once("loss", made_for, lambda: _loss(config))
+        with open_dict(config):
+            config.spec.num_outputs = num_outputs(config, loss)
+        check_signatures(config)
+        trainer = self._trainer(config)
+        precision = trainer.precision_plugin
+        model_node = _plain(config, "model")
+        model = self._once("model", [model_node, str(trainer.precision)], lambda: _on_meta(config, "model", precision))
+        parts = [*made_for, _plain(config, "metrics"), _plain(config, "augment")]
+        trial: Trial = self._once("trial", parts, lambda: _trial(config, loss))
+        check_monitors(config, trial.names)
+        batch = _batch(config, trial)
+        shaped = [
+            _blurred(node)
+            for node in (model_node, _plain(config, "loss"), _plain(config, "optimizer"))
+        ]
+        proof_of = [*shaped, _plain(config, "param_groups"), str(batch), str(trainer.precision)]
+        proof_of += [str(trainer.accelerator), config.trainer.get("channels_last")]
+        fake = self._once("fake", [model_node, str(trainer.precision)], lambda: self._fake(model))
+        lr, lr_note = self._optimization(config, fake, curve=curve)
+        step, unproven = self._once("step", proof_of, lambda: self._step(config, model, loss, batch))
+        if step is not None:
+            check_outputs(config, loss, step.outputs)
+        return {
+            **_count(model),
+            "step": step,
+            "unproven": unproven,
+            "lr": lr,
+            "lr_note": lr_note,
+        }
+
+    def _own_module(self, config: DictConfig, spec: Spec | None) -> dict[str, Any]:
+        if spec is not None:
+            describe(config, spec)
+            with open_dict(config):
+                config.spec.num_outputs = num_outputs(config, None)
+        check_signatures(config)
+        precision = self._trainer(config).precision_plugin
+        module = self._once("module", [_plain(config, "module")], lambda: _on_meta(config, "module", precision))
+        why = "a LightningModule of your own does its steps as it likes"
+        return {**_count(module), "unproven": why}
+
+    def _trainer(self, config: DictConfig) -> L.Trainer:
+        named = ("trainer", "callbacks", "logger")
+        nodes = json.dumps([_plain(config, key) for key in named], default=str)
+        text = nodes.replace(str(config.run_dir), "").replace(str(config.name), "")
+        trainer: L.Trainer = self._once("trainer", [text], lambda: build_trainer(config))
+        return trainer
+
+    def _optimization(
+        self, config: DictConfig, model: nn.Module, *, curve: bool
+    ) -> tuple[Sequence[float], str]:
+        """Optimizer and scheduler with this job's own values, on parameters that are not there."""
+        parts = build_optimization(config)
+        if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
+            return (), "the parameters are known only after a first batch"
+        key = "optimizer"
+        with self._mode:
+            try:
+                groups = parts["param_groups"]
+                key = "param_groups" if groups is not None else key
+                peak = getattr(parts["optimizer"], "keywords", {}).get("lr", 0.0)
+                trained = [p for p in model.parameters() if p.requires_grad]
+                given = trained if groups is None else groups(model, peak)
+                key = "optimizer"
+                optimizer = parts["optimizer"](given)
+                key = "scheduler"
+                scheduler = None if parts["scheduler"] is None else parts["scheduler"](optimizer)
+                seconds = _CURVE_SECONDS if curve else _GLANCE_SECONDS
+                lr = lr_curve(optimizer, scheduler, parts["schedule"], config.spec, seconds)
+            except Exception as error:
+                raise build_error(error, config, key) from error
+        return lr if curve else ((), "")
+
+    def _step(
+        self, config: DictConfig, model: nn.Module, loss: nn.Module, batch: Batch
+    ) -> tuple[Step | None, str]:
+        """What a step comes to, or why that cannot be said."""
+        if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
+            return None, "the model takes its shape from the first batch"
+        precision = self._trainer(config).precision_plugin
+        fake_loss = self._fake(precision.convert_module(copy.deepcopy(loss)))
+        try:
+            module = _module(config, self._fake(model), fake_loss)
+            return take_step(module, batch, precision, config.model, self._mode), ""
+        except StepError as error:
+            if error.depends_on_data:
+                return None, f"{error.where or error.stage}: what it does depends on the data"
+            if sum(p.numel() * p.element_size() for p in model.parameters()) > _LARGE:
+                raise _refused(config, error, batch) from error
+            real = _really(config, loss, batch, precision)
+            if real is not None:
+                raise _refused(config, real, batch) from real
+            return None, f"fake tensors cannot follow it: {error}"
+
+    def _fake(self, module: nn.Module) -> nn.Module:
+        # Before they are fake: torch's copies of fake tensors write where no memory is.
+        return as_fake(copy.deepcopy(module), self._mode)
+
+    def _once(self, what: str, nodes: Sequence[Any], make: Callable[[], Any]) -> Any:
+        key = json.dumps([what, *nodes], sort_keys=True, default=str)
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
+
+
+def _loss(config: DictConfig) -> nn.Module:
+    check_fit(config, resolve("loss", str(config.loss._target_), trusted_in(config)))
+    loss: nn.Module = build(config, "loss")
+    return loss
+
+
+def _trial(config: DictConfig, loss: nn.Module) -> Trial:
+    metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
+    return try_parts(config, loss, metrics, build(config, "augment"))
+
+
+def _on_meta(config: DictConfig, key: str, precision: Precision) -> nn.Module:
+    """The model without its weights; with them where it computes while it is made."""
+    try:
+        with torch.device("meta"):
+            built: nn.Module = build(config, key)
+    except (Exception, SystemExit):
+        built = build(config, key)  # an error now is one of the config
+    return precision.convert_module(built)
+
+
+def _really(config: DictConfig, loss: nn.Module, batch: Batch, precision: Precision) -> StepError | None:
+    """The error of a small real step, if there is one: fake tensors may be at fault themselves."""
+    rows = min(_FEW, batch.inputs[0])
+    small = Batch(
+        (rows, *batch.inputs[1:]), batch.input_dtype, (rows, *batch.targets[1:]), batch.target_dtype
+    )
+    try:
+        model = precision.convert_module(build(config, "model"))
+        module = _module(config, model, precision.convert_module(copy.deepcopy(loss)))
+        take_step(module, small, precision, config.model, None)
+    except StepError as error:
+        return error
+    return None
+
+
+def _module(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
+    metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
+    return Module(
+        model=model,
+        loss=loss,
+        metrics=metrics,
+        channels_last=bool(config.trainer.get("channels_last")),
+        **build_optimization(config),
+    )
+
+
+def _refused(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
+    key = error.key or error.stage
+    if isinstance(error.__cause__, AssayError):
+        return error.__cause__
+    shape = list(batch.inputs[1:])
+    hint = f"a sample of this data has the shape {shape}; the model's outputs: {config.spec.num_outputs}"
+    if error.stage in ("optimizer", "backward"):
+        hint = f"choose another {'optimizer' if error.stage == 'optimizer' else 'model or loss'}"
+    return ConfigError(f"a training step fails: {error}", key=key, hint=hint)
+
+
+def _batch(config: DictConfig, trial: Trial) -> Batch:
+    rows = max(1, min(int(config.data.get("batch_size") or 1), int(config.spec.num_train) or 1))
+    dtype = input_dtype(str(config.trainer.precision))
+    target_dtype = dtype if trial.target_dtype.is_floating_point else trial.target_dtype
+    return Batch((rows, *config.spec.input_shape), dtype, (rows, *trial.targets), target_dtype)
+
+
+def _count(model: nn.Module) -> dict[str, int | None]:
+    parameters = list(model.parameters())
+    if any(isinstance(p, nn.UninitializedParameter) for p in parameters):
+        return {"parameters": None, "trainable": None}
+    return {
+        "parameters": sum(p.numel() for p in parameters),
+        "trainable": sum(p.numel() for p in parameters if p.requires_grad),
+    }
+
+
+def _targets(config: DictConfig) -> dict[str, str]:
+    nodes = {key: config.get(key) or {} for key in ("model", "loss", "optimizer", "scheduler", "augment")}
+    shape = OmegaConf.select(config, "scheduler.lr_lambda")
+    if isinstance(shape, DictConfig):
+        nodes["scheduler"] = shape  # says more than LambdaLR
+    return {key: str(node["_target_"]).rpartition(".")[2] for key, node in nodes.items() if "_target_" in node}
+
+
+def _copy(config: DictConfig) -> DictConfig:
+    copied = OmegaConf.masked_copy(config, list(config))
+    OmegaConf.set_struct(copied, True)
+    return copied
+
+
+def _plain(config: DictConfig, key: str) -> Any:
+    """A node resolved; as written where it waits for something."""
+    node = OmegaConf.select(config, key)
+    if not OmegaConf.is_config(node):
+        return node
+    try:
+        return OmegaConf.to_container(node, resolve=True)
+    except Exception:  # an interpolation of what is not known yet
+        return OmegaConf.to_container(node, resolve=False)
+
+
+def _blurred(node: Any) -> Any:
+    """A node in which a number that is no whole one is only nothing or something: it changes no shape."""
+    if isinstance(node, dict):
+        return {key: _blurred(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_blurred(value) for value in node]
+    return bool(node) if isinstance(node, float) else node

@@ -1,0 +1,51 @@
+"""What is known about a job before it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.check.fake_step import Step
+
+
+@final
+@dataclass(frozen=True)
+class Report:
+    """What `assay check` found; a job with an error has none.
+
+    Attributes:
+        overrides: What was typed.
+        name: Of the run.
+        spec: What the data tells, with `steps_per_epoch` and `total_steps`; empty where a datamodule of
+            somebody's own tells nothing.
+        data_read: Whether the data had to be read, because its YAML does not state a `spec`.
+        targets: Short names of model, loss, optimizer and scheduler.
+        batch_size: Samples a step and device; 0 where the data has no such key.
+        devices: Processes of the job.
+        parameters: Numbers in the model; None where they are known only after a first batch.
+        trainable: Of these, the ones the optimizer changes.
+        step: What a step comes to; None where it is unproven.
+        unproven: Why a step could not be proven without data; empty where it was.
+        lr: Learning rate at each step of the run (of the fastest parameter group); empty where it was not
+            asked for.
+        lr_note: What the curve does not show.
+        seconds: The check took.
+    """
+
+    overrides: Sequence[str]
+    name: str
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    data_read: bool = False
+    targets: Mapping[str, str] = field(default_factory=dict)
+    batch_size: int = 0
+    devices: int = 1
+    parameters: int | None = None
+    trainable: int | None = None
+    step: Step | None = None
+    unproven: str = ""
+    lr: Sequence[float] = ()
+    lr_note: str = ""
+    seconds: float = 0.0

@@ -1,0 +1,141 @@
+"""What a config may ask of Hydra itself: classes, loggers and environment variables in its `hydra` node."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.config.tree import walk
+from assay.config.trust import within
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.config.tree import Entry
+
+_LOGGING = ("job_logging", "hydra_logging")
+_CALLED = ("launcher", "sweeper", "callbacks")
+_PLUGINS = ("hydra._internal.core_plugins", "hydra_plugins", "assay.sweep")
+"""Hydra itself takes a launcher or sweeper only from those that are installed as its plugins."""
+_CALLBACKS = (
+    "hydra.experimental.callbacks.LogJobReturnCallback",
+    "hydra.experimental.callbacks.PickleJobInfoCallback",
+)
+_SEARCH = re.compile(r"optuna\.(samplers|pruners)\.[A-Z]\w*", re.ASCII)
+_HANDLERS = (
+    "logging.NullHandler",
+    "logging.StreamHandler",
+    "logging.FileHandler",
+    "logging.handlers.RotatingFileHandler",
+    "logging.handlers.TimedRotatingFileHandler",
+)
+_FACTORIES = ("colorlog.ColoredFormatter",)
+_STREAMS = ("ext://sys.stdout", "ext://sys.stderr")
+_LOG_FILE = re.compile(
+    r"(\$\{hydra\.runtime\.output_dir\}/)?(\$\{hydra\.job\.name\}|[\w-]+)(\.\w+)?", re.ASCII
+)
+_JOB_NAME = re.compile(r"\w[\w-]*", re.ASCII)
+"""A name in the run's directory: a logger's format could put any text into any other file."""
+_VARIABLES = re.compile(
+    r"(OMP|MKL|OPENBLAS|NUMEXPR)_\w+|CUDA_(VISIBLE_DEVICES|LAUNCH_BLOCKING|DEVICE_ORDER)|CUBLAS_WORKSPACE_CONFIG|"
+    r"PYTORCH_(CUDA_|HIP_|MPS_)?(ALLOC_CONF|ENABLE_MPS_FALLBACK|HIGH_WATERMARK_RATIO)|TOKENIZERS_PARALLELISM|"
+    r"NCCL_(DEBUG|P2P_DISABLE|IB_DISABLE|SOCKET_IFNAME)|GLOO_SOCKET_IFNAME|MASTER_(ADDR|PORT)|"
+    r"WANDB_(MODE|PROJECT|ENTITY|NAME|SILENT)|ASSAY_DATA",
+    re.ASCII,
+)
+"""Others choose libraries, compilers and interpreters."""
+
+
+def check_hydra(node: DictConfig) -> None:
+    """Refuse a `hydra` node that would have Hydra call, import or set anything out of the way.
+
+    Args:
+        node: The `hydra` node of a composed config.
+
+    Raises:
+        ConfigError: Naming the key.
+    """
+    for part in _CALLED:
+        for entry in _entries(node, part):
+            if entry.name == "_target_":
+                _check_target(entry, part)
+    name = OmegaConf.select(node, "job.name")
+    if name is not None and not _JOB_NAME.fullmatch(str(name)):
+        raise ConfigError(f"{name!r} is no plain name", key="hydra.job.name", hint="hydra.job.name=assay")
+    for part in _LOGGING:
+        for entry in _entries(node, part):
+            _check_logging(entry)
+    for name in OmegaConf.select(node, "job.env_set") or {}:
+        if not _VARIABLES.fullmatch(str(name)):
+            raise ConfigError(
+                "a config must not set this environment variable",
+                key=f"hydra.job.env_set.{name}",
+                hint=f"set it in the shell: export {name}=…",
+            )
+
+
+def _entries(node: DictConfig, part: str) -> Iterator[Entry]:
+    inner = OmegaConf.select(node, part)
+    if isinstance(inner, DictConfig):
+        yield from _below(inner, f"hydra.{part}")
+
+
+def _below(node: DictConfig | ListConfig, key: str, depth: int = 0) -> Iterator[Entry]:
+    """Every place, those behind interpolations too."""
+    for entry in walk(node, key):
+        yield entry
+        if entry.is_interpolation and depth < 8:
+            value = _resolved(entry)
+            if isinstance(value, DictConfig | ListConfig):
+                yield from _below(value, entry.key, depth + 1)
+
+
+def _resolved(entry: Entry) -> Any:
+    try:
+        return entry.parent[entry.name]
+    except OmegaConfBaseException:
+        return None
+
+
+def _check_target(entry: Entry, part: str) -> None:
+    target = entry.node._value()
+    text = target if isinstance(target, str) else ""
+    if part == "callbacks":
+        fine = text in _CALLBACKS
+    elif entry.key == f"hydra.{part}._target_":
+        fine = within(text, _PLUGINS) and "${" not in text
+    else:
+        fine = _SEARCH.fullmatch(text) is not None
+    if not fine and target is not None:
+        raise ConfigError(
+            f"{target!r} is nothing that Hydra may call here",
+            key=entry.key,
+            hint=f"leave hydra.{part} as it is, or choose one of its installed options",
+        )
+
+
+def _check_logging(entry: Entry) -> None:
+    name, value = str(entry.name), entry.node._value()
+    text = value if isinstance(value, str) else ""
+    fine = {
+        "class": text in _HANDLERS,
+        "()": text in _FACTORIES,
+        "filename": _LOG_FILE.fullmatch(text) is not None,
+        ".": False,
+    }.get(name, True)
+    if "://" in text:
+        fine = text in _STREAMS
+    elif "${" in text and name != "filename":
+        resolved = _resolved(entry)
+        fine = fine and not (isinstance(resolved, str) and "://" in resolved)
+    if not fine:
+        shown = text or f"{name!r}"
+        raise ConfigError(
+            f"{shown} is nothing that a logging config may hold here",
+            key=entry.key,
+            hint="hydra/job_logging=none hydra/hydra_logging=none; every run writes its log.txt",
+        )

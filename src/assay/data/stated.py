@@ -1,0 +1,97 @@
+"""A data set as its YAML describes it: shapes and numbers of samples, and not one value read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final, get_args
+
+import torch
+
+from assay.data.samples import Samples
+from assay.data.spec import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+_DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
+
+
+@final
+class Stated:
+    """Stands in for a source while a job is checked; takes no memory for the inputs.
+
+    Args:
+        task: What is predicted.
+        input_shape: Of one sample as the source gives it, channels first.
+        dtype: `uint8` or `float32`.
+        class_counts: Samples of each class in each part the source comes in: `all`, or `train` and `test`.
+        num_samples: Samples of each part, where the classes are equally many, or where there are none.
+        num_classes: With `num_samples`: classes, or labels of a multilabel task.
+        num_targets: With `num_samples`: targets of a regression.
+        class_names: One a class; numbers by default.
+
+    Raises:
+        ValueError: The description is incomplete or contradicts itself.
+
+    >>> source = Stated("multiclass", [1, 8, 8], class_counts={"all": [3, 2]})
+    >>> source.read()["all"].inputs.shape, source.read()["all"].targets.tolist()
+    (torch.Size([5, 1, 8, 8]), [0, 0, 0, 1, 1])
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        input_shape: Sequence[int],
+        *,
+        dtype: str = "float32",
+        class_counts: Mapping[str, Sequence[int]] | None = None,
+        num_samples: Mapping[str, int] | None = None,
+        num_classes: int | None = None,
+        num_targets: int | None = None,
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        if task not in get_args(Task) or dtype not in _DTYPES:
+            raise ValueError(
+                f"task={task!r}, dtype={dtype!r}: one of {', '.join(get_args(Task))}, "
+                f"and one of {', '.join(_DTYPES)}, were expected"
+            )
+        if class_counts is not None and task in ("multiclass", "binary"):
+            width = len(next(iter(class_counts.values())))
+            parts = {part: _labels(counts) for part, counts in class_counts.items()}
+        elif num_samples is not None and (width := (num_targets if task == "regression" else num_classes) or 0):
+            parts = {part: _targets(task, number, width) for part, number in num_samples.items()}
+        else:
+            raise ValueError(
+                "class_counts, or num_samples with num_classes (num_targets for a regression), was expected"
+            )
+        self.task: Task = task
+        self.class_names = (
+            () if task == "regression" else tuple(class_names or (str(label) for label in range(width)))
+        )
+        self._sample = torch.zeros((1, *input_shape), dtype=_DTYPES[dtype])
+        self._targets = parts
+
+    def prepare(self) -> None:
+        """Nothing to download."""
+
+    def read(self) -> Mapping[str, Samples]:
+        """Every part: inputs that are one zero sample seen N times, and targets."""
+        shape = self._sample.shape[1:]
+        return {
+            part: Samples(self._sample.expand(len(targets), *shape), targets)
+            for part, targets in self._targets.items()
+        }
+
+
+def _labels(counts: Sequence[int]) -> Tensor:
+    return torch.arange(len(counts)).repeat_interleave(torch.as_tensor(counts))
+
+
+def _targets(task: Task, number: int, width: int) -> Tensor:
+    if task == "regression":
+        return torch.zeros(number, width)
+    rows = torch.arange(number)
+    if task == "multilabel":
+        return (rows[:, None] + torch.arange(width)) % 2
+    return rows % width

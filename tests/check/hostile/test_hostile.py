@@ -1,0 +1,69 @@
+"""No config, run directory or checkpoint runs code that the user did not name."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.check.hostile.corpus import CASES
+
+HERE = Path(__file__).parent
+LINES, WIDTH = 3, 900
+
+
+def ran(script: str, *words: str) -> list[Any]:
+    """What a script of this folder says, a line of JSON each."""
+    done = subprocess.run(
+        [sys.executable, "-P", str(HERE / script), *words],
+        env={**os.environ, "PYTHONPATH": str(HERE.parents[2]), "OMP_NUM_THREADS": "1", "COLUMNS": "80"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_large_enough() -> None:
+    assert len(CASES) >= 250
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+def test_the_payloads_are_real(tmp_path: Path) -> None:
+    """A loader that does not judge leaves every marker; Hydra's own, blocklist and all, very many."""
+    [found] = ran("naive.py", str(tmp_path))
+    assert not [name for name, (naive, _) in found.items() if not naive]
+    assert sum(by_hydra for _, by_hydra in found.values()) >= 50
+
+
+def check(rows: list[dict[str, Any]]) -> None:
+    wrong = [
+        row
+        for row in rows
+        if row["marker"] or row["foreign"] or row["started"] or row["code"] == 0 or "Traceback" in row["said"]
+    ]
+    assert not wrong, wrong[:3]
+    for row in rows:
+        lines = row["said"].splitlines()
+        assert 1 <= len(lines) <= LINES, row
+        assert all(len(line) <= WIDTH for line in lines), row
+
+
+def test_a_tenth_of_the_corpus(tmp_path: Path) -> None:
+    rows = ran("runner.py", str(tmp_path), "10")
+    assert len(rows) == -(-len(CASES) // 10)
+    check(rows)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_the_whole_corpus(tmp_path: Path) -> None:
+    rows = ran("runner.py", str(tmp_path), "1")
+    assert len(rows) == len(CASES)
+    check(rows)

@@ -1,0 +1,242 @@
+"""What fits together passes: every experiment, and every pair of options of two groups that are compatible.
+
+One job chooses an option of each group, so it tries some ninety pairs at once; jobs are added until every
+compatible pair has been in one.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from assay.check.job import check_job
+from assay.check.signature import check_signatures
+from assay.config.compose import compose_with, job_config, loader
+from assay.config.options import list_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hydra._internal.hydra import Hydra
+    from omegaconf import DictConfig
+
+Choice = dict[str, str]
+
+# -- what fits together ----------------------------------------------------------------------------
+
+TASKS: dict[str, dict[str, str]] = {
+    "multiclass": {
+        **dict.fromkeys(("cross_entropy", "focal", "ldam", "kl_div"), "multiclass"),
+        "triplet": "retrieval",
+    },
+    "binary": {
+        **dict.fromkeys(("bce_with_logits", "bce"), "binary"),
+        **dict.fromkeys(("cross_entropy", "focal", "ldam", "kl_div"), "multiclass"),
+        "triplet": "retrieval",
+    },
+    "multilabel": dict.fromkeys(("bce_with_logits", "bce"), "multilabel"),
+    "regression": dict.fromkeys(("mse", "l1", "huber"), "regression"),
+}
+"""The losses of a task, first its usual one, each with the metrics that go with it."""
+DATA: dict[str, tuple[str, bool]] = {
+    "digits": ("multiclass", True),
+    "wine": ("multiclass", False),
+    "iris": ("multiclass", False),
+    "breast_cancer": ("binary", False),
+    "diabetes": ("regression", False),
+    "arrays": ("multilabel", False),
+    "synthetic": ("multiclass", True),
+    "mnist": ("multiclass", True),
+    "fashion_mnist": ("multiclass", True),
+    "cifar10": ("multiclass", True),
+    "cifar100": ("multiclass", True),
+    "image_folder": ("multiclass", True),
+    "table": ("multiclass", False),
+    "custom": ("multiclass", True),
+}
+"""The task of a data set, and whether its samples are images."""
+ANY_SHAPE = ("linear", "mlp")
+WEIGHTED = ("ldam", "cross_entropy", "focal")
+"""Losses with class weights, which deferred re-weighting changes."""
+APART = {
+    frozenset({("scheduler", "onecycle"), ("optimizer", "adagrad")}),  # no momentum to cycle
+    frozenset({("scheduler", "onecycle"), ("optimizer", "lbfgs")}),
+    frozenset({("optimizer", "lbfgs"), ("param_groups", "no_decay")}),  # L-BFGS takes one group
+    frozenset({("optimizer", "lbfgs"), ("param_groups", "layer_decay")}),
+}
+ELSEWHERE = {
+    ("augment", "teacher"),  # needs a finished run; tests/training
+    ("precision", "fp16"),  # needs a GPU
+    *(("device", name) for name in ("gpu", "mps", "ddp", "fsdp")),
+}
+GIVEN = {
+    "arrays": "data.source.root=labels.npz",
+    "image_folder": "data.source.root=photos data.source.image_size=[8,8]",
+    "table": "data.source.path=table.csv data.source.target=kind",
+    "custom": "data.source.dataset._target_=torchvision.datasets.FakeData +data.source.dataset.size=80 "
+    "+data.source.dataset.image_size=[3,8,8]",
+}
+"""What an option asks for."""
+LISTED = ("callbacks", "logger")
+
+
+def completed(choice: Choice) -> Choice | None:
+    """The choice with data, model, loss and metrics that suit it; None where nothing does."""
+    if any(pair <= set(choice.items()) for pair in APART):
+        return None
+    for data, (task, images) in DATA.items():
+        if choice.get("data", data) != data:
+            continue
+        model = choice.get("model", "small_cnn" if images else "mlp")
+        if not images and (model not in ANY_SHAPE or _needs_images(choice)):
+            continue
+        for loss, metrics in TASKS[task].items():
+            if choice.get("loss", loss) != loss or choice.get("metrics", metrics) != metrics:
+                continue
+            if choice.get("callbacks") == "drw" and loss not in WEIGHTED:
+                continue
+            if loss == "triplet" and choice.get("augment", "none") not in ("none", "flip_crop"):
+                continue  # it needs hard classes
+            return {**choice, "data": data, "model": model, "loss": loss, "metrics": metrics}
+    return None
+
+
+def _needs_images(choice: Choice) -> bool:
+    return choice.get("augment", "none") != "none" or choice.get("data/transform", "none") != "none"
+
+
+def options() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for option in list_options():
+        known = option.group not in ("experiment", "trainer") and not option.group.startswith("hydra")
+        if known and (option.group, option.name) not in ELSEWHERE:
+            found.setdefault(option.group, []).append(option.name)
+    return found
+
+
+def pairs_of(choice: Choice) -> set[frozenset[tuple[str, str]]]:
+    return {frozenset(pair) for pair in itertools.combinations(choice.items(), 2)}
+
+
+@functools.cache
+def jobs() -> list[Choice]:
+    """Few jobs that have every compatible pair in one of them."""
+    known = options()
+    left: dict[frozenset[tuple[str, str]], None] = {}
+    for one, other in itertools.combinations(known, 2):
+        for pair in itertools.product(known[one], known[other]):
+            if completed(dict(zip((one, other), pair, strict=True))) is not None:
+                left[frozenset(zip((one, other), pair, strict=True))] = None
+    chosen = []
+    while left:
+        choice: Choice = dict(next(iter(left)))
+        for group in known:
+            if group not in choice:
+                ways = [{**choice, group: name} for name in known[group]]
+                fine = [way for way in ways if completed(way) is not None]
+                choice = max(fine, key=lambda way: len(pairs_of(way) & left.keys())) if fine else choice
+        full = completed(choice)
+        assert full is not None
+        for pair_of in pairs_of(full):
+            left.pop(pair_of, None)
+        chosen.append(full)
+    return chosen
+
+
+def overrides(choice: Choice) -> list[str]:
+    typed = []
+    for group, name in choice.items():
+        value = f"[default,{name}]" if group == "callbacks" and name != "default" else name
+        value = f"[{name}]" if group in LISTED and not value.startswith("[") else value
+        typed.append(f"{group}={value}")
+    if choice.get("loss") == "triplet" and "num_outputs" in MODELS_WITH.get(choice["model"], ""):
+        typed.append("model.num_outputs=32")
+    return [*typed, *GIVEN.get(choice.get("data", ""), "").split()]
+
+
+MODELS_WITH = dict.fromkeys(("mlp", "small_cnn", "lenet"), "num_outputs")
+
+
+# -- and it does -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hydra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hydra]:
+    """In a folder with a little data of each kind."""
+    folder = tmp_path_factory.mktemp("project")
+    draw = np.random.default_rng(0)
+    np.savez(
+        folder / "labels.npz",
+        inputs=draw.standard_normal((240, 12)).astype(np.float32),
+        targets=draw.integers(0, 2, (240, 4)),
+    )
+    rows = [f"{n},{n % 5},{'xyz'[n % 3]}" for n in range(240)]
+    (folder / "table.csv").write_text("\n".join(["a,b,kind", *rows]), encoding="utf-8")
+    for name in ("cat", "dog"):
+        (folder / "photos" / name).mkdir(parents=True)
+        for index in range(90):
+            pixels = draw.integers(0, 255, (8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / "photos" / name / f"{index}.png")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with loader() as opened:
+            yield opened
+
+
+def prove(config: DictConfig) -> None:
+    """The single place that says what checking a job is."""
+    check_job(config)
+    check_signatures(config)
+
+
+def prove_typed(hydra: Hydra, typed: Sequence[str]) -> None:
+    try:
+        prove(job_config(compose_with(hydra, typed)))
+    except Exception as error:
+        raise AssertionError(f"assay check {' '.join(typed)}: {error}") from error
+
+
+def test_every_option_is_known_here() -> None:
+    assert set(options()["data"]) == set(DATA)
+    assert set(options()["loss"]) == {loss for suits in TASKS.values() for loss in suits}
+    assert set(options()["metrics"]) == {m for suits in TASKS.values() for m in suits.values()}
+
+
+def test_every_compatible_pair_is_in_a_job() -> None:
+    covered = set().union(*(pairs_of(choice) for choice in jobs()))
+    known = options()
+    for one, other in itertools.combinations(known, 2):
+        for pair in itertools.product(known[one], known[other]):
+            choice = dict(zip((one, other), pair, strict=True))
+            assert completed(choice) is None or frozenset(choice.items()) in covered
+    assert len(covered) > 2000
+
+
+@pytest.mark.parametrize("name", [option.name for option in list_options("experiment")])
+def test_experiment(hydra: Hydra, name: str) -> None:
+    typed = [f"experiment={name}", "device=cpu"]
+    if name == "digits_distillation":
+        run = Path("run")
+        run.mkdir(exist_ok=True)
+        (run / "config.yaml").touch()
+        typed.append("augment.model.run=run")
+    prove_typed(hydra, typed)
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_compatible_options(hydra: Hydra, part: int) -> None:
+    for choice in jobs()[part::10]:
+        prove_typed(hydra, overrides(choice))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU")
+@pytest.mark.parametrize("typed", ["device=gpu", "device=ddp", "device=fsdp", "device=gpu precision=fp16"])
+def test_gpu(hydra: Hydra, typed: str) -> None:
+    prove_typed(hydra, typed.split())

@@ -1,0 +1,157 @@
+"""What a check proves of a job, and what it admits it cannot."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import open_dict
+
+from assay.check.all_jobs import check_all
+from assay.check.job import check_job
+from assay.check.prove import Prover
+from assay.check.report import Report
+from assay.config.compose import compose, job_config
+from assay.config.sweep import compose_sweep
+from assay.errors import AssayError, ConfigError
+
+FEATURES = {"num_features": "${spec.num_features}", "num_outputs": "${spec.num_outputs}"}
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "check_prediction.py"
+
+
+@pytest.fixture(autouse=True)
+def own_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parent / "project")
+
+
+def prove(*typed: str, model: str = "", **arguments: Any) -> Report:
+    """Check one job, with a model of `check_models` where one is named."""
+    config = job_config(compose(["device=cpu", "data=iris", "trusted_packages=[check_models]", *typed]))
+    if model:
+        with open_dict(config):
+            config.model = {"_target_": f"check_models.{model}", **(arguments or FEATURES)}
+    check_job(config)
+    return Prover().prove(config)
+
+
+def test_nothing_random_is_drawn_and_nothing_is_written(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    prove("data=digits", "augment=mixup", f"hydra.run.dir={tmp_path}/run")
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_decides_by_values_is_unproven_and_not_refused() -> None:
+    report = prove(model="DataDependent")
+    assert report.step is None
+    assert "depends on the data" in report.unproven
+    assert report.parameters == 4 * 3 + 3
+
+
+def test_a_model_that_fake_tensors_cannot_follow_is_tried_for_real() -> None:
+    report = prove(model="ByWayOfNumpy")
+    assert report.step is None
+    assert "fake tensors cannot follow it" in report.unproven
+
+
+def test_a_model_that_takes_its_shape_from_the_batch_is_unproven() -> None:
+    report = prove(model="Lazy", num_outputs="${spec.num_outputs}")
+    assert report.parameters is None
+    assert "first batch" in report.unproven
+
+
+def test_a_constructor_that_computes_is_run_for_real() -> None:
+    report = prove(model="ComputesWhileMade")
+    assert report.step is not None
+    assert report.parameters == (4 * 2 + 2) + (2 * 3 + 3)
+
+
+def test_tied_weights_are_one() -> None:
+    report = prove("optimizer=adam", model="Tied")
+    weights = 4 * 4 + 4 + 4 + 4 * 3 + 3
+    assert report.parameters == weights
+    assert report.step is not None
+    assert report.step.memory.gradients == 4 * weights
+    assert report.step.memory.weights == 4 * (weights + 3), "with the class weights of the loss"
+
+
+def test_frozen_weights_are_said_to_be_the_reason() -> None:
+    with pytest.raises(ConfigError, match=r"model|optimizer"):
+        prove(model="Frozen")
+
+
+def test_a_wrong_type_names_the_layer() -> None:
+    with pytest.raises(ConfigError, match=r"model: .*layer 'linear', Linear\(.*float64: both must have the same type"):
+        prove(model="DoublesInside")
+
+
+def test_a_pair_of_outputs_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"model: .*gives a tuple; a tensor was expected"):
+        prove(model="GivesAPair")
+
+
+def test_outputs_that_would_be_broadcast_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"model: gives \[2\] values a sample; MSELoss needs \[1\]"):
+        prove("data=diabetes", "model.num_outputs=2")
+
+
+def test_a_large_model_takes_no_memory() -> None:
+    report = prove("data=synthetic", "model=mlp", "model.hidden=[60000,60000]")
+    assert report.parameters is not None
+    assert report.parameters > 3_000_000_000
+    assert report.step is not None
+    assert report.step.memory.peak > 50e9
+
+
+def test_distinct_steps_are_proven_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from assay.check import prove as module
+
+    taken: list[int] = []
+    real = module.take_step
+
+    def counted(*args: Any) -> Any:
+        taken.append(1)
+        return real(*args)
+
+    monkeypatch.setattr(module, "take_step", counted)
+    jobs = compose_sweep(["data=iris", "model.hidden=[8],[16]", "optimizer.lr=0.1,0.2,0.3", "seed=1,2"])
+    reports = check_all(jobs)
+    assert len(reports) == 12
+    assert len(taken) == 2
+    assert {report.parameters for report in reports} == {4 * 8 + 8 + 8 * 3 + 3, 4 * 16 + 16 + 16 * 3 + 3}
+
+
+def test_each_value_of_a_sweep_is_checked_though_its_step_is_known() -> None:
+    jobs = compose_sweep(["data=iris", "optimizer.lr=0.1,0.2,-0.3,0.4", "model.dropout=0.1,1.5"])
+    with pytest.raises(AssayError) as caught:
+        check_all(jobs)
+    text = str(caught.value)
+    assert "5 of 8 jobs cannot run" in text
+    assert "optimizer.lr: Invalid learning rate: -0.3" in text
+    assert "model.dropout" in text
+    assert "job 4 (data=iris optimizer.lr=-0.3 model.dropout=0.1)" in text
+
+
+PREDICTED = (
+    (),
+    ("model=mlp", "optimizer=sgd"),
+    ("data=diabetes", "optimizer=muon"),
+    ("loss=ldam", "augment=mixup", "optimizer=rmsprop"),
+    ("precision=bf16",),
+    ("precision=fp64", "data=breast_cancer"),
+    ("data=synthetic", "data.source.num_samples=1000", "data.batch_size=100"),
+)
+
+
+@pytest.mark.parametrize("typed", PREDICTED, ids=lambda typed: " ".join(typed) or "default")
+def test_the_run_takes_what_the_check_said(typed: tuple[str, ...]) -> None:
+    benchmark = runpy.run_path(str(BENCHMARK))
+    said, took = benchmark["predict"](typed), benchmark["run"](typed)
+    assert said.parameters == took.parameters
+    assert said.flops == took.flops
+    assert said.steps == took.steps
+    assert 1 / 1.25 <= said.memory / took.memory <= 1.25
