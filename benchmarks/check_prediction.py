@@ -66,23 +66,24 @@ class Watch(L.Callback):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
+        """Start counting."""
         if batch_idx == 3:
-            self._counter.__enter__()
+            self._counter.__enter__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         if batch_idx == 4:
             state = [value for kept in trainer.optimizers[0].state.values() for value in kept.values()]
             tensors = [*pl_module.parameters(), *pl_module.buffers(), *state, *batch]
             tensors += [p.grad for p in pl_module.parameters() if p.grad is not None]
             self._before = sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor))
-            self._profiler.__enter__()
+            self._profiler.__enter__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, *hook: Any) -> None:
+        """Stop counting."""
+        *_, batch_idx = hook
         if batch_idx == 3:
-            self._counter.__exit__(None, None, None)
+            self._counter.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # torch leaves it untyped
             self.flops = self._counter.get_total_flops()
         if batch_idx == 4:
-            self._profiler.__exit__(None, None, None)
+            self._profiler.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # torch leaves it untyped
             self.memory = self._before + _most_at_once(self._profiler)
 
 
@@ -133,7 +134,8 @@ def main() -> None:
             f"{' '.join(overrides) or 'default':<70} "
             f"parameters {said.parameters:,} / {took.parameters:,}  "
             f"FLOPs {said.flops:,} / {took.flops:,}  "
-            f"memory {said.memory / 2**20:.2f} / {took.memory / 2**20:.2f} MiB = {said.memory / took.memory:.3f}  "
+            f"memory {said.memory / 2**20:.2f} / {took.memory / 2**20:.2f} MiB = "
+            f"{said.memory / took.memory:.3f}  "
             f"steps {said.steps} / {took.steps}",
             flush=True,
         )

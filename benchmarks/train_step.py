@@ -23,8 +23,8 @@ from torch.nn import functional as F
 from assay.assemble import Assembly, assemble
 from assay.config.compose import compose, job_config
 from assay.info import auto_choice
-from assay.record.provenance import cpu_model
 from assay.quiet import quiet
+from assay.record.provenance import cpu_model
 
 if TYPE_CHECKING:
     from assay.data.data_module import DataModule

@@ -101,14 +101,14 @@ def test_trains(tmp_path: Path) -> None:
     assert "\x1b" not in result.stdout, "no colours in a pipe"
 
 
-def test_a_sweep_runs_every_job_though_one_cannot(tmp_path: Path) -> None:
+def test_a_sweep_with_a_job_that_cannot_run_is_not_started(tmp_path: Path) -> None:
     result = typed("train", "-m", *QUICK[:2], "data=iris,diabetes", "metrics=multiclass", "hydra.sweep.dir=s")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "Traceback" not in result.output
-    assert (tmp_path / "s" / "0" / "record.json").is_file()
-    assert not (tmp_path / "s" / "1" / "record.json").exists()
-    assert "error: metrics." in result.stdout
-    assert "1 of 2 jobs finished" in result.stdout
+    assert not (tmp_path / "s").exists()
+    assert "error: 1 of 2 jobs cannot run; none was started\n" in result.stderr
+    assert "job 1 (" in result.stderr
+    assert "\n  metrics." in result.stderr
 
 
 def test_debug_lets_an_error_through() -> None:

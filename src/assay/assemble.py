@@ -265,27 +265,28 @@ def _steps(config: DictConfig, num_train: int) -> dict[str, int]:
     return {"steps_per_epoch": steps, "total_steps": max(1, min(totals, default=1))}
 
 
-def build_trainer(config: DictConfig) -> L.Trainer:
+def build_trainer(config: DictConfig, *, loggers: bool = True) -> L.Trainer:
     """Lightning's trainer with its callbacks and loggers.
 
     Args:
         config: The job, with its `spec`.
+        loggers: Make them, too; some write to disk at once.
 
     Raises:
         ConfigError: A node cannot be built as it is written.
     """
     callbacks = [build(config, f"callbacks.{name}") for name in config.get("callbacks") or {}]
     chosen = config.get("logger") or {}
-    loggers = [build(config, f"logger.{name}") for name in chosen]
+    made = [build(config, f"logger.{name}") for name in chosen if loggers]
     if "csv" not in chosen:  # a run directory always has its metrics.csv
-        loggers.insert(0, RunCSV(f"{config.run_dir}/metrics.csv"))
+        made.insert(0, RunCSV(f"{config.run_dir}/metrics.csv"))
     kinds = [type(callback).__name__ for callback in callbacks]
     trainer: L.Trainer = _build_with(
         config,
         "trainer",
         without=TRAINER_EXTRAS,
         callbacks=[SeedEachStep(config.seed), *callbacks],
-        logger=loggers,
+        logger=made if loggers else False,
         plugins=[CheckpointFile()],
         enable_checkpointing=any("Checkpoint" in kind for kind in kinds),
         enable_progress_bar=any("ProgressBar" in kind for kind in kinds),

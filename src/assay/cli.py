@@ -126,9 +126,7 @@ def train(
 @app.command(epilog=_OVERRIDES.format(groups=_groups()))
 def check(
     overrides: Overrides = None,
-    multirun: Annotated[
-        bool, typer.Option("--multirun", "-m", help="Check every job of a sweep, as `assay train -m`.")
-    ] = False,
+    multirun: Annotated[bool, typer.Option("--multirun", "-m", help="Check every job of a sweep.")] = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the learning rate into an image.")
     ] = None,

@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from assay.check.all_jobs import check_all
-from assay.config.compose import PRIMARY, choices, complete, compose_with, loader, trust_for
+from assay.check.job import check_job
+from assay.config.compose import PRIMARY, choices, complete, compose_with, job_config, loader, trust_for
 from assay.config.composition_error import composition_error
 from assay.config.hydra_node import check_hydra
-from assay.config.origin import located
+from assay.config.origin import located, overrides_of
 from assay.config.sweep import compose_sweep
 from assay.errors import AssayError
 from assay.run import RunResult, run_job
@@ -43,7 +44,12 @@ def multirun(
     Raises:
         AssayError: The config of a job cannot run here; nothing has run then.
     """
-    reports = check_all(compose_sweep(overrides, config_dir) if jobs is None else jobs, config_dir)
+    if jobs is None:
+        jobs = compose_sweep(overrides, config_dir)
+        for composed in jobs:
+            with located(overrides_of(composed), config_dir):
+                check_job(job_config(composed))
+    reports = check_all(jobs, config_dir)
     results: list[RunResult] = []
     console = Console(highlight=False, soft_wrap=True)
 

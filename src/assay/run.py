@@ -18,7 +18,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from omegaconf import DictConfig, OmegaConf
 
 from assay import ranks
-from assay.assemble import assemble, build
+from assay.assemble import DATA_EXTRAS, assemble, build
 from assay.check.fit import check_stated
 from assay.check.job import check_job
 from assay.check.prove import Prover
@@ -150,7 +150,7 @@ def prepare(config: DictConfig) -> None:
     Args:
         config: The job.
     """
-    build(config, "data").prepare_data()
+    build(config, "data", without=DATA_EXTRAS).prepare_data()
 
 
 def begin(

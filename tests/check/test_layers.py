@@ -35,7 +35,10 @@ def test_types_are_told_where_they_are_unusual() -> None:
 
 def test_finds_the_config_key() -> None:
     node = OmegaConf.create(
-        {"_target_": "torch.nn.Sequential", "_args_": [{"_target_": "a"}, {"_target_": "b", "inner": {"c": 1}}]}
+        {
+            "_target_": "torch.nn.Sequential",
+            "_args_": [{"_target_": "a"}, {"_target_": "b", "inner": {"c": 1}}],
+        }
     )
     model = nn.Sequential(nn.Identity(), nn.Linear(2, 2))
     with watched(model) as layers, pytest.raises(RuntimeError):

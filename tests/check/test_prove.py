@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from omegaconf import open_dict
 
 from assay.check.all_jobs import check_all
+from assay.check.fake_step import take_step
 from assay.check.job import check_job
 from assay.check.prove import Prover
-from assay.check.report import Report
 from assay.config.compose import compose, job_config
 from assay.config.sweep import compose_sweep
 from assay.errors import AssayError, ConfigError
+
+if TYPE_CHECKING:
+    from assay.check.report import Report
 
 FEATURES = {"num_features": "${spec.num_features}", "num_outputs": "${spec.num_outputs}"}
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "check_prediction.py"
@@ -85,7 +88,9 @@ def test_frozen_weights_are_said_to_be_the_reason() -> None:
 
 
 def test_a_wrong_type_names_the_layer() -> None:
-    with pytest.raises(ConfigError, match=r"model: .*layer 'linear', Linear\(.*float64: both must have the same type"):
+    with pytest.raises(
+        ConfigError, match=r"model: .*layer 'linear', Linear\(.*float64: both must have the same type"
+    ):
         prove(model="DoublesInside")
 
 
@@ -108,16 +113,13 @@ def test_a_large_model_takes_no_memory() -> None:
 
 
 def test_distinct_steps_are_proven_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.check import prove as module
-
     taken: list[int] = []
-    real = module.take_step
 
     def counted(*args: Any) -> Any:
         taken.append(1)
-        return real(*args)
+        return take_step(*args)
 
-    monkeypatch.setattr(module, "take_step", counted)
+    monkeypatch.setattr("assay.check.prove.take_step", counted)
     jobs = compose_sweep(["data=iris", "model.hidden=[8],[16]", "optimizer.lr=0.1,0.2,0.3", "seed=1,2"])
     reports = check_all(jobs)
     assert len(reports) == 12

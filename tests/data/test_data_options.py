@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from hydra.utils import instantiate
+from omegaconf import OmegaConf, open_dict
 from PIL import Image
 
 from assay.config.compose import compose
@@ -28,7 +29,10 @@ IMAGES = "data.source.num_samples=200"
 
 
 def build(config: DictConfig) -> DataModule:
-    built: DataModule = instantiate(config.data, _convert_="all")
+    node = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    with open_dict(node):
+        node.data.pop("spec", None)
+    built: DataModule = instantiate(node.data, _convert_="all")
     return built
 
 

@@ -12,7 +12,7 @@ from assay.data.stated import Stated
 from assay.errors import ConfigError, DataError
 
 HERE = ("digits", "iris", "wine", "breast_cancer", "diabetes", "synthetic")
-TYPED = ([], ["data.split.val=0.25"], ["data.split.test=0.33", "data.batch_size=7"])
+TYPED: tuple[list[str], ...] = ([], ["data.split.val=0.25"], ["data.split.test=0.33", "data.batch_size=7"])
 
 
 @pytest.mark.parametrize("typed", TYPED, ids=str)

@@ -89,13 +89,13 @@ def test_metrics_are_those_of_all_samples(run_dir: Path, part: str, role: str) -
     assert spec[f"num_{part}"] % 32
     data = DataModule(
         Bundled("breast_cancer"),
-        **{k: v for k, v in config["data"].items() if k not in ("_target_", "source")},
+        **{k: v for k, v in config["data"].items() if k not in ("_target_", "source", "spec")},
     )
     data.setup()
     loader: Any = getattr(data, f"{part}_dataloader")()
     inputs, targets = (torch.cat(column) for column in zip(*loader, strict=True))
     assert len(inputs) == spec[f"num_{part}"]
-    model = assay.load(run_dir, checkpoint=role, map_location="cpu")
+    model = assay.load(run_dir, checkpoint=role, map_location="cpu", trusted_packages=("own_project",))
     with torch.no_grad():
         logits = model((inputs - torch.tensor(spec["mean"])) / torch.tensor(spec["std"])).squeeze(1)
     chances, truth = logits.sigmoid().numpy(), targets.numpy()

@@ -1,4 +1,4 @@
-"""Training steps on fake tensors: every shape and type is worked out, nothing is computed, nothing allocated."""
+"""Training steps on fake tensors: shapes and types are worked out, nothing is computed or allocated."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def take_step(
         StepError: Some part cannot do its share.
     """
     run = _Run(module, batch, precision, node)
-    with mode or nullcontext(), SameType():
+    with mode or nullcontext(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
         optimizer = run.optimizer()
         run.step(optimizer)
         parameters = list(module.parameters())
@@ -175,9 +175,7 @@ def take_step(
         with LiveMemory(there) as memory, FlopCounterMode(display=False) as flops:
             outputs = run.step(optimizer)
     rest = memory.peak - weights - gradients - _bytes(state)
-    return Step(
-        outputs, flops.get_total_flops(), Memory(weights, gradients, _bytes(state), max(0, rest))
-    )
+    return Step(outputs, flops.get_total_flops(), Memory(weights, gradients, _bytes(state), max(0, rest)))
 
 
 @final
@@ -195,7 +193,7 @@ class _Run:
     def step(self, optimizer: torch.optim.Optimizer) -> tuple[int, ...]:
         shape: tuple[int, ...] = ()
 
-        def closure() -> torch.Tensor:
+        def closure() -> Any:
             nonlocal shape
             # In Lightning's order: the gradients of the step before are there until the forward is done.
             loss, shape = self._forward()

@@ -29,7 +29,7 @@ class Layers:
     running: list[tuple[str, nn.Module, str]] = field(default_factory=list)
 
     def where(self) -> str:
-        """The innermost one in words: its name, what it is, its weight's shape and its input's; or nothing."""
+        """The innermost one in words: its name, what it is, and its input's shape; or nothing."""
         if not self.running:
             return ""
         name, module, shapes = self.running[-1]

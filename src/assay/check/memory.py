@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @final
-class LiveMemory(TorchDispatchMode):
+class LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
     """Counts the bytes of the storages that are alive, and the most there were at once.
 
     Fake tensors count as what they stand for. What an operation takes within itself is not seen.
@@ -28,7 +28,7 @@ class LiveMemory(TorchDispatchMode):
     """
 
     def __init__(self, already: Iterable[torch.Tensor] = ()) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self.live = self.peak = 0
         self._sizes: dict[int, int] = {}
         for tensor in already:

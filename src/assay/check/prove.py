@@ -8,7 +8,6 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any, final
 
-import lightning as L
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
@@ -22,15 +21,14 @@ from assay.assemble import (
     open_data,
     open_stated,
 )
-from assay.check.build_error import build_error
 from assay.check.device import check_device
 from assay.check.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step
 from assay.check.fit import check_fit, check_outputs, num_outputs
 from assay.check.job import OUR_MODULE
 from assay.check.monitor import check_monitors
+from assay.check.optimization import follow_lr
 from assay.check.report import Report
 from assay.check.resolve import resolve
-from assay.check.schedule import lr_curve
 from assay.check.signature import check_signatures
 from assay.check.target import trusted_in
 from assay.check.trial import Trial, try_parts
@@ -42,6 +40,7 @@ from assay.quiet import quiet
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import lightning as L
     from lightning.pytorch.plugins import Precision
 
     from assay.data.spec import Spec
@@ -82,11 +81,13 @@ class Prover:
         """
         start = time.perf_counter()
         check_device(job.trainer)
-        check_signatures(job)
         config = _copy(job)
+        stated = config.data.get("_target_") == _OUR_DATA and config.data.get("spec") is not None
+        # Where nothing is read, the other nodes can wait for the spec, with which they are looked at anyway.
+        self._signatures(config, ("data", "trainer") if stated else tuple(config))
         with torch.random.fork_rng(devices=[]), quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
-            spec, data_read = self._spec(config)
+            spec, data_read = self._spec(config, stated)
             if config.module._target_ != OUR_MODULE:
                 found = self._own_module(config, spec)
             else:
@@ -103,10 +104,9 @@ class Prover:
             **found,
         )
 
-    # -- what is known of the data ----------------------------------------------------------------------------
+    # -- what is known of the data
 
-    def _spec(self, config: DictConfig) -> tuple[Spec | None, bool]:
-        stated = config.data._target_ == _OUR_DATA and config.data.get("spec") is not None
+    def _spec(self, config: DictConfig, stated: bool) -> tuple[Spec | None, bool]:
         data = {key: value for key, value in _plain(config, "data").items() if key not in ("seed", "source")}
         source = None if stated else _plain(config, "data.source")
 
@@ -119,32 +119,34 @@ class Prover:
         self.datamodule = None
         return self._once("data", [data, source], look), not stated
 
-    # -- the parts --------------------------------------------------------------------------------------------
+    # -- the parts
 
     def _ours(self, config: DictConfig, spec: Spec | None, *, curve: bool) -> dict[str, Any]:
         describe(config, spec)
         data = {key: value for key, value in _plain(config, "spec").items() if "steps" not in key}
-        made_for = [_plain(config, "loss"), data]
-        loss = self._once("loss", made_for, lambda: _loss(config))
+        kind = resolve("loss", str(config.loss._target_), trusted_in(config))
+        check_fit(config, kind)
         with open_dict(config):
-            config.spec.num_outputs = num_outputs(config, loss)
-        check_signatures(config)
+            config.spec.num_outputs = num_outputs(config, kind)
+        nodes = self._signatures(config, tuple(config))
+        made_for = [nodes["loss"], data]
+        loss: nn.Module = self._once("loss", made_for, lambda: build(config, "loss"))
         trainer = self._trainer(config)
         precision = trainer.precision_plugin
-        model_node = _plain(config, "model")
-        model = self._once("model", [model_node, str(trainer.precision)], lambda: _on_meta(config, "model", precision))
-        parts = [*made_for, _plain(config, "metrics"), _plain(config, "augment")]
+        model_node = nodes["model"]
+        model = self._once(
+            "model", [model_node, str(trainer.precision)], lambda: _on_meta(config, "model", precision)
+        )
+        parts = [*made_for, nodes["metrics"], nodes.get("augment")]
         trial: Trial = self._once("trial", parts, lambda: _trial(config, loss))
         check_monitors(config, trial.names)
         batch = _batch(config, trial)
-        shaped = [
-            _blurred(node)
-            for node in (model_node, _plain(config, "loss"), _plain(config, "optimizer"))
-        ]
-        proof_of = [*shaped, _plain(config, "param_groups"), str(batch), str(trainer.precision)]
+        shaped = [_blurred(node) for node in (model_node, nodes["loss"], nodes["optimizer"])]
+        proof_of = [*shaped, nodes.get("param_groups"), str(batch), str(trainer.precision)]
         proof_of += [str(trainer.accelerator), config.trainer.get("channels_last")]
         fake = self._once("fake", [model_node, str(trainer.precision)], lambda: self._fake(model))
-        lr, lr_note = self._optimization(config, fake, curve=curve)
+        with self._mode:
+            lr, lr_note = follow_lr(config, fake, _CURVE_SECONDS if curve else _GLANCE_SECONDS)
         step, unproven = self._once("step", proof_of, lambda: self._step(config, model, loss, batch))
         if step is not None:
             check_outputs(config, loss, step.outputs)
@@ -152,7 +154,7 @@ class Prover:
             **_count(model),
             "step": step,
             "unproven": unproven,
-            "lr": lr,
+            "lr": lr if curve else (),
             "lr_note": lr_note,
         }
 
@@ -161,43 +163,20 @@ class Prover:
             describe(config, spec)
             with open_dict(config):
                 config.spec.num_outputs = num_outputs(config, None)
-        check_signatures(config)
+        self._signatures(config, tuple(config))
         precision = self._trainer(config).precision_plugin
-        module = self._once("module", [_plain(config, "module")], lambda: _on_meta(config, "module", precision))
+        module = self._once(
+            "module", [_plain(config, "module")], lambda: _on_meta(config, "module", precision)
+        )
         why = "a LightningModule of your own does its steps as it likes"
         return {**_count(module), "unproven": why}
 
     def _trainer(self, config: DictConfig) -> L.Trainer:
-        named = ("trainer", "callbacks", "logger")
+        named = ("trainer", "callbacks")
         nodes = json.dumps([_plain(config, key) for key in named], default=str)
         text = nodes.replace(str(config.run_dir), "").replace(str(config.name), "")
-        trainer: L.Trainer = self._once("trainer", [text], lambda: build_trainer(config))
+        trainer: L.Trainer = self._once("trainer", [text], lambda: build_trainer(config, loggers=False))
         return trainer
-
-    def _optimization(
-        self, config: DictConfig, model: nn.Module, *, curve: bool
-    ) -> tuple[Sequence[float], str]:
-        """Optimizer and scheduler with this job's own values, on parameters that are not there."""
-        parts = build_optimization(config)
-        if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
-            return (), "the parameters are known only after a first batch"
-        key = "optimizer"
-        with self._mode:
-            try:
-                groups = parts["param_groups"]
-                key = "param_groups" if groups is not None else key
-                peak = getattr(parts["optimizer"], "keywords", {}).get("lr", 0.0)
-                trained = [p for p in model.parameters() if p.requires_grad]
-                given = trained if groups is None else groups(model, peak)
-                key = "optimizer"
-                optimizer = parts["optimizer"](given)
-                key = "scheduler"
-                scheduler = None if parts["scheduler"] is None else parts["scheduler"](optimizer)
-                seconds = _CURVE_SECONDS if curve else _GLANCE_SECONDS
-                lr = lr_curve(optimizer, scheduler, parts["schedule"], config.spec, seconds)
-            except Exception as error:
-                raise build_error(error, config, key) from error
-        return lr if curve else ((), "")
 
     def _step(
         self, config: DictConfig, model: nn.Module, loss: nn.Module, batch: Batch
@@ -220,6 +199,18 @@ class Prover:
                 raise _refused(config, real, batch) from real
             return None, f"fake tensors cannot follow it: {error}"
 
+    def _signatures(self, config: DictConfig, names: Sequence[Any]) -> dict[str, Any]:
+        """Check the nodes that no job before had exactly like this; returns them resolved."""
+        nodes = {str(name): _plain(config, name) for name in names}
+        texts = {
+            name: json.dumps([name, "spec" in config, node], default=str) for name, node in nodes.items()
+        }
+        new = [name for name, text in texts.items() if text not in self._known]
+        if new:
+            check_signatures(config, new)
+        self._known.update((texts[name], True) for name in new)
+        return nodes
+
     def _fake(self, module: nn.Module) -> nn.Module:
         # Before they are fake: torch's copies of fake tensors write where no memory is.
         return as_fake(copy.deepcopy(module), self._mode)
@@ -229,12 +220,6 @@ class Prover:
         if key not in self._known:
             self._known[key] = make()
         return self._known[key]
-
-
-def _loss(config: DictConfig) -> nn.Module:
-    check_fit(config, resolve("loss", str(config.loss._target_), trusted_in(config)))
-    loss: nn.Module = build(config, "loss")
-    return loss
 
 
 def _trial(config: DictConfig, loss: nn.Module) -> Trial:
@@ -249,6 +234,8 @@ def _on_meta(config: DictConfig, key: str, precision: Precision) -> nn.Module:
             built: nn.Module = build(config, key)
     except (Exception, SystemExit):
         built = build(config, key)  # an error now is one of the config
+    if key == "model" and config.trainer.get("channels_last"):
+        built.to(memory_format=torch.channels_last)
     return precision.convert_module(built)
 
 
@@ -273,7 +260,6 @@ def _module(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
         model=model,
         loss=loss,
         metrics=metrics,
-        channels_last=bool(config.trainer.get("channels_last")),
         **build_optimization(config),
     )
 
@@ -311,7 +297,9 @@ def _targets(config: DictConfig) -> dict[str, str]:
     shape = OmegaConf.select(config, "scheduler.lr_lambda")
     if isinstance(shape, DictConfig):
         nodes["scheduler"] = shape  # says more than LambdaLR
-    return {key: str(node["_target_"]).rpartition(".")[2] for key, node in nodes.items() if "_target_" in node}
+    return {
+        key: str(node["_target_"]).rpartition(".")[2] for key, node in nodes.items() if "_target_" in node
+    }
 
 
 def _copy(config: DictConfig) -> DictConfig:

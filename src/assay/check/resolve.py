@@ -33,16 +33,23 @@ class _RefusedError(Exception):
         self.message, self.hint = message, hint
 
 
-def resolve_targets(config: DictConfig) -> None:
+def resolve_targets(config: DictConfig, nodes: Sequence[str] | None = None) -> None:
     """Find every target of a job: first all that lie in known libraries, only then those of trusted packages.
 
     Args:
         config: A job.
+        nodes: Top-level keys to look at; all of them when not given.
 
     Raises:
         ConfigError: A target is not there, or is not what its place in the config holds.
     """
-    _resolve_all(list(targets(config)), trusted_in(config))
+    parts: list[tuple[str, Any]] = [(name, config._get_node(name)) for name in nodes or ()]
+    if nodes is None or any(part._is_interpolation() for _, part in parts):
+        found = list(targets(config))
+    else:
+        inside = [(name, part) for name, part in parts if OmegaConf.is_config(part) and not part._is_none()]
+        found = [one for name, part in inside for one in targets(part, name)]
+    _resolve_all(found, trusted_in(config))
 
 
 def _resolve_all(found: list[tuple[str, str]], packages: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ _PRODUCTS = {
 
 
 @final
-class SameType(TorchDispatchMode):
+class SameType(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
     """Refuses products of tensors of different types.
 
     Raises:

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 import plotext  # type: ignore[import-untyped]  # ships no types
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +13,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from rich.console import Console
 
     from assay.check.fake_step import Step
     from assay.check.report import Report
@@ -34,7 +35,9 @@ def show_job(console: Console, report: Report) -> None:
     if report.step is not None:
         rows += [("step", _step(report)), ("memory", _memory(report.step))]
     if report.unproven:
-        rows.append(("step", f"[yellow]unproven[/yellow]: {escape(report.unproven)}; it will run all the same"))
+        rows.append(
+            ("step", f"[yellow]unproven[/yellow]: {escape(report.unproven)}; it will run all the same")
+        )
     if report.spec:
         an_epoch, total = report.spec["steps_per_epoch"], report.spec["total_steps"]
         rows.append(("steps", f"{an_epoch:,} an epoch, {total:,} in all"))
@@ -43,7 +46,9 @@ def show_job(console: Console, report: Report) -> None:
         console.print(f"  [dim]{name:<10}[/dim] {text}")
     if report.lr:
         _show_curve(console, report)
-    console.print(f"[bold green]ready[/bold green], checked in {report.seconds:.1f} s; nothing was run or written")
+    console.print(
+        f"[bold green]ready[/bold green], checked in {report.seconds:.1f} s; nothing was run or written"
+    )
 
 
 def show_sweep(console: Console, reports: Sequence[Report]) -> None:

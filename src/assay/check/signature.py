@@ -20,7 +20,7 @@ from assay.config.tree import walk
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from assay.check.call import Call
 
@@ -36,19 +36,22 @@ _INDEX = re.compile(r"\[(\d+)\]")
 _IS_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
-def check_signatures(config: DictConfig) -> None:
+def check_signatures(config: DictConfig, nodes: Sequence[str] | None = None) -> None:
     """Refuse arguments that no call would take, and calls that lack one.
 
     Args:
         config: A job; values that wait for the data (`${spec.…}`) are not looked at while it has no `spec`.
+        nodes: Top-level keys to look at; all of them when not given.
 
     Raises:
         ConfigError: A target cannot be imported, has no such argument, lacks one, gets one twice, or wants
             another type.
     """
-    resolve_targets(config)
+    resolve_targets(config, nodes)
     left_alone: list[str] = []
     for key, node in _targets(config):
+        if nodes is not None and key.partition(".")[0] not in nodes:
+            continue
         # Hydra leaves what is inside such a node to its class, which may add arguments.
         inside = any(key.startswith((f"{one}.", f"{one}[")) for one in left_alone)
         _check_node(key, node, None if inside else supplied(config, key))

@@ -9,10 +9,12 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_d
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Sweep
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from assay.config.compose import PRIMARY, complete, explained, loader, trust_for
+from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,9 +47,23 @@ def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> l
         trusted = trust_for(hydra, overrides)
         with explained(hydra, overrides):
             parsed = OverridesParser.create().parse_overrides(list(overrides))
+            for override in parsed:
+                _check_sweep(override)
             batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
         composed: dict[tuple[str, ...], DictConfig] = {}
         return [_job(hydra, job, composed, trusted) for batch in batches for job in batch]
+
+
+def _check_sweep(override: Override) -> None:
+    """Refuse a sweep among the values of a sweep, of which Hydra says something about a `Set[str]`."""
+    values = override.value()
+    inner = values.list if isinstance(values, ChoiceSweep) else []
+    if any(isinstance(value, Sweep) for value in inner):
+        raise ConfigError(
+            f"{override.input_line} is a sweep among values",
+            key=override.key_or_group,
+            hint="write every value: a=1,2,x; or range(1,3) alone",
+        )
 
 
 def _job(

@@ -83,9 +83,10 @@ def text(node: yaml.Node) -> str:
     if isinstance(node, yaml.SequenceNode):
         return "[" + ", ".join(text(item) for item in node.value) + "]"
     value = str(node.value)
-    if node.style == "'":
+    style = getattr(node, "style", None)
+    if style == "'":
         return "'" + value.replace("'", "''") + "'"
-    if node.style is not None:  # in double quotes, or a block of several lines
+    if style is not None:  # in double quotes, or a block of several lines
         return json.dumps(value, ensure_ascii=False)
     return value or "null"
 

@@ -59,7 +59,9 @@ class Stated:
         if class_counts is not None and task in ("multiclass", "binary"):
             width = len(next(iter(class_counts.values())))
             parts = {part: _labels(counts) for part, counts in class_counts.items()}
-        elif num_samples is not None and (width := (num_targets if task == "regression" else num_classes) or 0):
+        elif num_samples is not None and (
+            width := (num_targets if task == "regression" else num_classes) or 0
+        ):
             parts = {part: _targets(task, number, width) for part, number in num_samples.items()}
         else:
             raise ValueError(

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import lightning as L
 import pytest
-import yaml  # type: ignore[import-untyped]  # PyYAML ships no types
+import yaml
 from typer.testing import CliRunner
 
 from assay.cli import app

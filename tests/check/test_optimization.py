@@ -1,0 +1,59 @@
+"""Optimizers and schedulers are made with their own values before a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+from assay.check.optimization import follow_lr
+from assay.config.options import list_options
+from assay.errors import ConfigError
+
+OPTIONS = {
+    group: {option.name: OmegaConf.load(option.path) for option in list_options(group)}
+    for group in ("optimizer", "scheduler", "param_groups")
+}
+
+
+def with_optimizer(optimizer: str, scheduler: str, **change: Any) -> DictConfig:
+    config = OmegaConf.create({"spec": {"steps_per_epoch": 5, "total_steps": 50}})
+    for group, name in (("optimizer", optimizer), ("scheduler", scheduler), ("param_groups", "all")):
+        config[group] = OPTIONS[group][name] or None
+    for key, value in change.items():
+        OmegaConf.update(config, key.replace("__", "."), value)
+    return config
+
+
+def small() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
+
+
+@pytest.mark.parametrize("optimizer", OPTIONS["optimizer"])
+def test_every_optimizer(optimizer: str) -> None:
+    model = small()
+    before = [p.detach().clone() for p in model.parameters()]
+    follow_lr(with_optimizer(optimizer, "none"), model, seconds=1.0)
+    assert all(map(torch.equal, before, model.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"optimizer__lr": -1}, "optimizer.lr"),
+        ({"optimizer__eps": -2}, "optimizer.eps"),
+        ({"optimizer__weight_decay": -3}, "optimizer.weight_decay"),
+    ],
+)
+def test_values_out_of_range(change: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        follow_lr(with_optimizer("adamw", "none", **change), small(), seconds=1.0)
+    assert caught.value.message.startswith(f"{key}: ")
+    assert caught.value.hint.startswith(f"for example {key}=")
+
+
+def test_a_model_that_takes_its_shape_from_the_first_batch_waits() -> None:
+    follow_lr(with_optimizer("adamw", "none", optimizer__lr=-1), nn.LazyLinear(3), seconds=1.0)
