@@ -136,6 +136,8 @@ def check(
     """Prove that an experiment, or a sweep, can run."""
     typed = overrides or []
     with _reported(debug, typed, config_dir):
+        if plot is not None and multirun:
+            raise AssayError("--plot draws the learning rate of one job", hint="leave out -m")
         jobs = _checked_names(typed, config_dir, multirun=multirun)
         from assay.check.all_jobs import check_all
         from assay.check.show import save_curve, show_job, show_sweep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,9 @@ import plotext  # type: ignore[import-untyped]  # ships no types
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
+
+from assay.errors import AssayError
+from assay.record.atomic import write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,12 +101,13 @@ def save_curve(report: Report, path: Path) -> None:
         path: A new file; its ending says the format (`.png`, `.svg`, `.pdf`).
 
     Raises:
-        ModuleNotFoundError: matplotlib is not installed.
-        ValueError: There is no such format.
+        AssayError: matplotlib is not installed, there is no such format, or the file cannot be written.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise AssayError("--plot needs matplotlib", hint="pip install 'assay[plot]'") from error
     figure = Figure(figsize=(7, 3.2), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -112,7 +117,16 @@ def save_curve(report: Report, path: Path) -> None:
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path)
+    image = io.BytesIO()
+    try:
+        figure.savefig(image, format=path.suffix.lstrip(".") or "png")
+        write_bytes(path, image.getvalue())
+    except ValueError as error:
+        raise AssayError(f"--plot {path}: {error}", hint="a name that ends in .png, .svg or .pdf") from error
+    except OSError as error:
+        raise AssayError(
+            f"--plot {path}: {error.strerror}", hint="a file in a folder that is there"
+        ) from error
 
 
 def in_flops(count: int) -> str:

@@ -20,14 +20,17 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     >>> did_you_mean("optimizr", ["optimizer", "model"])
     "did you mean 'optimizer'?"
+    >>> did_you_mean("modle", ["module", "model"])
+    "did you mean 'model'?"
     >>> did_you_mean("val/acc", ["val/auroc", "val/accuracy"])
     "did you mean 'val/accuracy'?"
     >>> did_you_mean("zzz", ["optimizer", "model"])
     ''
     """
     names = list(known)
+    swapped = [name for name in names if sorted(name) == sorted(word)]
     longer = sorted((name for name in names if word and name.startswith(word)), key=len)
-    close = longer or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    close = swapped or longer or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else ""
 
 
