@@ -286,7 +286,7 @@ def test_failure_in_training_is_told_on_stderr(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_goes_away() -> None:
-    code = f"{sys.executable} -c 'from assay.cli import main; main()' configs | head -1"
+    code = f"'{sys.executable}' -c 'from assay.cli import main; main()' configs | head -1"
     bash = shutil.which("bash")
     assert bash
     done = subprocess.run([bash, "-c", code], capture_output=True, text=True, check=False, timeout=60)

@@ -71,7 +71,7 @@ def test_launch_starts_a_process_a_rank_and_tells_how_they_ended(
         encoding="utf-8",
     )
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n', encoding="utf-8")
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n', encoding="utf-8")
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setattr("torch.get_num_threads", lambda: 6)

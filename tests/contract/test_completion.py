@@ -36,7 +36,9 @@ def ask_bash(line: str, folder: Path) -> list[str]:
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the test types into bash")
 def test_in_bash(tmp_path: Path) -> None:
     command = tmp_path / "assay"
-    command.write_text(f"#!{sys.executable}\nfrom assay.cli import main\nmain()\n", encoding="utf-8")
+    code = tmp_path / "run.py"  # a first line with an interpreter cannot hold a path with spaces
+    code.write_text("from assay.cli import main\nmain()\n", encoding="utf-8")
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{code}" "$@"\n', encoding="utf-8")
     command.chmod(0o755)
     assert ask_bash("assay tr", tmp_path) == ["train"]
     assert ask_bash("assay train optimizer=ad", tmp_path) == [
