@@ -74,7 +74,7 @@ class Watch(Callback):
     def _step(self, module: L.LightningModule, optimizer: torch.optim.Optimizer, *_: object) -> None:
         self.lrs.append([float(group["lr"]) for group in optimizer.param_groups])
         grads = [p.grad.flatten() for p in module.parameters() if p.grad is not None]
-        self.grad_norms.append(float(torch.linalg.vector_norm(torch.cat(grads).double())))
+        self.grad_norms.append(float(torch.linalg.vector_norm(torch.cat(grads or [torch.zeros(1)]).double())))
         if self._keep_weights:
             self.weights.append(weights_of(module))
 

@@ -15,7 +15,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from assay import ranks
+from assay.callbacks.resume_point import ResumePoint
 from assay.callbacks.seed_each_step import SeedEachStep
+from assay.callbacks.stop_on_signal import StopOnSignal
 from assay.check.build_error import build_error
 from assay.check.device import check_device
 from assay.check.fit import check_fit, num_outputs
@@ -281,14 +283,15 @@ def build_trainer(config: DictConfig, *, loggers: bool = True) -> L.Trainer:
     if "csv" not in chosen:  # a run directory always has its metrics.csv
         made.insert(0, RunCSV(f"{config.run_dir}/metrics.csv"))
     kinds = [type(callback).__name__ for callback in callbacks]
+    stop = StopOnSignal(f"{config.run_dir}/checkpoints/last.ckpt")
     trainer: L.Trainer = _build_with(
         config,
         "trainer",
         without=TRAINER_EXTRAS,
-        callbacks=[SeedEachStep(config.seed), *callbacks],
+        callbacks=[ResumePoint(), SeedEachStep(config.seed), *callbacks, stop],
         logger=made if loggers else False,
-        plugins=[CheckpointFile()],
-        enable_checkpointing=any("Checkpoint" in kind for kind in kinds),
+        plugins=[CheckpointFile(background=True)],
+        enable_checkpointing=True,
         enable_progress_bar=any("ProgressBar" in kind for kind in kinds),
         enable_model_summary=any("ModelSummary" in kind for kind in kinds),
         use_distributed_sampler=False,

@@ -197,6 +197,57 @@ def diff(
 
 
 @app.command()
+def resume(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    overrides: Overrides = None,
+    debug: Debug = False,
+) -> None:
+    """Go on with an interrupted run, or train a finished one longer.
+
+    It ends as if it had never been interrupted, bit for bit: RUN trainer.max_epochs=20 trains on.
+    """
+    with _reported(debug):
+        from assay.record.run_record import RunRecord
+
+        RunRecord.load(run)  # a mistyped directory costs no wait
+        from assay.resume import resume as go_on
+
+        result = go_on(run, overrides or [], raise_errors=debug)
+        if result.status == "finished" and result.reason:
+            typer.echo(f"{run}: {result.reason}")
+        _say_results([result], sweep=False)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+@app.command()
+def reproduce(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="trusted_packages=[…]", hidden=True)
+    ] = None,
+    trust_code: Annotated[
+        bool,
+        typer.Option("--trust-code", help="Let code run that does not lie here: another commit, a patch."),
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Run a finished run again elsewhere and compare it, bit for bit.
+
+    The exit code is 0 where everything is the same, and 1 otherwise. Code that is not what lies in the
+    current checkout is brought back beside it: a run of somebody else's is somebody else's code.
+    """
+    with _reported(debug):
+        from assay.reproduce import reproduce as run_again
+        from assay.reproduce import show
+
+        result = run_again(run, overrides or [], trust_code=trust_code)
+        show(result)
+    if not result.identical:
+        raise typer.Exit(1)
+
+
+@app.command()
 def info(debug: Debug = False) -> None:
     """What this machine has, and what device=auto would choose."""
     with _reported(debug):
@@ -226,6 +277,10 @@ def _checked_names(typed: list[str], config_dir: Path | None, *, multirun: bool)
     for job in jobs:
         with located(overrides_of(job), config_dir):
             check_job(job_config(job))
+    if any(job.get("enforce_clean_git") for job in jobs):
+        from assay.record.provenance import check_clean
+
+        check_clean(Path.cwd())
     return jobs
 
 

@@ -143,6 +143,10 @@ class Module(L.LightningModule):
         """Training loss and metrics of the epoch so far, on this rank; waits for the device."""
         return self.train_tracker.peek()
 
+    def forget_step(self) -> None:
+        """Let the step under way count for nothing: neither its loss nor its predictions."""
+        self._raw = self._augmented = self._observed = None
+
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Track the step, and write its loss to the loggers every `log_every_n_steps` steps."""
         del batch, batch_idx
@@ -192,14 +196,34 @@ class Module(L.LightningModule):
         schedule: Any = {"scheduler": self._scheduler(optimizer), **self._schedule}
         return {"optimizer": optimizer, "lr_scheduler": schedule}
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the training metrics of a broken-off epoch."""
-        checkpoint["trackers"] = {"train": self.train_tracker.state()}
+    def epoch_state(self) -> dict[str, Any]:
+        """What this process has gathered in an epoch that is not over, for a checkpoint."""
+        observed = None if self._observed is None else list(self._observed)
+        return {
+            "train": self.train_tracker.state(),
+            "observed": observed,
+            "matrices": self.matrices,
+            "logged_step": self._logged_step,
+        }
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take them up again."""
-        if "trackers" in checkpoint:
-            self.train_tracker.restore(checkpoint["trackers"]["train"])
+    def take_up_epoch(self, state: dict[str, Any]) -> None:
+        """Go on with what `epoch_state` gave.
+
+        Args:
+            state: From a checkpoint.
+        """
+        self.train_tracker.restore(state["train"], self.device)
+        self.matrices, self._logged_step = dict(state["matrices"]), state["logged_step"]
+        observed = state["observed"]
+        self._observed = None if observed is None else tuple(value.to(self.device) for value in observed)
+
+    def end_step(self, outputs: Any) -> None:
+        """Track a step that was taken before a checkpoint was saved.
+
+        Args:
+            outputs: Of the step.
+        """
+        self.on_train_batch_end(outputs, None, -1)
 
 
 def _unpack(batch: Any) -> Batch:

@@ -8,7 +8,9 @@ where the job came from does not matter.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,6 +64,7 @@ def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = 
     Returns:
         Whether all ended well. What went wrong stands in the record and the log.
     """
+    from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -76,17 +79,24 @@ def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = 
         rdzv_endpoint="localhost:0",
         max_restarts=0,
         monitor_interval=0.1,
+        signals_to_handle="SIGTERM,SIGINT,SIGUSR1,SIGHUP,SIGQUIT",
     )
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(threads)
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
     try:
         # -P: else a file torch.py in the current directory would be taken for torch.
         elastic_launch(launch_config, sys.executable)(
             "-P", "-m", "assay.ranks", str(run_dir), *trusted_packages
         )
-    except ChildFailedError:
+    except (ChildFailedError, SignalException):
+        # A signal was passed on to the ranks, which have stopped; the first one has put it into the record.
         return False
     finally:
+        if threading.current_thread() is threading.main_thread():  # torch leaves its own behind
+            for number, handler in handlers.items():
+                if signal.getsignal(number) is not handler:
+                    signal.signal(number, handler)
         if before is None:
             del os.environ["OMP_NUM_THREADS"]
         else:

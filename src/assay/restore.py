@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -17,12 +18,14 @@ from assay.config.trust import KEY, Trust, checked_names, project_packages
 from assay.errors import AssayError, ConfigError
 from assay.paths import project_conf
 from assay.record.checkpoint_file import CheckpointFile
+from assay.record.sealed import yaml_is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from torch import nn
 
+log = logging.getLogger(__name__)
 _PREFIX = "model."
 
 
@@ -61,27 +64,44 @@ def load(
         raise AssayError(
             f"{run_dir} holds no checkpoint", hint="train with callbacks=[default], which saves best and last"
         )
-    state: dict[str, Any] = CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu"))[
-        "state_dict"
-    ]
+    state = _weights(path)
     with _said_of(run_dir / "config.yaml"):
         model = model_only(config, run_dir)
-    model.load_state_dict(
-        {name.removeprefix(_PREFIX): value for name, value in state.items() if name.startswith(_PREFIX)}
-    )
+    try:
+        model.load_state_dict(
+            {name.removeprefix(_PREFIX): value for name, value in state.items() if name.startswith(_PREFIX)}
+        )
+    except (RuntimeError, TypeError) as error:
+        raise AssayError(
+            f"{path} does not fit the model of {run_dir / 'config.yaml'}: {' '.join(str(error).split()):.300}"
+        ) from error
     dtype = next((value.dtype for value in state.values() if value.is_floating_point()), torch.float32)
     return model.to(device, dtype).eval()
 
 
-def read_config(run_dir: Path, trusted_packages: Sequence[str] = ()) -> DictConfig:
+def _weights(path: Path) -> dict[str, torch.Tensor]:
+    # An ordered mapping may bring attributes of its own, such as another `items`.
+    loaded = CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu"))
+    state = dict.get(loaded, "state_dict")
+    weights = dict(dict.items(state)) if isinstance(state, dict) else {}
+    named = all(isinstance(name, str) and isinstance(one, torch.Tensor) for name, one in weights.items())
+    if not weights or not named:
+        raise AssayError(f"{path} is no checkpoint: it has no state_dict of names and tensors")
+    return weights
+
+
+def read_config(
+    run_dir: Path, trusted_packages: Sequence[str] = (), *, must_be_whole: bool = False
+) -> DictConfig:
     """A run's resolved config, every target in it judged by its name.
 
     Args:
         run_dir: Run directory, perhaps somebody else's.
         trusted_packages: As for `load`.
+        must_be_whole: Refuse one without its SHA-256 in the last line, too; the log says so otherwise.
 
     Raises:
-        AssayError: There is none, it cannot be read, or it names what is not trusted.
+        AssayError: There is none, it cannot be read, it is damaged, or it names what is not trusted.
     """
     path = run_dir / "config.yaml"
     if not path.is_file():
@@ -90,6 +110,14 @@ def read_config(run_dir: Path, trusted_packages: Sequence[str] = ()) -> DictConf
             hint="runs lie under outputs/<name>/<date>/",
         )
     try:
+        whole = yaml_is_whole(path.read_bytes())
+        if whole is False or (must_be_whole and not whole):
+            raise AssayError(
+                f"{path} is damaged or was changed: it is not as the SHA-256 in its last line says",
+                hint="restore it from a copy",
+            )
+        if whole is None:
+            log.warning("%s has no SHA-256 in its last line: whether it is whole is not known", path)
         config = OmegaConf.load(path)
     except (YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError, RecursionError) as error:
         raise AssayError(f"{path} cannot be read: {' '.join(str(error).split())}") from error

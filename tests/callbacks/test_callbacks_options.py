@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from assay.callbacks.deferred_reweighting import DeferredReweighting
+from assay.callbacks.non_finite import NonFinite
 from assay.callbacks.progress_bar import ProgressBar
 from assay.callbacks.swa import SWA
 
@@ -35,6 +36,7 @@ CLASSES = {
     "ema": stock.EMAWeightAveraging,
     "swa": SWA,
     "model_summary": stock.RichModelSummary,
+    "non_finite": NonFinite,
     "progress_bar": ProgressBar,
     "drw": DeferredReweighting,
 }
@@ -122,7 +124,7 @@ def test_each_is_described_and_composes_under_its_own_name(path: Path) -> None:
 
 
 def test_lists_of_options_add_up() -> None:
-    default = ["checkpoint", "last_checkpoint", "lr_monitor", "progress_bar"]
+    default = ["checkpoint", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar"]
     assert list(options("default")) == default
     assert list(options("[default,ema,drw]")) == [*default, "ema", "drw"]
     assert list(options("[early_stopping,checkpoint]")) == ["early_stopping", "checkpoint"]

@@ -19,8 +19,12 @@ LIGHT = (
     "check.target",
     "config",
     "difference",
+    "reproduce",
     "record.run_directory",
     "record.run_record",
+    "record.code_at",
+    "record.compare",
+    "record.files",
     "record.provenance",
 )
 

@@ -42,6 +42,7 @@ print(f"code={code} heavy={heavy}", file=sys.stderr)
         (["explain", "optimizer.lrr"], 2),
         (["diff", "", "optimizer=sgd"], 0),
         (["diff", "nowhere", ""], 1),
+        (["reproduce", "nowhere"], 1),
         (["train", "-m", "optimizer=sgd,sdg"], 2),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),

@@ -154,17 +154,28 @@ def test_a_failure_while_columns_are_added_loses_no_row(
 
 def test_rewind_drops_what_will_be_written_again(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
-    RunCSV(path).rewind(3)
-    assert not path.exists()
     logger = RunCSV(path)
     for step in range(6):
         logger.log_metrics({"a": step}, step=step)
+        if step == 2:
+            position = logger.position()
+    assert position is not None
+    logger.log_metrics({"late": 1.0}, step=6)
     later = RunCSV(path)
-    later.rewind(3)
+    later.rewind(position)
+    assert later.rows == position["rows"] == 3
     later.log_metrics({"b": 0.5}, step=3)
     assert path.read_text() == "epoch,step,a,b\n,0,0,\n,1,1,\n,2,2,\n,3,,0.5\n"
-    later.rewind(100)
-    assert len(rows(path)) == 4
+    later.rewind(None)
+    assert path.read_text() == "epoch,step\n"
+
+
+def test_rows_that_are_gone_are_missed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    logger = RunCSV(tmp_path / "metrics.csv")
+    logger.log_metrics({"a": 1.0}, step=0)
+    logger.rewind({"rows": 3, "columns": ["epoch", "step", "a"]})
+    assert "has lost 2 rows" in caplog.text
+    assert len(rows(tmp_path / "metrics.csv")) == 1
 
 
 def test_it_is_a_logger_of_lightning_without_hyperparameters(tmp_path: Path) -> None:
@@ -209,7 +220,7 @@ def test_a_run_that_died_and_went_on_has_the_log_of_one_that_did_not(tmp_path: P
         torch.manual_seed(1)
         logger = RunCSV(folder / "metrics.csv")
         if ckpt_path:
-            logger.rewind(torch.load(ckpt_path, weights_only=True)["global_step"])
+            logger.rewind(position)
         callback = ModelCheckpoint(folder / "checkpoints", filename="{epoch}", save_top_k=-1)
         trainer = L.Trainer(
             accelerator="cpu",
@@ -230,6 +241,7 @@ def test_a_run_that_died_and_went_on_has_the_log_of_one_that_did_not(tmp_path: P
 
     for folder in ("whole", "died"):
         fit(tmp_path / folder, 3)
+    position = {"rows": 4, "columns": ["epoch", "step", "train/loss", "val/loss", "train/epoch"]}
     with (tmp_path / "died" / "metrics.csv").open("a") as file:
         file.write("2,1")
     fit(tmp_path / "died", 3, str(tmp_path / "died" / "checkpoints" / "epoch=0.ckpt"))

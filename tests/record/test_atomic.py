@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.record.atomic import replacing, sync_directory, write_bytes, write_text
+from assay.record.atomic import remove_unfinished, replacing, sync_directory, write_bytes, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -106,3 +106,25 @@ def test_a_file_system_that_cannot_sync_a_directory_is_no_error(
 
     monkeypatch.setattr(os, "fsync", cannot)
     sync_directory(tmp_path)
+
+
+def test_what_was_left_unfinished_goes_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    left = [folder / ".last.ckpt.0123456789ab.tmp", tmp_path / ".record.json.ba9876543210.tmp"]
+    others = [folder / name for name in (".last.ckpt.tmp", "a.0123456789ab.tmp", ".hidden", "last.ckpt")]
+    (folder / ".a.0123456789ab.tmp").mkdir()
+    (folder / ".b.0123456789ab.tmp").symlink_to(others[-1])
+    for path in (*left, *others):
+        path.touch()
+    assert remove_unfinished(tmp_path / "none", folder, tmp_path) == left
+    assert not any(path.exists() for path in left)
+    assert all(path.exists() for path in others)
+    assert len(list(folder.iterdir())) == len(others) + 2
+
+
+def test_a_write_that_takes_a_part_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    genuine = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: genuine(descriptor, data[:3]))
+    write_bytes(tmp_path / "a", b"0123456789")
+    assert (tmp_path / "a").read_bytes() == b"0123456789"

@@ -236,3 +236,17 @@ def test_links_stay_links(project: git.Repo, tmp_path: Path) -> None:
     patch, _ = code_patch(project)
     applied(project, patch, tmp_path / "clone")
     assert (tmp_path / "clone" / "link.py").readlink() == Path("model.py")
+
+
+def test_a_change_in_the_second_of_a_commit(project: git.Repo) -> None:
+    """Of equal length, it is seen by the times of file and index alone: a copied index keeps its own."""
+    file, index = Path(project.working_dir) / "model.py", Path(project.git_dir) / "index"
+    project.git.config("core.trustctime", "false")
+    file.write_text("x = 1\n")
+    os.utime(file, ns=(1_700_000_000_000_000_000,) * 2)
+    project.git.add("--all")
+    project.git.commit("--allow-empty", "-m", "more")
+    file.write_text("x = 2\n")
+    for path in (file, index):
+        os.utime(path, ns=(1_700_000_000_000_000_000,) * 2)
+    assert "+x = 2" in code_patch(project)[0]

@@ -1,5 +1,6 @@
 """Where a run came from is said, and without secrets."""
 
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -11,10 +12,14 @@ import git
 import psutil
 import pytest
 
+from assay.errors import ConfigError
 from assay.record import provenance
 from assay.record.provenance import (
+    changed_files,
+    check_clean,
     cpu_model,
     git_state,
+    lock_sha256,
     machine,
     numeric_environment,
     packages,
@@ -54,6 +59,7 @@ def test_a_clean_project(project: git.Repo) -> None:
         "dirty": False,
         "remote": "https://example.org/x.git",
         "patch_complete": True,
+        "folder": ".",
     }
     json.dumps(state)
 
@@ -66,6 +72,7 @@ def test_a_changed_project_seen_from_a_folder_within(project: git.Repo) -> None:
     assert state is not None
     assert state["dirty"]
     assert state["remote"] is None
+    assert state["folder"] == "folder"
     assert "+y = 2" in patch
 
 
@@ -132,6 +139,46 @@ def test_a_repository_that_cannot_be_read_is_said(
     assert state is not None
     assert (state["commit"], state["patch_complete"], patch) == (commit, False, "")
     assert "could not be read" in caplog.text
+
+
+def test_what_is_not_committed_is_named(project: git.Repo, tmp_path: Path) -> None:
+    root = Path(project.working_dir)
+    check_clean(root)
+    (root / "photo.jpg").write_bytes(b"\xff")
+    check_clean(root)
+    (root / "a.py").write_text("x = 2\n")
+    (root / "b c.py").write_text("")
+    (root / "ü.py").write_text("y = 1\n")
+    with pytest.raises(
+        ConfigError, match=r"enforce_clean_git: these are not committed: a\.py, b c\.py, ü\.py\n"
+    ):
+        check_clean(root)
+    for number in range(10):
+        (root / f"n{number}.py").write_text("")
+    with pytest.raises(ConfigError, match=r" and 5 more"):
+        check_clean(root)
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(ConfigError, match="lies in no git repository"):
+        check_clean(tmp_path / "plain")
+
+
+def test_files_of_a_patch(project: git.Repo) -> None:
+    root = Path(project.working_dir)
+    for name in ("b/with space.py", "b/a.py", "a b/a.py"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text("1\n")
+    (root / "a.py").unlink()
+    assert changed_files(git_state(root)[1]) == ["a b/a.py", "a.py", "b/a.py", "b/with space.py"]
+
+
+def test_the_lock_file_is_that_of_the_project(project: git.Repo, tmp_path: Path) -> None:
+    root = Path(project.working_dir)
+    (tmp_path / "uv.lock").write_text("somebody else's")
+    (root / "inner").mkdir()
+    assert lock_sha256(root / "inner") == ""
+    (root / "uv.lock").write_text("a")
+    (root / "requirements.txt").write_text("b")
+    assert lock_sha256(root / "inner") == hashlib.sha256(b"a").hexdigest()
 
 
 @pytest.mark.parametrize(
@@ -218,10 +265,13 @@ def test_of_the_environment_only_what_changes_numbers(monkeypatch: pytest.Monkey
     monkeypatch.setenv("TORCH_HUB_TOKEN", "hub-secret")
     monkeypatch.setenv("TORCH_HOME", "/models/hub-secret")
     monkeypatch.setenv("HOME", "/root")
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    monkeypatch.setenv("PYTORCH_TUNABLEOP_ENABLED", "1")
     found = numeric_environment()
     assert {name: found.get(name) for name in ("MKL_CBWR", "OMP_NUM_THREADS", "TORCH_HOME")} == {
         "MKL_CBWR": "AVX2",
         "OMP_NUM_THREADS": "2",
         "TORCH_HOME": "/models/***",
     }
+    assert {"CUBLAS_WORKSPACE_CONFIG", "PYTORCH_TUNABLEOP_ENABLED"} <= set(found)
     assert not {"HOME", "TORCH_HUB_TOKEN", "PATH"} & set(found)

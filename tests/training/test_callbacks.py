@@ -31,7 +31,7 @@ def test_every_option_is_trained() -> None:
         "ema",
         "swa",
     }
-    elsewhere = {"drw"}  # test_losses.py
+    elsewhere = {"drw", "non_finite"}  # test_losses.py, tests/callbacks/test_non_finite.py
     assert {option.name for option in list_options("callbacks")} == here | elsewhere | {
         "model_summary",
         "progress_bar",

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 OUR_MODULE = "assay.module.Module"
 _TOP = (
-    *("augment", "callbacks", "data", "logger", "loss", "metrics", "model", "module", "name", "optimizer"),
-    *("param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer", "trusted_packages"),
+    *("augment", "callbacks", "data", "enforce_clean_git", "logger", "loss", "metrics", "model", "module"),
+    *("name", "optimizer", "param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer"),
+    "trusted_packages",
 )
 _OF_SPEC = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
 _PACKAGES = {"experiment": "_global_", "debug": "_global_", "device": "trainer", "precision": "trainer"}

@@ -32,6 +32,7 @@ _WHOLE_OF_DATA = {
 _SHARES = ("data.split.val", "data.split.test")
 _LIMITS = ("limit_train_batches", "limit_val_batches", "limit_test_batches", "limit_predict_batches")
 _CHOICES: dict[str, tuple[object, ...]] = {
+    "enforce_clean_git": (True, False),
     "scheduler.interval": ("step", "epoch"),
     "trainer.gradient_clip_algorithm": ("norm", "value"),
     "trainer.matmul_precision": ("highest", "high", "medium"),
@@ -115,7 +116,7 @@ def _shown(value: Any) -> str:
 def _check_choice(key: str, value: Any, choices: tuple[object, ...]) -> None:
     if value is None or value in choices or not isinstance(value, str | int):
         return
-    words = [one for one in choices if isinstance(one, str)]
+    words = [one if isinstance(one, str) else str(one).lower() for one in choices if type(one) is not int]
     guess = did_you_mean(str(value), words)
     raise ConfigError(
         f"{value!r} is none of {', '.join(words)}{'; ' + guess if guess else ''}",

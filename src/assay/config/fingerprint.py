@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-_NOT_IDENTITY = ("run_dir", "name", "tags", "spec", "trusted_packages")
+_NOT_IDENTITY = ("run_dir", "name", "tags", "spec", "trusted_packages", "enforce_clean_git")
 
 
 def fingerprint(config: DictConfig) -> str:

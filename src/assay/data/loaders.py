@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import TYPE_CHECKING, Any, final
 
 from torch.utils.data import DataLoader, Dataset, default_collate
@@ -57,6 +59,15 @@ class MemoryLoader:
             inputs, targets = self._placement.take(part.rows[chosen], device)
             yield part.transforms.batch(inputs, self.order.seed, epoch, part.keys[chosen]), targets
 
+    def samples(self, epoch: int, batch: int) -> Tensor:
+        """Which samples make up a batch, by their index in the source.
+
+        Args:
+            epoch: From 0.
+            batch: From 0, in that epoch.
+        """
+        return self._part.keys[next(self.order.batches(epoch, batch))]
+
     def state_dict(self) -> dict[str, Any]:
         """Nothing, as the position follows from the trainer's progress; tells Lightning it can resume."""
         return {}
@@ -84,11 +95,12 @@ class StreamLoader:
     def __init__(
         self, part: Part, order: BatchOrder, position: Callable[[], tuple[int, int]], **options: Any
     ) -> None:
-        self.order = order
+        self.order, self._part = order, part
         self._loader: DataLoader[Any] = DataLoader(
             KeyedDataset(part.data, part.transforms, order.seed),
             batch_sampler=_KeyedBatches(part, order, position),
             collate_fn=collate,
+            worker_init_fn=_leave_signals,
             **options,
         )
 
@@ -102,6 +114,15 @@ class StreamLoader:
                 raise batch
             yield batch
 
+    def samples(self, epoch: int, batch: int) -> Tensor:
+        """Which samples make up a batch, by their index in the source.
+
+        Args:
+            epoch: From 0.
+            batch: From 0, in that epoch.
+        """
+        return self._part.keys[next(self.order.batches(epoch, batch))]
+
     def state_dict(self) -> dict[str, Any]:
         """Nothing, as the position follows from the trainer's progress; tells Lightning it can resume."""
         return {}
@@ -112,6 +133,16 @@ class StreamLoader:
         Args:
             state: Empty.
         """
+
+
+def _leave_signals(worker: int) -> None:
+    """A run that is told to stop needs its processes for one step more; it ends them itself, by SIGTERM."""
+    del worker
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)  # a terminal, a launcher and a scheduler tell whole groups
+    for name in ("SIGINT", "SIGUSR1"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
 @final

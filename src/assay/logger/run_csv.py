@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -14,6 +15,8 @@ from lightning.pytorch.utilities import rank_zero_only
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterable, Mapping
+
+log = logging.getLogger(__name__)
 
 _FIRST = ("epoch", "step")
 
@@ -35,6 +38,7 @@ class RunCSV(Logger):
         super().__init__()
         self._path = Path(path)
         self._columns: list[str] = []
+        self._count = 0
 
     @property
     def name(self) -> str:
@@ -76,20 +80,40 @@ class RunCSV(Logger):
             self._rewrite([*self._columns, *new], self._rows())
         with self._path.open("a", encoding="utf-8", newline="") as file:
             file.write(_line([row.get(name, "") for name in self._columns]))
+        self._count += 1
+
+    @property
+    def rows(self) -> int:
+        """Rows written so far; 0 on other ranks than the first."""
+        return self._count
 
     @rank_zero_only
-    def rewind(self, step: int) -> None:
+    def position(self) -> dict[str, Any]:
+        """Where the file ends now, for a checkpoint; everything before it is on disk then.
+
+        Returns:
+            `rows` and `columns`.
+        """
+        columns = self._open()
+        with self._path.open("rb") as file:
+            os.fsync(file.fileno())
+        return {"rows": self._count, "columns": list(columns)}
+
+    @rank_zero_only
+    def rewind(self, position: Mapping[str, Any] | None) -> None:
         """Drop the rows that a run which goes on from a checkpoint will write again.
 
         Args:
-            step: Optimizer steps done in the checkpoint; rows of this step and later ones go.
+            position: From the checkpoint; None for a run that starts anew.
         """
-        if self._path.is_file():
-            columns, at = self._open(), self._columns.index("step")
-            rows = self._rows()
-            kept = [row for row in rows if not row[at] or int(row[at]) < step]
-            if len(kept) < len(rows):
-                self._rewrite(columns, kept)
+        if position is None:
+            position = {"rows": 0, "columns": _FIRST}
+        before, columns, rows = self._open(), list(position["columns"]), int(position["rows"])
+        if self._count < rows:
+            log.warning("%s has lost %d rows since the checkpoint", self._path, rows - self._count)
+        if self._count > rows or before != columns:
+            kept = (dict(zip(before, row, strict=False)) for row in self._rows()[:rows])
+            self._rewrite(columns, [[row.get(name, "") for name in columns] for row in kept])
 
     def _open(self) -> list[str]:
         """Columns of the file, which is made, or rid of the half row that a killed process left."""
@@ -102,7 +126,8 @@ class RunCSV(Logger):
             elif len(whole) < len(content):
                 os.truncate(self._path, len(whole))
             with self._path.open(encoding="utf-8", newline="") as file:
-                self._columns = next(csv.reader(file))
+                self._columns, *rows = csv.reader(file)
+            self._count = len(rows)
         return self._columns
 
     def _rows(self) -> list[list[str]]:
@@ -118,7 +143,7 @@ class RunCSV(Logger):
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self._path)
-        self._columns = columns
+        self._columns, self._count = columns, len(rows)
 
 
 def _line(values: Iterable[Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -96,17 +97,16 @@ class Tracker:
 
     def peek(self) -> dict[str, float]:
         """The scalar values so far on this rank alone, without their prefix; waits for the device."""
-        self.flush()
-        if self._loss_sum is None:
+        # Of a copy: sums in other blocks differ in the last bits, and this is called by the clock.
+        seen = copy.copy(self)
+        seen.metrics = copy.deepcopy(self.metrics)
+        seen.flush()
+        if seen._loss_sum is None:
             return {}
-        values = {"loss": float(self._loss_sum / self._count)}
-        for name, metric in self.metrics.items(keep_base=True, copy_state=False):
-            together, metric.sync_on_compute = metric.sync_on_compute, False
-            try:
-                value = metric.compute()
-            finally:
-                metric.sync_on_compute = together
-                metric._computed = None  # a later compute over all ranks must not be answered from this one
+        values = {"loss": float(seen._loss_sum / seen._count)}
+        for name, metric in seen.metrics.items(keep_base=True, copy_state=False):
+            metric.sync_on_compute = False
+            value = metric.compute()
             if value.numel() == 1:
                 values[str(name).removeprefix(f"{self.stage}/")] = float(value)
         return values
@@ -121,8 +121,7 @@ class Tracker:
         self.metrics.reset()
 
     def state(self) -> dict[str, Any]:
-        """Sums and metric states as plain containers and tensors, for a checkpoint in mid-epoch."""
-        self.flush()
+        """Sums, metric states and what is pending, as plain containers and tensors, for a checkpoint."""
         states = {
             str(name): {key: getattr(metric, key) for key in metric._defaults}
             for name, metric in self.metrics.items(keep_base=True, copy_state=False)
@@ -131,16 +130,29 @@ class Tracker:
             str(name): metric._update_count
             for name, metric in self.metrics.items(keep_base=True, copy_state=False)
         }
-        return {"loss_sum": self._loss_sum, "count": self._count, "metrics": states, "updates": updates}
+        pending = [list(pair) for pair in self._pending]
+        return {
+            "loss_sum": self._loss_sum,
+            "count": self._count,
+            "metrics": states,
+            "updates": updates,
+            # Not handed over for this: sums in other blocks would differ in the last bits.
+            "pending": {"batches": pending, "losses": list(self._losses), "sizes": list(self._sizes)},
+        }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any], device: torch.device | None = None) -> None:
         """Take up a `state()` again.
 
         Args:
             state: From a checkpoint.
+            device: Of the model.
         """
         self.reset()
         self._loss_sum, self._count = state["loss_sum"], state["count"]
+        pending = state["pending"]
+        self._pending = [(one.to(device), two.to(device)) for one, two in pending["batches"]]
+        self._losses = [loss.to(device) for loss in pending["losses"]]
+        self._sizes = list(pending["sizes"])
         for name, metric in self.metrics.items(keep_base=True, copy_state=False):
             for key, value in state["metrics"].get(str(name), {}).items():
                 setattr(metric, key, value)

@@ -4,17 +4,49 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import uuid
-from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
+
+
+@final
+class Output:
+    """An open file whose every write is one system call.
+
+    Without a buffer, a process forked in between (a worker that loads data) has nothing of it to write.
+
+    Args:
+        descriptor: Of the file; the caller closes it.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Write all of it.
+
+        Args:
+            data: The bytes.
+
+        Returns:
+            How many there were.
+        """
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+        return size
+
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path) -> Iterator[Output]:
     """Open a temporary file beside a path; left well, it is synced and takes the name, else it is removed.
 
     Args:
@@ -30,14 +62,18 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     # Not tempfile: its files are readable by their owner alone, and the rename would keep that.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        descriptor = os.open(temporary, flags, 0o666)
+        try:
+            yield Output(descriptor)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         temporary.replace(path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # the first error is the one to tell
+            temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
 
@@ -80,3 +116,24 @@ def sync_directory(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def remove_unfinished(*folders: Path) -> list[Path]:
+    """Remove what processes that were killed while they wrote have left; it may be gigabytes.
+
+    Args:
+        folders: Such as a run directory and its `checkpoints`. Nobody else may be writing there now.
+
+    Returns:
+        What was removed.
+    """
+    unfinished = [
+        path
+        for folder in folders
+        if folder.is_dir()
+        for path in sorted(folder.iterdir())
+        if _UNFINISHED.fullmatch(path.name) and path.is_file() and not path.is_symlink()
+    ]
+    for path in unfinished:
+        path.unlink(missing_ok=True)
+    return unfinished

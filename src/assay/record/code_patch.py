@@ -52,7 +52,7 @@ def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str
         # Announced in a copy of the index, so that one diff shows everything and the user's own stays.
         index = Path(folder) / "index"
         if (own := Path(repository.git_dir) / "index").is_file():
-            shutil.copyfile(own, index)
+            shutil.copy2(own, index)  # with its time, by which git tells what may have changed since
         environment = {
             "GIT_INDEX_FILE": str(index),
             "GIT_OBJECT_DIRECTORY": folder,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 from collections import Counter, OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -16,7 +17,6 @@ _AS_THEY_ARE = (
     complex,
     str,
     bytes,
-    bytearray,
     type(None),
     torch.dtype,
     torch.device,
@@ -27,13 +27,21 @@ _LARGEST_INT_BITS = 2000
 """The reader knows integers of up to 255 bytes."""
 
 
+@final
+class EmptyBytes:
+    """Reads back as `b""`, which pickle itself would store as a call that the restricted reader refuses."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return codecs.encode, ("", "latin1")
+
+
 def plain(value: Any, key: str = "") -> Any:
     """A copy that `torch.load` reads back equal with its restricted reader; tensors are shared, not copied.
 
     Subclasses of containers, numbers and text become what they are a subclass of (a named tuple a tuple, an
-    enum its value), NumPy's scalars become Python's, paths text, parameters tensors. `OrderedDict` keeps
-    the versions of the modules that PyTorch hangs on a `state_dict`; `Counter` stays one, for `MultiStepLR`
-    counts with it.
+    enum its value), a bytearray bytes, NumPy's scalars become Python's, paths text, parameters tensors.
+    `OrderedDict` keeps the versions of the modules that PyTorch hangs on a `state_dict`; `Counter` stays
+    one, for `MultiStepLR` counts with it.
 
     Args:
         value: Any nesting of containers, numbers, text and tensors.
@@ -81,11 +89,12 @@ def _scalar(value: Any, key: str) -> Any:
         )
     if isinstance(value, str):
         return str.__str__(value)  # of an enum's member too, whose own text is its name
+    if isinstance(value, bytearray):
+        value = bytes(value)
     kind: Any = next((kind for kind in _NUMBERS_AND_BYTES if isinstance(value, kind)), None)
     if kind is None:
         raise _refused(value, key)
-    # Empty bytes are stored as a call of `bytes`, which the restricted reader does not make.
-    return kind(value) if value != b"" else bytearray()
+    return kind(value) if value != b"" else EmptyBytes()
 
 
 def _mapping(value: dict[Any, Any], key: str) -> dict[Any, Any]:

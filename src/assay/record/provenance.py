@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.metadata
 import logging
 import os
@@ -12,6 +13,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.errors import ConfigError
 from assay.record.code_patch import code_patch
 from assay.record.secrets import is_secret, redact, redact_values
 
@@ -24,13 +26,33 @@ _NUMERIC_SWITCHES = (
     "ATEN_CPU_CAPABILITY",
     "CUBLAS_WORKSPACE_CONFIG",
     "CUDA_VISIBLE_DEVICES",
+    "GLIBC_TUNABLES",
+    "HIP_VISIBLE_DEVICES",
+    "NCCL_ALGO",
+    "NCCL_PROTO",
+    "NPY_DISABLE_CPU_FEATURES",
+    "NUMEXPR_NUM_THREADS",
     "NVIDIA_TF32_OVERRIDE",
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
     "PYTHONHASHSEED",
-    "PYTORCH_CUDA_ALLOC_CONF",
+    "VECLIB_MAXIMUM_THREADS",
 )
-_NUMERIC_FAMILIES = ("DNNL_", "KMP_", "MKL_", "ONEDNN_", "TORCH_")
+_NUMERIC_FAMILIES = (
+    *(
+        "CUBLAS_",
+        "CUDNN_",
+        "DNNL_",
+        "KMP_",
+        "MKL_",
+        "OMP_",
+        "ONEDNN_",
+        "OPENBLAS_",
+        "PYTORCH_",
+        "TORCHINDUCTOR_",
+    ),
+    "TORCH_",
+)
+_LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pixi.lock", "conda-lock.yml", "requirements.txt")
+_SHOWN = 8
 _CPUINFO = Path("/proc/cpuinfo")
 _NUMERIC_FLAGS = ("amx", "asimd", "avx", "bf16", "f16c", "fma", "fphp", "i8mm", "sse4", "sve")
 
@@ -42,9 +64,9 @@ def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
         folder: Any folder of the user's project.
 
     Returns:
-        `commit` (None before the first), `branch` (None when detached), `dirty`, `remote` without credentials
-        and `patch_complete`, or None outside a repository or without git; and the patch of
-        `assay.record.code_patch`, from which secrets are gone.
+        `commit` (None before the first), `branch` (None when detached), `dirty`, `remote` without
+        credentials, `patch_complete`, and `folder` within the repository, or None outside a repository or
+        without git; and the patch of `assay.record.code_patch`, from which secrets are gone.
     """
     try:
         import git
@@ -61,12 +83,92 @@ def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
                 "dirty": bool(patch) or not complete,
                 "remote": _remote(repository),
                 "patch_complete": complete,
+                "folder": folder.resolve().relative_to(Path(repository.working_dir).resolve()).as_posix(),
             }, patch
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
         return None, ""
     except (git.GitError, OSError, ValueError) as error:
         log.warning("the state of the repository at %s could not be read: %s", folder, error)
         return None, ""
+
+
+def check_clean(folder: Path) -> None:
+    """Refuse to go on where git would lose code; what `enforce_clean_git` asks for.
+
+    Args:
+        folder: Any folder of the user's project.
+
+    Raises:
+        ConfigError: There are changes that are in no commit, or there is no repository.
+    """
+    refuse_uncommitted(folder, *git_state(folder))
+
+
+def refuse_uncommitted(folder: Path, state: dict[str, Any] | None, patch: str) -> None:
+    """As `check_clean`, where the state of the repository is known.
+
+    Args:
+        folder: Any folder of the user's project.
+        state: From `git_state`.
+        patch: From `git_state`.
+
+    Raises:
+        ConfigError: As for `check_clean`.
+    """
+    if state is None:
+        raise ConfigError(
+            f"{folder} lies in no git repository", key="enforce_clean_git", hint="git init, and commit"
+        )
+    if state["dirty"]:
+        names = changed_files(patch)
+        shown = ", ".join(names[:_SHOWN]) + (
+            f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        )
+        raise ConfigError(
+            f"these are not committed: {shown or 'files too large for a patch'}",
+            key="enforce_clean_git",
+            hint="git commit, or enforce_clean_git=false",
+        )
+
+
+def changed_files(patch: str) -> list[str]:
+    r"""Names of the files that a patch of ours touches.
+
+    Args:
+        patch: From `git_state`.
+
+    >>> changed_files("diff --git a/x y.py b/x y.py\nindex 1..2\n")
+    ['x y.py']
+    """
+    both = re.findall(r"^diff --git (.+)$", patch, re.MULTILINE)
+    # The two names are one: renames are not looked for.
+    return [_unquoted(name[: len(name) // 2]).removeprefix("a/") for name in both]
+
+
+def _unquoted(name: str) -> str:
+    """A name as git writes it in a patch: one with other than plain letters in quotes, by its bytes."""
+    if not name.startswith('"'):
+        return name
+    octal = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), name.strip('"'))
+    return octal.encode("latin-1", "replace").decode("utf-8", "replace")
+
+
+def lock_sha256(folder: Path) -> str:
+    """SHA-256 of what pins the packages: the nearest `uv.lock` or its like, up to the repository's root.
+
+    Args:
+        folder: Any folder of the user's project.
+
+    Returns:
+        Empty where there is none.
+    """
+    for place in (folder.resolve(), *folder.resolve().parents):
+        for name in _LOCKS:
+            if (place / name).is_file():
+                return hashlib.sha256((place / name).read_bytes()).hexdigest()
+        if (place / ".git").exists():
+            break
+    return ""
 
 
 def _patch(repository: git.Repo) -> tuple[str, bool]:

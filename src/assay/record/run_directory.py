@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from assay.errors import AssayError
-from assay.record.atomic import write_text
+from assay.record.atomic import remove_unfinished, write_text
 from assay.record.run_record import FILE
+from assay.record.sealed import seal_yaml
 from assay.record.secrets import redact, redact_values, redact_yaml
 
 if TYPE_CHECKING:
@@ -78,7 +79,18 @@ class RunDirectory:
             text: The content.
         """
         without = {".yaml": redact_yaml, ".patch": redact_values}.get(Path(name).suffix, redact)
-        write_text(self.path / name, without(text))
+        clean = without(text)
+        write_text(self.path / name, seal_yaml(clean) if name == self.config.name else clean)
+
+    def remove_unfinished(self) -> list[Path]:
+        """Remove the temporary files of processes that were killed while they wrote.
+
+        Only for the owner of the run, while no other process of it is alive.
+
+        Returns:
+            What was removed.
+        """
+        return remove_unfinished(self.path, self.checkpoints)
 
 
 def refuse_existing(path: Path) -> None:

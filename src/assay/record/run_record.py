@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, final, get_args, get_origin, get
 
 from assay.errors import AssayError
 from assay.record.atomic import write_text
+from assay.record.sealed import json_is_whole, seal_json
 from assay.record.secrets import redact, redact_tree
 
 if TYPE_CHECKING:
@@ -40,15 +41,22 @@ class RunRecord:
         seconds: From start to end.
         git: See `assay.record.provenance.git_state`; None outside a repository.
         patch_sha256: Of `code.patch`; empty without one.
+        lock_sha256: Of the file that pins the packages; empty without one.
         packages: Version of every installed distribution.
         machine: See `assay.record.provenance.machine`.
         data_sha256: Of the data's contents and division.
+        weights_sha256: Of the weights that training ended with; see `assay.record.weights`.
+        files: SHA-256 of the files of the run directory when the run had ended.
         metrics: Last value of each scalar; values that are not finite as the strings `nan`, `inf`, `-inf`.
         matrices: Confusion matrices and the like, as nested lists.
         best: `monitor`, `value`, `epoch` of the best checkpoint.
         checkpoints: File name of each role, relative to `checkpoints/`.
         model: `parameters`, `trainable_parameters`.
         reason: How it ended, when not well: exception and message.
+        signal: Name of the signal that interrupted it.
+        resumed: One entry each time the run went on: `at`, `from_step`, `checkpoint`, `overrides`, `changed`.
+        interpolations: What was written as `${…}` in the config, by key.
+        loggers: Under which id other loggers know the run.
         schema_version: Of this format.
     """
 
@@ -65,15 +73,22 @@ class RunRecord:
     seconds: float = 0.0
     git: dict[str, Any] | None = None
     patch_sha256: str = ""
+    lock_sha256: str = ""
     packages: dict[str, str] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     data_sha256: str = ""
+    weights_sha256: str = ""
+    files: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     matrices: dict[str, Any] = field(default_factory=dict)
     best: dict[str, Any] = field(default_factory=dict)
     checkpoints: dict[str, str] = field(default_factory=dict)
     model: dict[str, int] = field(default_factory=dict)
     reason: str = ""
+    signal: str = ""
+    resumed: list[Any] = field(default_factory=list)
+    interpolations: dict[str, str] = field(default_factory=dict)
+    loggers: dict[str, str] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 
     def save(self, run_dir: Path) -> None:
@@ -85,7 +100,7 @@ class RunRecord:
         # Redacted as a tree: in the text, a secret that is a number would take the JSON along.
         plain = _finite(redact_tree(asdict(self)))
         text = json.dumps(plain, indent=2, allow_nan=False, default=lambda value: redact(str(value)))
-        write_text(run_dir / FILE, text + "\n")
+        write_text(run_dir / FILE, seal_json(text))
 
     @classmethod
     def load(cls, run_dir: Path) -> RunRecord:
@@ -99,7 +114,8 @@ class RunRecord:
         """
         path = run_dir / FILE
         try:
-            plain = json.loads(path.read_bytes(), parse_constant=_refuse)
+            content = path.read_bytes()
+            plain = json.loads(content, parse_constant=_refuse)
         except FileNotFoundError as error:
             raise AssayError(f"{run_dir} is no run directory: it has no {FILE}") from error
         except (ValueError, OSError, RecursionError) as error:
@@ -108,9 +124,12 @@ class RunRecord:
         if version != SCHEMA_VERSION:
             raise AssayError(f"{path} has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
         plain |= {name: _read(plain[name]) for name in ("metrics", "best", "matrices") if name in plain}
+        plain.pop("sha256", None)
         problem = _problem(plain)
         if problem:
             raise AssayError(f"{path} is damaged: {problem}")
+        if not json_is_whole(content):
+            raise AssayError(f"{path} is damaged: it is not as its own SHA-256 says")
         return cls(**plain)
 
 

@@ -1,0 +1,140 @@
+"""Where a NaN or an infinity of a training step came from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    import lightning as L
+    from torch import nn
+
+
+def norms(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The norm of each tensor: not finite where a number in it is not; nothing waits for the device.
+
+    One may overflow where large numbers are finite still.
+
+    Args:
+        tensors: Floating, of one device.
+
+    >>> norms([torch.tensor([3.0, 4.0]), torch.tensor([1.0, math.nan])])
+    (tensor(5.), tensor(nan))
+    """
+    # Asked for by type first: this is done in each step, and looking attributes up costs more.
+    return torch._foreach_norm(
+        [one if type(one) is Tensor and not one.is_sparse else _dense(one) for one in tensors]
+    )
+
+
+def _dense(tensor: Any) -> Tensor:
+    """What there is of a sparse tensor, or, of one that is spread over processes, on this one."""
+    here: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return here._values() if here.is_sparse else here
+
+
+def floating(value: Any) -> Iterator[Tensor]:
+    """Every floating tensor in nested containers.
+
+    Args:
+        value: A batch, or what a module returned.
+    """
+    if isinstance(value, Tensor):
+        if value.is_floating_point() or value.is_complex():
+            yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from floating(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from floating(one)
+
+
+def is_finite(value: Any) -> bool:
+    """Whether all numbers in nested containers are finite; waits for the device.
+
+    Args:
+        value: As for `floating`.
+    """
+    return all(bool(one.isfinite().all()) for one in floating(value))
+
+
+def spoilt_rows(batch: Any) -> list[int]:
+    """Positions in a batch whose values are not finite.
+
+    Args:
+        batch: Tensors with the samples along the first dimension.
+    """
+    found: set[int] = set()
+    for one in floating(batch):
+        if one.ndim:
+            wrong = ~one.detach().isfinite().reshape(len(one), -1).all(1)
+            found |= set(wrong.nonzero().flatten().tolist())
+    return sorted(found)
+
+
+def first_output(trainer: L.Trainer, module: L.LightningModule, batch: Any, batch_idx: int) -> str:
+    """The first module whose output is not finite when a batch is run again.
+
+    Args:
+        trainer: In training, its generators seeded as at the start of the step.
+        module: Its weights as they were in that step.
+        batch: As the step got it.
+        batch_idx: As the step got it.
+
+    Returns:
+        Such as `model.head (Linear)`; empty when it cannot be told.
+    """
+    if not module.automatic_optimization:
+        return ""  # its step would train
+    found: list[str] = []
+
+    def look(name: str, part: nn.Module, output: Any) -> None:
+        if not found and not is_finite(output):
+            found.append(f"{name} ({type(part).__name__})")
+
+    def hook(name: str) -> Any:
+        return lambda part, _, output: look(name, part, output)
+
+    handles = [part.register_forward_hook(hook(name)) for name, part in module.named_modules() if name]
+    try:
+        with (
+            torch.no_grad(),
+            trainer.precision_plugin.train_step_context(),
+            torch.compiler.set_stance("force_eager"),
+        ):
+            module.training_step(batch, batch_idx)
+    except Exception:
+        # Whatever goes wrong here, the message about the step must come out.
+        return found[0] if found else ""
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found[0] if found else ""
+
+
+def gradients(module: nn.Module) -> list[str]:
+    """Names of the parameters whose gradient is not finite, those near the output first.
+
+    Args:
+        module: After a backward pass.
+    """
+    named = [(name, one.grad) for name, one in module.named_parameters() if one.grad is not None]
+    return [name for name, grad in reversed(named) if not is_finite(grad)]
+
+
+def weights(module: nn.Module) -> list[str]:
+    """Names of the parameters and buffers that are not finite.
+
+    Args:
+        module: Any.
+    """
+    state = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
+    parts = [value.detach() for value in state.values() if value.is_floating_point()]
+    if all(math.isfinite(one.item()) for one in norms(parts)):
+        return []
+    return [name for name, value in state.items() if not is_finite(value)]

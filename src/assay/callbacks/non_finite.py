@@ -1,0 +1,263 @@
+"""A run stops at the first NaN or infinity, and says where it came from."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, final
+
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor
+from typing_extensions import override
+
+from assay.callbacks.first_non_finite import (
+    first_output,
+    gradients,
+    is_finite,
+    norms,
+    spoilt_rows,
+    weights,
+)
+from assay.callbacks.seed_each_step import SeedEachStep
+from assay.errors import AssayError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import lightning as L
+    from torch.optim import Optimizer
+
+log = logging.getLogger("assay")
+
+_ON_ACCELERATOR: Final = 16
+_SHOWN: Final = 8
+
+
+class _Step(NamedTuple):
+    """What remains to be looked at of a step."""
+
+    batch: int
+    epoch: int
+    batch_idx: int
+    loss: Tensor = torch.zeros(())
+    norm: Tensor | None = None
+
+
+@final
+class NonFinite(Callback):
+    """Stops a run at a NaN or an infinity in the loss, a gradient or a metric, before a checkpoint holds it.
+
+    The message names the batch and its samples, and the first module whose output was not finite: found by
+    running the batch again, with the same random numbers, so that a step which is well costs two small
+    reductions alone.
+
+    On the CPU both are looked at before the optimizer moves the weights. On an accelerator looking waits for
+    the device, so that the numbers of `every_n_steps` steps stay there and are looked at together, and before
+    a checkpoint is saved; the weights have moved on by then, and the module is no longer to be found.
+
+    Gradients under fp16's loss scaling are not looked at: its scaler leaves such steps out by design. A value
+    that is not finite in validation stops the run as well.
+
+    Args:
+        every_n_steps: How many steps are looked at together; by default 1 on the CPU and 16 elsewhere.
+        skip_batches: Batches to leave out, counted from 0 since the run began, as the message counts them:
+            the optimizer step they belong to is not taken, and their loss and predictions do not count.
+
+    Raises:
+        ValueError: An argument is out of its range.
+    """
+
+    def __init__(self, every_n_steps: int | None = None, skip_batches: Sequence[int] = ()) -> None:
+        if every_n_steps is not None and every_n_steps < 1:
+            raise ValueError(f"every_n_steps={every_n_steps}: at least 1 was expected")
+        if any(batch < 0 for batch in skip_batches):
+            raise ValueError(f"skip_batches={list(skip_batches)}: batches are counted from 0")
+        self.every_n_steps, self.skip_batches = every_n_steps, frozenset(skip_batches)
+        self._every = 1
+        self._batch: tuple[int, Any, int] = (-1, None, 0)
+        self._pending: list[_Step] = []
+        self._scaled = False
+        self._skipping = False
+        self._buffers: dict[str, Tensor] = {}
+
+    # -- a step --------------------------------------------------------------------------------------------
+
+    @override
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """See what the run is made of."""
+        default = 1 if pl_module.device.type == "cpu" else _ON_ACCELERATOR
+        self._every = self.every_n_steps or default
+        self._scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
+        self._pending, self._skipping = [], False
+
+    @override
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Note the batch."""
+        number = trainer.fit_loop.epoch_loop.batch_progress.total.completed
+        self._batch = (number, batch, batch_idx)
+        if self.skip_batches and number in self.skip_batches:
+            self._skipping = True
+            log.warning("batch %d is left out, and the optimizer step with it", number)
+            self._buffers = {name: value.clone() for name, value in pl_module.named_buffers()}
+
+    @override
+    def on_before_backward(self, trainer: L.Trainer, pl_module: L.LightningModule, loss: Tensor) -> None:
+        """Look at the loss, or leave it to be looked at."""
+        if self._skipping:
+            return
+        if self._every > 1:
+            number, _, index = self._batch
+            self._pending.append(_Step(number, trainer.current_epoch, index, loss.detach(), None))
+        elif not math.isfinite(loss.item()):
+            self._fail(trainer, pl_module, f"the loss became {loss.item()}")
+
+    @override
+    def on_before_optimizer_step(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: Optimizer
+    ) -> None:
+        """Look at the gradients, or leave their norm to be looked at; take them away from a step left out."""
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        if self._skipping:
+            for parameter in parameters:
+                parameter.grad = None
+            return
+        if self._scaled:
+            return
+        found = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        if not found:
+            return
+        sizes = norms(found)
+        if self._every > 1:
+            if self._pending:
+                self._pending[-1] = self._pending[-1]._replace(norm=torch.stack(list(sizes)).sum())
+        # A norm overflows before its numbers do.
+        elif not all(math.isfinite(size.item()) for size in sizes) and not is_finite(found):
+            self._fail(trainer, pl_module, "")
+
+    @override
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Look at what is pending, when it is time."""
+        if self._skipping:
+            self._leave_out(trainer, pl_module, batch_idx)
+        elif len(self._pending) >= self._every:
+            self._look(trainer)
+        self._batch = (-1, None, 0)
+
+    def _leave_out(self, trainer: L.Trainer, module: L.LightningModule, batch_idx: int) -> None:
+        if self._batch[0] in self.skip_batches:
+            for name, value in module.named_buffers():  # such as the running mean of batch norm
+                if name in self._buffers:
+                    value.copy_(self._buffers[name])
+            self._buffers = {}
+            _forget(module)
+        if (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch:
+            self._skipping = False
+
+    # -- moments to look at once more ----------------------------------------------------------------------
+
+    @override
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Look at the values of a validation before the best checkpoint is chosen by one of them."""
+        if trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking:
+            self._look(trainer)
+            _look_at_metrics(trainer)
+
+    @override
+    def on_save_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Let no checkpoint be saved that holds what is not finite."""
+        self._look(trainer)
+        _look_at_metrics(trainer)
+        spoilt = weights(pl_module)
+        if spoilt:
+            raise _error(f"the weights are no longer finite: {_few(spoilt)}")
+
+    @override
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Look at the last steps."""
+        self._look(trainer)
+        _look_at_metrics(trainer)
+
+    def _look(self, trainer: L.Trainer) -> None:
+        """Look at what is pending; waits for the device."""
+        pending, self._pending = self._pending, []
+        if not pending:
+            return
+        norms = [step.norm if step.norm is not None else torch.zeros_like(step.loss) for step in pending]
+        losses = torch.stack([step.loss.float() for step in pending])
+        found = torch.stack([losses, torch.stack(norms).float()]).tolist()
+        for step, loss, size in zip(pending, *found, strict=True):
+            if not (math.isfinite(loss) and math.isfinite(size)):
+                what = f"the loss became {loss}" if not math.isfinite(loss) else f"the gradient became {size}"
+                once = "callbacks.non_finite.every_n_steps=1 names the module as well"
+                raise _error(f"{what} in {_where(trainer, step)}", step.batch, once)
+
+    def _fail(self, trainer: L.Trainer, module: L.LightningModule, what: str) -> NoReturn:
+        number, batch, batch_idx = self._batch
+        step = _Step(number, trainer.current_epoch, batch_idx)
+        if not what:
+            names = gradients(module)
+            raise _error(f"the gradient of {_few(names)} is not finite in {_where(trainer, step)}", number)
+        _forget(module)  # so that the batch is augmented anew, after the generators are seeded
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
+            if isinstance(callback, SeedEachStep):
+                callback.on_train_batch_start(trainer, module, batch, batch_idx)
+        first = first_output(trainer, module, batch, batch_idx)
+        spoilt = spoilt_rows(batch)
+        if spoilt:
+            first = "the inputs are not finite already"
+        elif first:
+            first = f"the first output that is not finite is that of {first}"
+        where = _where(trainer, step, spoilt)
+        raise _error(f"{what} in {where}" + (f"; {first}" if first else ""), number)
+
+
+def _where(trainer: L.Trainer, step: _Step, spoilt: Sequence[int] = ()) -> str:
+    """Batch and samples of a step; all samples go to the log."""
+    text = f"batch {step.batch} (epoch {step.epoch + 1}, batch {step.batch_idx + 1} of it)"
+    ask = getattr(trainer.train_dataloader, "samples", None)
+    samples: list[int] = ask(step.epoch, step.batch_idx).tolist() if callable(ask) else []
+    if not samples:
+        return text
+    log.error("%s holds the samples %s", text, " ".join(map(str, samples)))
+    if spoilt and spoilt[-1] < len(samples):
+        return f"{text}, sample{'s' * (len(spoilt) > 1)} {_few([samples[row] for row in spoilt])}"
+    return f"{text}, samples {_few(samples)}"
+
+
+def _few(things: Sequence[Any]) -> str:
+    """The first of many, and how many more there are.
+
+    >>> _few([1, 2, 3]), _few(range(10))
+    ('1, 2, 3', '0, 1, 2, 3, 4, 5, 6, 7 and 2 more')
+    """
+    shown = ", ".join(str(one) for one in things[:_SHOWN])
+    return f"{shown} and {len(things) - _SHOWN} more" if len(things) > _SHOWN else shown
+
+
+def _look_at_metrics(trainer: L.Trainer) -> None:
+    """The metrics that training and validation last came to."""
+    for name, value in trainer.callback_metrics.items():
+        if name.startswith(("train/", "val/")) and not bool(value.isfinite().all()):
+            raise _error(f"{name} became {value.item()} in epoch {trainer.current_epoch + 1}")
+
+
+def _forget(module: L.LightningModule) -> None:
+    forget = getattr(module, "forget_step", None)
+    if callable(forget):
+        forget()
+
+
+def _error(message: str, batch: int | None = None, also: str = "") -> AssayError:
+    ways = ["lower optimizer.lr", "set trainer.gradient_clip_val=1.0"]
+    if batch is not None:
+        ways.append(f"leave the batch out with callbacks.non_finite.skip_batches=[{batch}]")
+    ways += [also] if also else []
+    return AssayError(message, hint=", or ".join([", ".join(ways[:-1]), ways[-1]]))

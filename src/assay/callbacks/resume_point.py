@@ -1,0 +1,255 @@
+"""Where in the life of a run a checkpoint was saved, and what of it Lightning leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import torch
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint, WeightAveraging
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor
+from typing_extensions import override
+
+from assay.callbacks.logged_results import results_state
+
+if TYPE_CHECKING:
+    import lightning as L
+
+KEY: Final = "resume_point"
+_BETWEEN: Final = ("epoch_start", "batch_start")
+_RESUMABLE: Final = (*_BETWEEN, "batch_end", "validation_end", "epoch_end", "train_end")
+
+
+@final
+class ResumePoint(Callback):
+    """Notes in each checkpoint from which point of the loop on a run that loads it has to go on.
+
+    A checkpoint is saved in the middle of something: after an optimizer step and before its validation, after
+    the validation and before the plateau scheduler looks at it, at the end of an epoch whose row is not yet
+    written. Lightning 2.6 goes on with the next batch or epoch, and what was left to do is lost. With this
+    note, `PickUp` does the rest first. The note holds what the rest needs: the metrics so far, whether
+    training was to stop, how many rows metrics.csv had; and, for each process, gradients that are being
+    accumulated, buffers, and what has been logged in the epoch so far.
+
+    First of all callbacks, so that a checkpoint saved by any other one is saved after the note was made.
+
+    Attributes:
+        phase: The hook that was entered last.
+        outputs: Of the last training step, until the next one.
+        loaded: The note of the checkpoint that this run goes on from.
+    """
+
+    def __init__(self) -> None:
+        self.phase = "batch_start"
+        self.outputs: Any = None
+        self.loaded: dict[str, Any] | None = None
+        self._csv: Any = None
+        self._rows = 0
+        self._max_steps: int | None = None
+
+    # -- where training is ---------------------------------------------------------------------------------
+
+    @override
+    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Find the log that can be cut back to a checkpoint."""
+        loggers = (logger for logger in trainer.loggers if hasattr(logger, "rewind"))
+        self._csv = next(loggers, None)
+
+    @override
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Drop the rows that will be written again, and let the number of steps count again."""
+        if self.loaded is not None and self._csv is not None:
+            self._csv.rewind(self.loaded["log"])
+        if self._max_steps is not None:
+            trainer.fit_loop.epoch_loop.max_steps, self._max_steps = self._max_steps, None
+
+    @override
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """An epoch begins."""
+        self._begin("epoch_start")
+
+    @override
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """A step begins."""
+        self._begin("batch_start")
+
+    @override
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """A step has changed the weights, and is not yet validated or logged."""
+        self.phase, self.outputs = "batch_end", outputs
+
+    @override
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Validation begins; what is saved in the middle of it may hold averaged weights."""
+        self.phase = "validation"
+
+    @override
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Validation is over and logged."""
+        self.phase = "validation_end"
+
+    @override
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """The metrics of an epoch are known and not yet logged."""
+        self.phase = "epoch_end"
+
+    @override
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Training is over."""
+        self.phase = "train_end"
+
+    def _begin(self, phase: str) -> None:
+        self.phase, self.outputs = phase, None
+        if self._csv is not None:
+            self._rows = self._csv.rows
+
+    # -- into the checkpoint -------------------------------------------------------------------------------
+
+    @override
+    def on_save_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Add the note."""
+        progress: Any = trainer.fit_loop.epoch_loop.batch_progress.current
+        whole = self.phase in _RESUMABLE and not (
+            self.phase in _BETWEEN and progress.started != progress.processed
+        )
+        log = None if self._csv is None else self._csv.position()
+        if log is not None and self.phase in _BETWEEN:
+            log["rows"] = self._rows
+        own = _own_state(trainer, pl_module, pending=self.phase in ("batch_start", *_RESUMABLE[2:4]))
+        checkpoint[KEY] = {
+            "phase": self.phase if whole else "",
+            "loss": self.outputs["loss"] if _has_loss(self.outputs) else None,
+            "log": log,
+            "should_stop": bool(trainer.should_stop),
+            "metrics": {
+                name: value.detach().clone()
+                for name, value in trainer.callback_metrics.items()
+                if isinstance(value, Tensor)
+            },
+            "callbacks": {
+                kept.state_key: _bookkeeping(kept)
+                for kept in trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+                if isinstance(kept, (ModelCheckpoint, WeightAveraging))
+            },
+            "processes": _gathered(own, trainer.world_size),
+        }
+
+    # -- and out of it -------------------------------------------------------------------------------------
+
+    @override
+    def on_load_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Take the note, and have Lightning's loops begin after the last step, whatever was left to do."""
+        if trainer.state.fn != TrainerFn.FITTING or KEY not in checkpoint:
+            return
+        self.loaded = checkpoint[KEY]
+        _at_a_step(checkpoint["loops"]["fit_loop"], self.loaded["phase"])
+        _move(trainer, checkpoint)
+        # A run whose last step is done would not even start, and what comes after that step would be lost.
+        loop = trainer.fit_loop.epoch_loop
+        self._max_steps, loop.max_steps = loop.max_steps, -1
+
+
+def _at_a_step(fit_loop: dict[str, Any], phase: str) -> None:
+    """Rewrite Lightning's progress as if the last step were over and its epoch not.
+
+    Lightning guesses from small differences between its counters what to do next, and skips the validation
+    and the end of the epoch that a step was saved before.
+    """
+    epoch = fit_loop["epoch_progress"]
+    done = epoch["current"]["completed"] - (phase == "train_end")
+    begun = done if phase == "epoch_start" else done + 1
+    for counters in (epoch["current"], epoch["total"]):
+        counters |= {"ready": begun, "started": begun, "processed": done, "completed": done}
+    batches = fit_loop["epoch_loop.batch_progress"]
+    for counters in (batches["current"], batches["total"]):
+        steps = counters["processed"]
+        counters |= {"ready": steps, "started": steps, "completed": steps}
+
+
+def _move(trainer: L.Trainer, checkpoint: dict[str, Any]) -> None:
+    """A run directory may have been moved: its checkpoints are where the callbacks now say."""
+    for callback in trainer.checkpoint_callbacks:
+        state = checkpoint["callbacks"].get(callback.state_key)
+        if not isinstance(callback, ModelCheckpoint) or not state or not state.get("dirpath"):
+            continue
+        before, now = str(state["dirpath"]), str(callback.dirpath)
+
+        def moved(path: str, before: str = before, now: str = now) -> str:
+            inside = path and Path(path).is_relative_to(before)
+            return str(Path(now) / Path(path).relative_to(before)) if inside else path
+
+        state["dirpath"] = callback.dirpath
+        for name in ("best_model_path", "kth_best_model_path", "last_model_path"):
+            state[name] = moved(state[name])
+        state["best_k_models"] = {moved(path): score for path, score in state["best_k_models"].items()}
+
+
+def _bookkeeping(callback: ModelCheckpoint | WeightAveraging) -> dict[str, Any]:
+    """What the callback does not put into its own state."""
+    names: tuple[str, ...]
+    if isinstance(callback, ModelCheckpoint):
+        names = ("_last_global_step_saved", "_last_checkpoint_saved", "_defer_save_until_validation")
+    else:
+        names = ("_latest_update_epoch",)
+    return {name: getattr(callback, name) for name in names}
+
+
+def _has_loss(outputs: Any) -> bool:
+    return isinstance(outputs, dict) and isinstance(outputs.get("loss"), Tensor)
+
+
+def _own_state(trainer: L.Trainer, pl_module: L.LightningModule, *, pending: bool) -> dict[str, Any]:
+    """What each process has for itself."""
+    loop = trainer.fit_loop.epoch_loop
+    progress: Any = loop.batch_progress.current
+    inner = progress.processed % trainer.accumulate_grad_batches != 0
+    accumulating = pending and (
+        not pl_module.automatic_optimization or (inner and not loop._num_ready_batches_reached())
+    )
+    state: dict[str, Any] = {"logged": results_state(loop._results)}
+    if hasattr(pl_module, "epoch_state"):
+        state["module"] = pl_module.epoch_state()  # type: ignore[operator]  # the module's own
+    if accumulating:
+        named = pl_module.named_parameters()
+        state["gradients"] = {name: p.grad for name, p in named if p.grad is not None}
+    if trainer.world_size > 1:
+        state["buffers"] = [dict(module.named_buffers()) for module in averaged_too(trainer, pl_module)]
+    return state
+
+
+def averaged_too(trainer: L.Trainer, pl_module: L.LightningModule) -> list[torch.nn.Module]:
+    """The module, and the averaged copies that callbacks keep of it.
+
+    Args:
+        trainer: In fit.
+        pl_module: What is trained.
+    """
+    callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+    copies = (kept._average_model for kept in callbacks if isinstance(kept, WeightAveraging))
+    return [pl_module, *(copy for copy in copies if copy is not None)]
+
+
+def _gathered(own: dict[str, Any], world_size: int) -> list[Any]:
+    """The states of all processes, in the order of their ranks."""
+    if world_size == 1:
+        return [own]
+    every: list[Any] = [None] * world_size
+    torch.distributed.all_gather_object(every, _on_cpu(own))
+    return every
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().cpu()
+    if isinstance(value, dict):
+        return {key: _on_cpu(one) for key, one in value.items()}
+    return [_on_cpu(one) for one in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,49 @@
+"""What a job's config says by reference, kept apart from the resolved config of its run directory."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from omegaconf import OmegaConf
+
+from assay.config.tree import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omegaconf import DictConfig
+
+_PLAIN: Final = re.compile(r"(?:[^$]|\$\{[\w.]+\})+", re.ASCII)
+"""Text with references to other keys; no call of a resolver, which could read the environment."""
+
+
+def interpolations(config: DictConfig) -> dict[str, str]:
+    """Every plain `${key}` of a job as it is written, by its full key.
+
+    Args:
+        config: A job, not yet resolved.
+
+    >>> interpolations(OmegaConf.create({"lr": 0.1, "max_lr": "${lr}", "home": "${oc.env:HOME}"}))
+    {'max_lr': '${lr}'}
+    """
+    written = {entry.key: str(entry.node._value()) for entry in walk(config) if entry.is_interpolation}
+    return {key: text for key, text in written.items() if _is_plain(key, text)}
+
+
+def restore(config: DictConfig, written: Mapping[str, str]) -> None:
+    """Put references back into a resolved config, so that they follow what they refer to.
+
+    Args:
+        config: Changed in place.
+        written: From `interpolations`; perhaps somebody else's: what names a target or calls a resolver is
+            left out, and so is a key that is not there.
+    """
+    missing = object()
+    for key, text in written.items():
+        if _is_plain(key, text) and OmegaConf.select(config, key, default=missing) is not missing:
+            OmegaConf.update(config, key, text)
+
+
+def _is_plain(key: str, text: str) -> bool:
+    return not key.endswith("_target_") and _PLAIN.fullmatch(text) is not None

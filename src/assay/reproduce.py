@@ -1,0 +1,339 @@
+"""Running a finished run again from its directory, and comparing bit for bit. Imports no torch itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+from yaml import YAMLError
+
+from assay.config.fingerprint import fingerprint
+from assay.config.interpolations import restore
+from assay.config.trust import typed_packages
+from assay.errors import AssayError, ConfigError
+from assay.record.code_at import code_at
+from assay.record.compare import causes, differences, package_changes
+from assay.record.files import changed_since
+from assay.record.provenance import changed_files, git_state, packages
+from assay.record.run_record import RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_CODE: Final = "code"
+_REFUSED: Final = "refused.json"
+_SWITCHES: Final = (
+    *("ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "DNNL_MAX_CPU_ISA", "KMP_DETERMINISTIC_REDUCTION"),
+    *("MKL_CBWR", "MKL_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA"),
+    *("OPENBLAS_NUM_THREADS", "PYTHONHASHSEED"),
+)
+"""Switches that a run gets again: they change numbers and nothing else."""
+_PLAIN: Final = re.compile(r"[\w:,.=+-]+", re.ASCII)
+
+
+@final
+@dataclass(frozen=True)
+class Reproduction:
+    """What came of it.
+
+    Attributes:
+        identical: Every row of metrics.csv, every final score and every bit of the weights are the same.
+        different: What is not, first of all the first step; empty when identical.
+        likely: What differs between the two runs and so may be the cause, the most likely first.
+        notes: What else the user should know, such as other versions of packages.
+        rows: How many rows were compared.
+        weights_sha256: Of the new run.
+        kept: Directory of the new run, where it is different.
+    """
+
+    identical: bool
+    different: Sequence[str] = ()
+    likely: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    rows: int = 0
+    weights_sha256: str = ""
+    kept: Path | None = None
+
+
+@dataclass
+class _Plan:
+    """How the code of a run is to be had."""
+
+    root: Path | None = None
+    """Of the repository, where its code has to be brought back from there."""
+    commit: str = ""
+    patch: Path | None = None
+    folder: str = "."
+    notes: list[str] = field(default_factory=list)
+
+
+def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: bool = False) -> Reproduction:
+    """Run a finished run again, in a process and a directory of its own, and compare.
+
+    Neither the run's directory nor the checkout is written to. The code is that of the checkout where this
+    is what the run had; else its commit and patch are brought back beside it.
+
+    Args:
+        run: Run directory.
+        overrides: `trusted_packages=[…]` alone, since what a run itself trusts does not count.
+        trust_code: Let code run that is not what lies in the checkout: another commit, or the run's patch.
+
+    Returns:
+        What is the same and what is not.
+
+    Raises:
+        AssayError: The run has not ended well, its files are no longer what it wrote, or its code, data or
+            packages cannot be had; the message names which.
+    """
+    run_dir = Path(run).resolve()
+    record = RunRecord.load(run_dir)
+    _check_record(run_dir, record)
+    plan = _plan(run_dir, record)
+    if plan.root is not None and not trust_code:
+        raise AssayError(_foreign(plan), hint="--trust-code, where you know whose code this is")
+    scratch = Path(tempfile.mkdtemp(prefix="assay-reproduce-"))
+    again = scratch / run_dir.name
+    keep = False
+    try:
+        environment = _environment(record)
+        if plan.root is not None:
+            code_at(plan.root, plan.commit, plan.patch, scratch / _CODE)
+            environment["PYTHONPATH"] = _module_path(plan, scratch / _CODE)
+        _run_again(run_dir, again, environment, typed_packages(overrides))
+        made = RunRecord.load(again)
+        different = differences(run_dir, record, again, made)
+        keep = bool(different)
+        return Reproduction(
+            identical=not different,
+            different=different,
+            likely=causes(record, made) if different else (),
+            notes=[*plan.notes, *_notes(record)],
+            rows=_count_rows(again),
+            weights_sha256=made.weights_sha256,
+            kept=again if keep else None,
+        )
+    finally:
+        for path in scratch.iterdir():
+            if not (keep and path == again):
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+        if not keep:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def show(result: Reproduction) -> None:
+    """Print what came of it.
+
+    Args:
+        result: From `reproduce`.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    for note in result.notes:
+        console.print(f"note: {note}", markup=False)
+    if result.identical:
+        weights = f" and the weights (SHA-256 {result.weights_sha256[:12]})" if result.weights_sha256 else ""
+        console.print(
+            f"[bold green]identical[/bold green]: {result.rows} rows of metrics.csv, all scores{weights}"
+        )
+        return
+    console.print("[bold red]different[/bold red]")
+    for label, lines in (("", result.different), ("likely cause: ", result.likely)):
+        for line in lines:
+            console.print(f"  {label}{line}", markup=False)
+    console.print(f"  the new run is kept in {result.kept}", markup=False)
+
+
+# -- before anything runs ------------------------------------------------------------------------------------
+
+
+def _check_record(run_dir: Path, record: RunRecord) -> None:
+    if record.status != "finished":
+        raise AssayError(
+            f"{run_dir} is no finished run: its status is {record.status}",
+            hint=f"assay resume {run_dir}" if record.status in ("interrupted", "running") else "",
+        )
+    changed = changed_since(run_dir, record.files)
+    if changed:
+        are = "is not what the run wrote" if len(changed) == 1 else "are not what the run wrote"
+        raise AssayError(f"{', '.join(changed)} in {run_dir} {are}: nothing can be compared with it")
+    if fingerprint(_config(run_dir, record)) != record.fingerprint:
+        raise AssayError(f"config.yaml in {run_dir} is not the config that the run's record was made for")
+    patch = run_dir / "code.patch"
+    if record.patch_sha256 != (hashlib.sha256(patch.read_bytes()).hexdigest() if patch.is_file() else ""):
+        raise AssayError(f"code.patch in {run_dir} is not the patch that the run's record was made for")
+
+
+def _config(run_dir: Path, record: RunRecord) -> DictConfig:
+    path = run_dir / "config.yaml"
+    try:
+        config = OmegaConf.load(path)
+    except (YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError, RecursionError) as error:
+        raise AssayError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    if not isinstance(config, DictConfig):
+        raise AssayError(f"{path} holds no mapping")
+    with open_dict(config):
+        config.pop("spec", None)
+        restore(config, record.interpolations)
+    return config
+
+
+def _plan(run_dir: Path, record: RunRecord) -> _Plan:
+    """Where the code of a run is to be had from.
+
+    Raises:
+        AssayError: It is not to be had.
+    """
+    here = Path.cwd()
+    if record.git is None:
+        if _needs_own_code(run_dir, record):
+            raise AssayError("the run's code is not known: it was run outside a git repository")
+        return _Plan(notes=["the run was outside a git repository; its parts are assay's and torch's own"])
+    if not record.git.get("patch_complete"):
+        raise AssayError(
+            "the run's code cannot be brought back: changes were too large for code.patch, or held secrets"
+        )
+    state, patch = git_state(here)
+    digest = hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest() if patch else ""
+    commit = record.git.get("commit") or ""
+    if state is not None and (state["commit"] or "", digest) == (commit, record.patch_sha256):
+        return _Plan()
+    if state is None:
+        remote = f" of {record.git['remote']}" if record.git.get("remote") else ""
+        raise AssayError(
+            f"the run's code cannot be brought back: {here} lies in no git repository",
+            hint=f"reproduce it in a clone{remote}",
+        )
+    root = here.resolve()
+    for _ in Path(state["folder"]).parts:
+        root = root.parent
+    own_patch = run_dir / "code.patch" if record.patch_sha256 else None
+    return _Plan(root, commit, own_patch, str(record.git.get("folder", ".")))
+
+
+def _needs_own_code(run_dir: Path, record: RunRecord) -> bool:
+    from assay.check.target import check_targets
+    from assay.config.trust import KEY
+
+    config = _config(run_dir, record)
+    with open_dict(config):
+        config[KEY] = []
+    try:
+        check_targets(config)
+    except ConfigError:
+        return True
+    return False
+
+
+def _foreign(plan: _Plan) -> str:
+    files = changed_files(plan.patch.read_text("utf-8", "surrogateescape")) if plan.patch is not None else []
+    what = f"commit {plan.commit[:12]}" if plan.commit else "no commit"
+    if files:
+        shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
+        what += f" with the changes of its code.patch ({shown})"
+    return f"the run's code is not what lies here: {what} would be run"
+
+
+def _notes(record: RunRecord) -> list[str]:
+    changed = package_changes(record.packages, packages())
+    notes = [f"packages: {', '.join(changed)}"] if changed else []
+    for entry in record.resumed:
+        if entry.get("changed"):
+            keys = ", ".join(entry["changed"])
+            notes.append(f"the run was changed at step {entry.get('from_step')}: {keys}")
+    return notes
+
+
+# -- the run, once more --------------------------------------------------------------------------------------
+
+
+def _module_path(plan: _Plan, code: Path) -> str:
+    """The code of the run before all else, wherever the checkout lies on the module path now."""
+    assert plan.root is not None  # noqa: S101 - the caller looked
+    inside = [Path(entry) for entry in sys.path if entry and Path(entry).is_relative_to(plan.root)]
+    places = [code / plan.folder, *(code / entry.relative_to(plan.root) for entry in inside)]
+    found = [str(place) for place in dict.fromkeys(places) if place.is_dir()]
+    return os.pathsep.join([*found, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted: Sequence[str]) -> None:
+    # -P: else a file torch.py in the current directory would be taken for torch.
+    command = [sys.executable, "-P", "-m", "assay.reproduce", str(run_dir), str(again), *trusted]
+    done = subprocess.run(command, env=environment, check=False)  # noqa: S603 - this interpreter
+    refused = again.parent / _REFUSED
+    if refused.is_file():
+        told = json.loads(refused.read_text(encoding="utf-8"))
+        raise AssayError(f"the run cannot be reproduced: {told['message']}", hint=told["hint"])
+    if not (again / "record.json").is_file():
+        raise AssayError(f"the run could not be repeated: its process ended with code {done.returncode}")
+    made = RunRecord.load(again)
+    if made.status == "interrupted":
+        raise KeyboardInterrupt
+    if made.status != "finished":
+        raise AssayError(f"the run cannot be reproduced: {made.reason or 'its process died'}")
+
+
+def _environment(record: RunRecord) -> dict[str, str]:
+    """This process's, with the switches that change numbers as the run had them."""
+    then: Mapping[str, Any] = record.machine.get("environment", {})
+    kept = {name: value for name, value in os.environ.items() if name not in _SWITCHES}
+    switches = {name: str(then[name]) for name in _SWITCHES if _PLAIN.fullmatch(str(then.get(name, "")))}
+    switches.setdefault("OMP_NUM_THREADS", str(int(record.machine.get("threads") or 1)))
+    return kept | switches
+
+
+def _count_rows(run_dir: Path) -> int:
+    path = run_dir / "metrics.csv"
+    return max(0, path.read_bytes().count(b"\n") - 1) if path.is_file() else 0
+
+
+def main() -> None:
+    """Run a run again; what the command line names are the run, the new directory and what is trusted."""
+    run_dir, again, *trusted = sys.argv[1:]
+    try:
+        _train(Path(run_dir), Path(again), trusted)
+    except AssayError as error:
+        told = json.dumps({"message": error.message, "hint": error.hint})
+        (Path(again).parent / _REFUSED).write_text(told, encoding="utf-8")
+        sys.exit(1)
+
+
+def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
+    from assay.config.change import change
+    from assay.restore import read_config
+    from assay.run import run_job
+
+    record = RunRecord.load(run_dir)
+    config = change(again, read_config(run_dir, trusted), record.interpolations, []).config
+    with open_dict(config):
+        config.logger = {}  # nobody else's log is to hold this run
+        config.enforce_clean_git = False
+    run_job(config, record.overrides, record.choices, raise_errors=False, data_sha256=record.data_sha256)
+    code = again.parent / _CODE
+    if code.is_dir():
+        _check_origin(code, [*config.trusted_packages])
+
+
+def _check_origin(code: Path, packages: Sequence[str]) -> None:
+    """Refuse what was not trained with the code that was brought back."""
+    for name in packages:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file is not None and not Path(file).resolve().is_relative_to(code.resolve()):
+            raise AssayError(
+                f"{name} was imported from {Path(file).parent}, which is not the code of the run",
+                hint=f"uninstall {name}, or install the version of the run",
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Going on with a run: in its own directory, from its newest checkpoint, to the same end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from assay import ranks
+from assay.callbacks.resume_point import KEY
+from assay.config.change import Change, change
+from assay.config.trust import typed_packages
+from assay.errors import AssayError, ConfigError
+from assay.record.checkpoint_file import read
+from assay.record.newest import newest_valid
+from assay.record.run_directory import RunDirectory
+from assay.record.run_lock import writing
+from assay.record.run_record import RunRecord
+from assay.restore import read_config
+from assay.run import RunResult, go_on, result_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omegaconf import DictConfig
+
+_LENGTH = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "trainer.min_epochs")
+
+
+def resume(run: str | Path, overrides: Sequence[str] = (), *, raise_errors: bool = True) -> RunResult:
+    """Go on with a run that was interrupted, or train a finished one longer.
+
+    It goes on from its newest valid checkpoint and ends as if it had never been interrupted: the same
+    weights, optimizer and scheduler, the same rows of metrics.csv, bit for bit. A run that has no checkpoint
+    yet begins anew in its directory.
+
+    Args:
+        run: Run directory.
+        overrides: What is to be different from here on, such as `trainer.max_epochs=20`; and
+            `trusted_packages=[…]`, since what a run itself trusts does not count.
+        raise_errors: As for `assay.train`.
+
+    Returns:
+        The scores; what the directory says where there is nothing to add.
+
+    Raises:
+        AssayError: The run is still being written, cannot be read or cannot go on with these overrides.
+    """
+    run_dir = Path(run)
+    RunRecord.load(run_dir)  # no run directory, or a damaged one: told before anything is locked
+    with writing(run_dir):
+        record = RunRecord.load(run_dir)
+        config = read_config(run_dir, typed_packages(overrides), must_be_whole=True)
+        job = change(run_dir, config, record.interpolations, overrides)
+        if record.status == "finished" and not _adds(job):
+            return replace(result_of(run_dir), reason="it is finished; there is nothing to add")
+        RunDirectory(run_dir).remove_unfinished()
+        entry = _start(run_dir, record, job, list(overrides))
+        console = Console(highlight=False, soft_wrap=True)
+        for note in entry["notes"]:
+            console.print(note, markup=False)
+        again = _begun_again(record, entry, overrides)
+        return go_on(job.config, again, raise_errors=raise_errors)
+
+
+def _adds(job: Change) -> bool:
+    """Whether a finished run has anything to do.
+
+    Raises:
+        ConfigError: What is changed would change nothing any more.
+    """
+    if not job.changed:
+        return False
+    if not any(key in _LENGTH or key.startswith("callbacks.") for key in job.changed):
+        raise ConfigError(
+            "the run is finished: this would change nothing any more",
+            key=next(iter(job.changed)),
+            hint="trainer.max_epochs=… trains on",
+        )
+    return True
+
+
+def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) -> dict[str, Any]:
+    """The entry of the record that says where the run goes on from.
+
+    Raises:
+        AssayError: No checkpoint can be used.
+    """
+    newest = newest_valid(run_dir, record.checkpoints.values())
+    notes = [f"{path.name} cannot be used: it {reason}" for path, reason in newest.refused]
+    if newest.path is None:
+        notes.append("no checkpoint was saved yet: the run begins anew, from step 0")
+    else:
+        _check_point(read(newest.path, newest.path, mmap=True), newest.path, job.config)
+        notes.append(f"going on from step {newest.step}: {newest.path}")
+    notes += job.notes
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "from_step": newest.step,
+        "checkpoint": newest.path.name if newest.path is not None else "",
+        "overrides": overrides,
+        "changed": {key: list(values) for key, values in job.changed.items()},
+        "stop": job.stop_holds,
+        "notes": notes,
+    }
+
+
+def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> None:
+    point = checkpoint.get(KEY) or {}
+    if not point.get("phase"):
+        raise AssayError(
+            f"{path} was saved in the middle of a step, or holds weights alone: no run can go on from it",
+            hint=f"remove it, and {path.name}.sha256, to go on from another one",
+        )
+    before, now = len(point["processes"]), ranks.world_size(config)
+    if before != now:
+        raise ConfigError(
+            f"the run has {before} {'process' if before == 1 else 'processes'}, and this asks for {now}",
+            key="trainer.devices",
+            hint=f"trainer.devices={before}",
+        )
+    progress = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]
+    needed = progress["completed"] + (point["phase"] not in ("epoch_start", "train_end"))
+    most = config.trainer.get("max_epochs")
+    if most is not None and 0 <= most < needed:
+        raise ConfigError(
+            f"{most} was given, and the run is in its {needed}. epoch already",
+            key="trainer.max_epochs",
+            hint=f"trainer.max_epochs={needed}, or more",
+        )
+
+
+def _begun_again(record: RunRecord, entry: dict[str, Any], overrides: Sequence[str]) -> RunRecord:
+    """A record that says `running`, and knows no results any more."""
+    again = {one.partition("=")[0] for one in overrides}
+    typed = [*(one for one in record.overrides if one.partition("=")[0] not in again), *overrides]
+    return replace(
+        record,
+        status="running",
+        reason="",
+        signal="",
+        finished=None,
+        overrides=typed,
+        metrics={},
+        matrices={},
+        files={},
+        weights_sha256="",
+        resumed=[*record.resumed, entry],
+    )

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from assay.callbacks.first_non_finite import gradients, is_finite, norms, spoilt_rows, weights
+
+
+def test_rows_gradients_and_weights() -> None:
+    batch = {"x": torch.ones(4, 2), "y": torch.ones(4, dtype=torch.long)}
+    batch["x"][2, 1] = math.inf
+    assert spoilt_rows(batch) == [2]
+    model: Any = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    assert gradients(model) == []
+    model[0].bias.grad = torch.tensor([1.0, math.nan])
+    assert gradients(model) == ["0.bias"]
+    assert weights(model) == []
+    with torch.no_grad():
+        model[1].weight[0, 0] = math.nan
+    assert weights(model) == ["1.weight"]
+    with torch.no_grad():
+        model[1].weight.fill_(3e38)
+    assert weights(model) == [], "large is not infinite"
+
+
+def test_sparse_and_empty_gradients() -> None:
+    table = nn.Embedding(5, 2, sparse=True)
+    table(torch.tensor([1, 1, 3])).sum().backward()
+    assert table.weight.grad is not None
+    found = norms([table.weight.grad, torch.zeros(0), torch.tensor([1.0, -math.inf])])
+    assert [math.isfinite(one.item()) for one in found] == [True, True, False]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_nested_values(value: float) -> None:
+    wrong = torch.tensor([1.0, value])
+    assert is_finite({"a": [torch.ones(2), (torch.ones(1, dtype=torch.long), "text")], "b": None})
+    assert not is_finite({"a": [torch.ones(2), (wrong,)]})
+    assert not is_finite(torch.complex(torch.zeros(2), wrong))

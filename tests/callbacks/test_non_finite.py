@@ -1,0 +1,241 @@
+"""A NaN stops the run in its step: what the message says, what is saved, what a batch left out leaves."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor, nn
+
+from assay.callbacks.non_finite import NonFinite
+from assay.errors import AssayError
+
+if TYPE_CHECKING:
+    from tests.conftest import Train
+
+DIGITS = ("data=digits", "model=mlp", "model.hidden=[16,16]", "optimizer=sgd", "trainer.max_epochs=2")
+ON = "callbacks=[last_checkpoint,non_finite]"
+BUFFERS = ("running_mean", "running_var", "num_batches_tracked")  # put back when the step is over
+EVERY = ("callbacks.last_checkpoint.every_n_train_steps=1",)
+
+
+@final
+class Spoil(Callback):
+    """Makes one batch, one gradient or one weight NaN."""
+
+    def __init__(self, what: str, batch: int, value: float = math.nan) -> None:
+        self.what, self.batch, self.value, self.seen = what, batch, value, 0
+
+    def on_train_batch_start(self, _: Any, pl_module: Any, batch: tuple[Tensor, Tensor], *__: Any) -> None:
+        self.seen += 1
+        if self.seen - 1 != self.batch:
+            return
+        if self.what == "input":
+            batch[0][5] = self.value
+        elif self.what == "activation":
+            part = pl_module.model.get_submodule("layers.3")
+            part.register_forward_hook(lambda *args: args[-1] * self.value)
+        elif self.what == "gradient":
+            part = pl_module.model.get_submodule("layers.3")
+            part.weight.register_hook(lambda grad: grad * self.value)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        weight = pl_module.get_parameter("model.layers.1.weight") if self.what == "weight" else None
+
+        @torch.no_grad()
+        def after_step(*_: object) -> None:
+            if weight is not None and self.seen - 1 == self.batch:
+                weight[0, 0] = self.value
+
+        for optimizer in trainer.optimizers:
+            optimizer.register_step_post_hook(after_step)
+
+
+def failure(train: Train, spoil: Spoil, *overrides: str) -> Any:
+    run = train(*DIGITS, ON, *EVERY, *overrides, callbacks=[spoil], keep_weights=True, raise_errors=False)
+    assert (run.result.status, run.result.exit_code) == ("failed", 1)
+    saved = run.checkpoint("last")
+    assert all(bool(value.isfinite().all()) for value in saved["state_dict"].values())
+    return run
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_spoilt_sample_is_named(train: Train, value: float) -> None:
+    run = failure(train, Spoil("input", 23, value))
+    reason = run.record["reason"]
+    samples = run.assembly.trainer.train_dataloader.samples(1, 4)
+    assert "the loss became" in reason
+    assert f"batch 23 (epoch 2, batch 5 of it), sample {samples[5]};" in reason
+    assert "the inputs are not finite already" in reason
+    assert "callbacks.non_finite.skip_batches=[23]" in reason
+    text = (run.run_dir / "log.txt").read_text()
+    assert "holds the samples " + " ".join(str(int(one)) for one in samples) in text
+    assert run.checkpoint("last")["global_step"] == len(run.watch.weights) == 23, "the step was not taken"
+
+
+def test_the_first_module_is_named(train: Train) -> None:
+    run = failure(train, Spoil("activation", 3))
+    assert "first output that is not finite is that of model.layers.3 (Linear)" in run.record["reason"]
+    samples = run.assembly.trainer.train_dataloader.samples(0, 3)
+    assert ", ".join(str(int(one)) for one in samples[:8]) + " and 56 more" in run.record["reason"]
+
+
+def test_the_loss_is_named_where_it_began_there(train: Train) -> None:
+    run = failure(train, Spoil("none", 0), "optimizer.lr=1e18", "trainer.max_epochs=20")
+    assert "batch 1 " in run.record["reason"] or "batch 2 " in run.record["reason"]
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_gradient_is_named_before_the_weights_take_it_in(train: Train, accumulate: int) -> None:
+    run = failure(train, Spoil("gradient", 4), f"trainer.accumulate_grad_batches={accumulate}")
+    assert "the gradient of model.layers.3.weight is not finite in batch" in run.record["reason"]
+    assert run.moved()
+
+
+def test_weights_that_are_not_finite_are_not_saved(train: Train) -> None:
+    run = failure(train, Spoil("weight", 3))
+    assert "the weights are no longer finite: model.layers.1.weight" in run.record["reason"]
+    assert run.checkpoint("last")["global_step"] == 3
+
+
+@final
+class Outputs(Callback):
+    """Keeps what the model gives in each forward pass, and spoils the loss of the fourth."""
+
+    def __init__(self) -> None:
+        self.seen: list[Tensor] = []
+
+    def on_train_start(self, _: Any, pl_module: Any) -> None:
+        pl_module.model.register_forward_hook(self._keep)
+        pl_module.loss.register_forward_hook(self._spoil)
+
+    def _keep(self, *call: Any) -> None:
+        self.seen.append(call[-1].detach())
+
+    def _spoil(self, *call: Any) -> Tensor:
+        output: Tensor = call[-1]
+        return output * math.nan if len(self.seen) >= 4 else output
+
+
+def test_dropout_and_mixup_are_drawn_again(train: Train) -> None:
+    """The second forward is that of the step, so what was finite in it is finite again."""
+    outputs = Outputs()
+    run = train(
+        *("data=digits", "model=mlp", "model.dropout=0.5", "augment=mixup", ON),
+        *EVERY,
+        callbacks=[outputs],
+        raise_errors=False,
+    )
+    assert len(outputs.seen) == 5
+    assert torch.equal(outputs.seen[3], outputs.seen[4])
+    assert not torch.equal(outputs.seen[2], outputs.seen[3])
+    assert "first output that is not finite is that of loss (CrossEntropy)" in run.record["reason"]
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_looking_at_several_steps_together(train: Train, every: int) -> None:
+    spoil = Spoil("input", 9)
+    run = train(
+        *(*DIGITS, "callbacks=[non_finite]", f"callbacks.non_finite.every_n_steps={every}"),
+        callbacks=[spoil],
+        raise_errors=False,
+    )
+    assert "batch 9 (epoch 1, batch 10 of it)" in run.record["reason"]
+    assert spoil.seen == (10 if every == 1 else 12), "found at the end of the four"
+    assert ("every_n_steps=1 names the module as well" in run.record["reason"]) == (every == 4)
+
+
+def test_no_checkpoint_is_saved_before_all_steps_are_looked_at(train: Train) -> None:
+    run = failure(train, Spoil("input", 5), "callbacks.non_finite.every_n_steps=16")
+    assert run.checkpoint("last")["global_step"] == 5
+
+
+def test_a_validation_loss_that_is_not_finite(train: Train) -> None:
+    @final
+    class Break(Callback):
+        def on_validation_batch_start(self, _: Any, __: Any, batch: Any, *___: Any) -> None:
+            batch[0].mul_(math.nan)
+
+    run = train(*DIGITS, "callbacks=[checkpoint,non_finite]", callbacks=[Break()], raise_errors=False)
+    assert run.record["reason"].startswith("val/loss became nan in epoch 1")
+    assert not (run.run_dir / "checkpoints" / "best.ckpt").exists()
+
+
+def test_a_batch_left_out_leaves_the_weights_and_the_metrics_alone(train: Train) -> None:
+    common = ("data=digits", "model=small_cnn", "model.widths=[4,8]", "trainer.limit_train_batches=5")
+    skip = (*common, ON, "callbacks.non_finite.skip_batches=[2]")
+    spoilt = train(*skip, callbacks=[Spoil("input", 2)], keep_weights=True)
+    whole = train(*skip, keep_weights=True)
+    assert spoilt.result.status == "finished"
+    for name, value in spoilt.weights.items():
+        assert torch.equal(value, whole.weights[name]), "what was in the batch does not matter"
+    before, after = spoilt.watch.weights[1], spoilt.watch.weights[2]
+    assert all(torch.equal(before[name], after[name]) for name in before if not name.endswith(BUFFERS))
+    assert len(spoilt.column("train/loss_step")) == 4
+    losses = [loss for step, loss in enumerate(whole.watch.losses) if step != 2]
+    assert spoilt.column("train/loss")[-1] == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_a_failed_run_goes_on_without_the_batch(train: Train) -> None:
+    from assay.resume import resume
+
+    skip = "callbacks.non_finite.skip_batches=[23]"
+    failed = failure(train, Spoil("input", 23))
+    assert skip in failed.record["reason"]
+    result = resume(failed.run_dir, [skip])
+    assert result.status == "finished"
+    whole = train(*DIGITS, ON, *EVERY, skip)
+    assert failed.record["weights_sha256"] == whole.record["weights_sha256"] != ""
+    assert (failed.run_dir / "metrics.csv").read_text() == (whole.run_dir / "metrics.csv").read_text()
+
+
+def test_a_step_of_several_batches_is_left_out_whole(train: Train) -> None:
+    skip = (*DIGITS, ON, "callbacks.non_finite.skip_batches=[4]", "trainer.accumulate_grad_batches=3")
+    run = train(*skip, callbacks=[Spoil("input", 4)], keep_weights=True)
+    assert run.result.status == "finished"
+    first, second, third = run.watch.weights[:3]
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert any(not torch.equal(second[name], third[name]) for name in first)
+
+
+def test_without_the_option_training_goes_on(train: Train) -> None:
+    spoil = Spoil("input", 3)
+    run = train(*DIGITS, "callbacks=[]", callbacks=[spoil], raise_errors=False)
+    assert spoil.seen == 2 * run.assembly.trainer.num_training_batches
+
+
+def test_fp16_leaves_steps_with_infinite_gradients_to_its_scaler() -> None:
+    import lightning as L
+
+    class Small(L.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model: Any = nn.Linear(2, 1)
+
+        def training_step(self, batch: Tensor, *_: Any) -> Any:
+            return self.model(batch).mean()
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    callback = NonFinite()
+    trainer = L.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=[callback])
+    module: Any = Small()
+    callback.on_train_start(trainer, module)
+    module.model.weight.grad = torch.full((1, 2), math.inf)
+    optimizer = module.configure_optimizers()
+    with pytest.raises(AssayError, match=r"gradient of model\.weight"):
+        callback.on_before_optimizer_step(trainer, module, optimizer)
+    trainer.precision_plugin.scaler = torch.amp.GradScaler("cpu")  # type: ignore[attr-defined]  # as MixedPrecision has
+    callback.on_train_start(trainer, module)
+    callback.on_before_optimizer_step(trainer, module, optimizer)
+
+
+@pytest.mark.parametrize("arguments", [{"every_n_steps": 0}, {"skip_batches": [-1]}])
+def test_arguments_out_of_range(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"expected|counted"):
+        NonFinite(**arguments)

@@ -1,0 +1,217 @@
+"""`assay resume`: what it says, what it refuses, and what longer training comes to."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from contextlib import chdir
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.conftest import unchanged_process
+from tests.training.interrupting import Interrupt, outcome
+from typer.testing import CliRunner
+
+from assay.cli import app
+from assay.errors import AssayError
+from assay.record.run_lock import writing
+from assay.record.run_record import RunRecord
+from assay.resume import resume
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Train
+
+JOB = (
+    *("data=iris", "model=mlp", "data.batch_size=32", "trainer.max_epochs=2"),
+    *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
+)
+
+
+@pytest.fixture
+def stopped(train: Train) -> Path:
+    """A run that was interrupted after its second step."""
+    return train(*JOB, callbacks=[Interrupt("batch", 2)]).run_dir
+
+
+def record(run_dir: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((run_dir / "record.json").read_bytes())
+    return loaded
+
+
+def typed(run_dir: Path, *overrides: str) -> tuple[int, str]:
+    """Exit code and output of the command, in the folder of the run."""
+    with chdir(run_dir.parent), unchanged_process():
+        done = CliRunner().invoke(app, ["resume", run_dir.name, *overrides])
+    return done.exit_code, " ".join(done.output.split())
+
+
+def test_the_command_goes_on_in_the_same_directory(stopped: Path) -> None:
+    before = (stopped / "log.txt").read_text()
+    code, said = typed(stopped)
+    assert code == 0
+    assert "going on from step 2" in said
+    after = record(stopped)
+    assert after["status"] == "finished"
+    (entry,) = after["resumed"]
+    assert (entry["from_step"], entry["checkpoint"], entry["changed"]) == (2, "last.ckpt", {})
+    assert (stopped / "log.txt").read_text().startswith(before)
+    assert "going on from step 2" in (stopped / "log.txt").read_text()
+    assert not list(stopped.rglob("*.tmp"))
+
+
+def test_a_finished_run_has_nothing_to_add(stopped: Path) -> None:
+    typed(stopped)
+    files = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
+    code, said = typed(stopped)
+    assert code == 0
+    assert "nothing to add" in said
+    assert {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()} == files
+    code, said = typed(stopped, "optimizer.lr=0.5")
+    assert (code, "optimizer.lr" in said, "trainer.max_epochs" in said) == (2, True, True)
+
+
+def test_without_a_checkpoint_it_begins_anew_and_says_so(stopped: Path, train: Train) -> None:
+    shutil.rmtree(stopped / "checkpoints")
+    known = RunRecord.load(stopped)
+    known.checkpoints = {}
+    known.save(stopped)
+    code, said = typed(stopped)
+    assert code == 0, said
+    assert "begins anew, from step 0" in said
+    assert outcome(stopped) == outcome(train(*JOB).run_dir)
+
+
+def test_a_damaged_checkpoint_is_named_and_an_older_one_used(train: Train) -> None:
+    run_dir = train(*JOB, callbacks=[Interrupt("batch", 5)]).run_dir
+    path = run_dir / "checkpoints" / "last.ckpt"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    code, said = typed(run_dir)
+    assert code == 0, said
+    assert "last.ckpt cannot be used" in said
+    assert "best.ckpt" in said
+    assert outcome(run_dir) == outcome(train(*JOB).run_dir)
+
+
+def test_a_moved_run_goes_on_where_it_is(stopped: Path, tmp_path: Path, train: Train) -> None:
+    moved = tmp_path / "elsewhere"
+    shutil.move(stopped, moved)
+    assert typed(moved)[0] == 0
+    assert not stopped.exists()
+    whole = outcome(train(*JOB).run_dir)
+    assert outcome(moved) == whole
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_a_run_that_is_still_being_written_is_refused(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.record.run_lock._PATIENCE", 0.2)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:  # pragma: no cover - another process
+        with writing(stopped):
+            os.write(writer, b"x")
+            time.sleep(60)
+        os._exit(0)
+    try:
+        os.read(reader, 1)
+        with pytest.raises(AssayError, match="still being written"):
+            resume(stopped)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert typed(stopped)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("model.dropout=0.5", "model.dropout"),
+        ("data.batch_size=8", "data.batch_size"),
+        ("seed=3", "seed"),
+        ("optimizer=sgd", "optimizer.KEY=VALUE"),
+        ("optimizer._target_=os.system", "optimizer._target_"),
+        ("optimizer.lrr=1", "optimizer.lr"),
+        ("trainer.max_epochs=0", "trainer.max_epochs"),
+        ("trainer.devices=2", "trainer.devices"),
+        ("optimizer.lr=1,2", "optimizer.lr"),
+    ],
+)
+def test_what_cannot_be_changed_is_refused_with_its_key(stopped: Path, override: str, says: str) -> None:
+    before = record(stopped)
+    more = ["trainer.strategy=ddp"] if "devices" in override else []
+    code, said = typed(stopped, override, *more)
+    assert code != 0
+    assert says in said
+    assert "Traceback" not in said
+    assert record(stopped) == before
+
+
+def test_another_learning_rate_is_used_recorded_and_said(stopped: Path) -> None:
+    code, said = typed(stopped, "optimizer.lr=0.02", "scheduler=none")
+    assert code != 0
+    code, said = typed(stopped, "optimizer.lr=0.02")
+    assert code == 0, said
+    assert "optimizer.lr: 0.001 until here, 0.02 from here on" in said
+    (entry,) = record(stopped)["resumed"]
+    assert entry["changed"] == {"optimizer.lr": [0.001, 0.02]}
+    assert "optimizer.lr=0.02" in record(stopped)["overrides"]
+
+
+STEADY = (*JOB, "scheduler=step", "scheduler.step_size=1", "scheduler.gamma=0.5")
+
+
+def test_longer_training_equals_having_asked_for_it(train: Train) -> None:
+    run_dir = train(*STEADY).run_dir
+    code, said = typed(run_dir, "trainer.max_epochs=4")
+    assert code == 0, said
+    assert "the length of the run decides" not in said
+    assert outcome(run_dir) == outcome(train(*STEADY, "trainer.max_epochs=4").run_dir)
+    assert (
+        record(run_dir)["fingerprint"]
+        == record(train(*STEADY, "trainer.max_epochs=4", "trainer.limit_train_batches=1.0").run_dir)[
+            "fingerprint"
+        ]
+    )
+
+
+def test_where_the_schedule_depends_on_the_length_it_says_so(train: Train) -> None:
+    job = (*JOB, "scheduler=cosine", "callbacks=[checkpoint,last_checkpoint,lr_monitor]")
+    run_dir = train(*job, "trainer.log_every_n_steps=1").run_dir
+    code, said = typed(run_dir, "trainer.max_epochs=4")
+    assert code == 0, said
+    assert "the length of the run decides scheduler.T_max" in said
+    longer = train(*job, "trainer.max_epochs=4", "trainer.log_every_n_steps=1")
+    rows = (run_dir / "metrics.csv").read_text().splitlines()
+    name = "lr-AdamW/default"
+    column = rows[0].split(",").index(name)
+    lrs = [float(row.split(",")[column]) for row in rows[1:] if row.split(",")[column]]
+    # The new schedule from where the old one ended; there the lr was zero.
+    assert lrs[-1] == pytest.approx(longer.column(name)[-1])
+    assert lrs[len(lrs) // 2 + 1] > 1e-5
+
+
+def test_what_is_no_run_is_told_before_torch_is_imported(tmp_path: Path) -> None:
+    code, said = typed(tmp_path / "nothing")
+    assert code != 0
+    assert "is no run directory" in said
+    assert "torch" in sys.modules  # by this test; tests/contract looks at the command itself
+
+
+@pytest.mark.filterwarnings("ignore")  # MLflow has its own
+@pytest.mark.parametrize("logger", ["tensorboard", "mlflow"])
+def test_other_loggers_go_on_with_the_same_run(train: Train, logger: str) -> None:
+    job = (*JOB, f"logger=[csv,{logger}]")
+    run_dir = train(*job, callbacks=[Interrupt("batch", 2)]).run_dir
+    before = record(run_dir)["loggers"]
+    code, said = typed(run_dir)
+    assert code == 0, said
+    assert record(run_dir)["loggers"] == before
+    assert bool(before) == (logger == "mlflow")
+    assert outcome(run_dir) == outcome(train(*JOB).run_dir)

@@ -1,0 +1,85 @@
+"""Runs that are broken off at a chosen point, and what two runs must have in common to be the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+import torch
+from lightning.pytorch.callbacks import Checkpoint
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import lightning as L
+
+Hook = Literal["batch", "validation", "epoch"]
+STATE = ("state_dict", "optimizer_states", "lr_schedulers", "current_model_state", "averaging_state")
+
+
+@final
+class Interrupt(Checkpoint):
+    """Ends the process's training right after the checkpoints of a point were saved.
+
+    Args:
+        hook: What is counted.
+        count: The one at which to end, from 1.
+    """
+
+    def __init__(self, hook: Hook, count: int) -> None:
+        self._hook, self._left = hook, count
+
+    def _seen(self, hook: Hook) -> None:
+        self._left -= hook == self._hook
+        if self._left == 0 and hook == self._hook:
+            raise SystemExit(9)
+
+    @override
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        self._seen("batch")
+
+    @override
+    def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
+        self._seen("validation")
+
+    @override
+    def on_train_epoch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        self._seen("epoch")
+
+
+def outcome(run_dir: Path) -> dict[str, str]:
+    """SHA-256 of each thing a run ends with: weights, optimizer, scheduler, rows, scores."""
+    checkpoint = torch.load(run_dir / "checkpoints" / "last.ckpt", map_location="cpu", weights_only=True)
+    record = json.loads((run_dir / "record.json").read_bytes())
+    best = {key: value for key, value in record["best"].items() if key != "sha256"}  # its own path is in it
+    found = {name: _digest(checkpoint[name]) for name in STATE if name in checkpoint}
+    found["metrics.csv"] = hashlib.sha256((run_dir / "metrics.csv").read_bytes()).hexdigest()
+    told = {name: record[name] for name in ("status", "metrics", "matrices", "checkpoints")}
+    return {**found, "record": _digest(json.dumps([told, best], sort_keys=True))}
+
+
+def _digest(value: Any) -> str:
+    digest = hashlib.sha256()
+    for part in _parts(value):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _parts(value: Any) -> Iterator[bytes]:
+    if isinstance(value, torch.Tensor):
+        yield repr((value.dtype, tuple(value.shape))).encode()
+        yield np.ascontiguousarray(value.contiguous().numpy()).tobytes()
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield repr(key).encode()
+            yield from _parts(one)
+    elif isinstance(value, list | tuple):
+        yield str(len(value)).encode()
+        for one in value:
+            yield from _parts(one)
+    else:
+        yield repr(value).encode()

@@ -1,0 +1,261 @@
+"""Interrupted after any step, a run that goes on ends as the one that was never interrupted, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from contextlib import chdir
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from lightning.pytorch.callbacks import Checkpoint
+from tests.conftest import unchanged_process
+from tests.training.interrupting import Hook, Interrupt, outcome
+
+from assay.assemble import assemble
+from assay.resume import resume
+
+if TYPE_CHECKING:
+    from tests.conftest import Train
+
+COMMON = (
+    *("data=digits", "data.batch_size=8", "data/transform=crop_flip", "data.transform.train.0.size=8"),
+    *("trainer.max_epochs=2", "trainer.limit_train_batches=4"),
+    *("trainer.limit_val_batches=1", "trainer.limit_test_batches=1"),
+    *("data.eval_batch_size=32", "trainer.val_check_interval=0.5", "optimizer.lr=0.01"),
+    "callbacks.last_checkpoint.every_n_train_steps=1",
+)
+KINDS = {
+    "dropout": ("model=mlp", "model.dropout=0.5"),
+    "batch_norm": ("model=small_cnn", "optimizer=sgd", "optimizer.momentum=0.9", "scheduler=onecycle"),
+    "mixup": ("model=mlp", "augment=mixup", "callbacks.checkpoint.save_top_k=1"),
+    "ema": ("model=mlp", "callbacks.ema.decay=0.9"),
+    "plateau": ("model=mlp", "scheduler=plateau", "scheduler.patience=0", "scheduler.threshold=0.5"),
+    "ldam_drw": ("model=mlp", "loss=ldam", "callbacks.drw.start_fraction=0.5", "data.imbalance=0.1"),
+}
+CALLBACKS = {"ema": ",ema", "ldam_drw": ",drw"}
+HOOKS: dict[Hook, int] = {"batch": 8, "validation": 4, "epoch": 2}
+
+
+class Point(NamedTuple):
+    """Where a run is interrupted."""
+
+    kind: str
+    workers: int
+    accumulate: int
+    hook: Hook
+    number: int
+
+    @property
+    def job(self) -> tuple[str, ...]:
+        return (
+            f"callbacks=[checkpoint,last_checkpoint,lr_monitor{CALLBACKS.get(self.kind, '')}]",
+            *COMMON,
+            *KINDS[self.kind],
+            f"data.num_workers={self.workers}",
+            f"trainer.accumulate_grad_batches={self.accumulate}",
+        )
+
+
+EVERY = [
+    Point(kind, workers, accumulate, hook, count)
+    for kind, workers, accumulate, hook in product(KINDS, (0, 2), (1, 3), HOOKS)
+    for count in range(1, HOOKS[hook] + 1)
+]
+USUAL = [
+    point
+    for number, kind in enumerate(KINDS)
+    for point in EVERY
+    if (point.kind, point.workers, point.accumulate) == (kind, (0, 0, 2)[number % 3], (1, 3)[number % 2])
+    and (point.hook, point.number)
+    in {("batch", 1 + number % 3), ("batch", 4), ("batch", 5 + number % 4), ("validation", 3), ("epoch", 2)}
+]
+_whole: dict[tuple[str, ...], dict[str, str]] = {}
+
+
+def go_on(run_dir: Path) -> None:
+    with chdir(run_dir.parent), unchanged_process():
+        assert resume(run_dir).status == "finished"
+
+
+def check(train: Train, point: Point) -> None:
+    if point.job not in _whole:
+        _whole[point.job] = outcome(train(*point.job).run_dir)
+    run_dir = train(*point.job, callbacks=[Interrupt(point.hook, point.number)]).run_dir
+    assert '"status": "interrupted"' in (run_dir / "record.json").read_text()
+    go_on(run_dir)
+    assert outcome(run_dir) == _whole[point.job]
+
+
+def test_there_are_enough_points() -> None:
+    assert len(EVERY) >= 300
+    assert len(USUAL) >= len(EVERY) // 12
+    assert {point.kind for point in USUAL} == set(KINDS)
+    assert {(point.workers, point.accumulate) for point in USUAL} >= {(0, 1), (0, 3), (2, 1)}
+
+
+@pytest.mark.parametrize("point", USUAL, ids=lambda point: "-".join(map(str, point)))
+def test_a_run_interrupted_here_ends_the_same(train: Train, point: Point) -> None:
+    check(train, point)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.timeout(1200)
+def test_a_run_interrupted_anywhere_ends_the_same(
+    train: Train, kind: str, workers: int, accumulate: int
+) -> None:
+    points = [point for point in EVERY if point[:3] == (kind, workers, accumulate)]
+    for point in points:
+        check(train, point)
+
+
+OTHERS = {
+    "swa": ("model=mlp", "callbacks=[checkpoint,last_checkpoint,swa]", "callbacks.swa.start_fraction=0.25"),
+    "lbfgs": ("model=mlp", "optimizer=lbfgs", "scheduler=none"),
+    "early_stopping": (
+        *("model=mlp", "callbacks=[checkpoint,last_checkpoint,early_stopping]", "trainer.max_epochs=4"),
+        *("callbacks.early_stopping.patience=1", "callbacks.early_stopping.min_delta=1.0"),
+    ),
+    "max_steps": ("model=mlp", "trainer.max_epochs=null", "trainer.max_steps=6"),
+    "no_validation": (
+        *("model=mlp", "trainer.limit_val_batches=0", "trainer.val_check_interval=1.0"),
+        *("callbacks=[last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=null"),
+    ),
+    "top_three": (
+        *("model=mlp", "callbacks.checkpoint.save_top_k=3", "callbacks.checkpoint.filename='{epoch}-{step}'"),
+        "callbacks=[last_checkpoint,checkpoint]",
+    ),
+    "plateau_each_step": (
+        *("model=mlp", "scheduler=plateau", "scheduler.patience=0", "scheduler.interval=step"),
+        *("scheduler.threshold=0.5", "trainer.val_check_interval=1"),
+    ),
+    "saved_with_the_validation": ("model=mlp", "callbacks.last_checkpoint.every_n_train_steps=null"),
+}
+AT: list[tuple[Hook, int]] = [("batch", 3), ("batch", 4), ("batch", 6), ("validation", 2), ("epoch", 1)]
+
+
+def other_points(name: str) -> list[tuple[Hook, int]]:
+    return [at for at in AT if not (name == "no_validation" and at[0] == "validation")]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_parts_of_a_run_are_taken_up(train: Train, name: str) -> None:
+    points = other_points(name)
+    check_others(train, name, [points[list(OTHERS).index(name) % len(points)]])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_parts_of_a_run_are_taken_up_anywhere(train: Train, name: str) -> None:
+    check_others(train, name, other_points(name))
+
+
+def check_others(train: Train, name: str, points: list[tuple[Hook, int]]) -> None:
+    job = ("callbacks=[checkpoint,last_checkpoint,lr_monitor]", *COMMON, *OTHERS[name])
+    job = tuple({one.partition("=")[0]: one for one in job}.values())
+    whole = outcome(train(*job).run_dir)
+    for hook, count in points:
+        run_dir = train(*job, callbacks=[Interrupt(hook, count)]).run_dir
+        go_on(run_dir)
+        assert outcome(run_dir) == whole, (hook, count)
+
+
+def test_interrupted_again_and_again(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    point = Point("ema", 0, 3, "batch", 2)
+    run_dir = train(*point.job, callbacks=[Interrupt("batch", 2)]).run_dir
+
+    def interrupted(*args: object, **kwargs: object) -> object:
+        assembly = assemble(*args, **kwargs)  # type: ignore[arg-type]  # handed through
+        assembly.trainer.callbacks.append(Interrupt("batch", 3))  # type: ignore[attr-defined]  # a plain list
+        return assembly
+
+    monkeypatch.setattr("assay.run.assemble", interrupted)
+    with chdir(run_dir.parent), unchanged_process():
+        ends = [resume(run_dir).status for _ in range(2)]
+    monkeypatch.undo()
+    assert ends == ["interrupted", "interrupted"]
+    go_on(run_dir)
+    assert outcome(run_dir) == outcome(train(*point.job).run_dir)
+
+
+HERE = Path(__file__).parent
+TWO_RANKS = (
+    *("data=digits", "model=small_cnn", "device=ddp_cpu", "data.batch_size=8", "trainer.max_epochs=2"),
+    *("trainer.limit_train_batches=6", "trainer.limit_val_batches=1", "trainer.limit_test_batches=1"),
+    *("trainer.val_check_interval=0.5", "trainer.accumulate_grad_batches=2", "callbacks.ema.decay=0.9"),
+    *("callbacks=[checkpoint,last_checkpoint,ema,dying]", "trainer.log_every_n_steps=1"),
+    "callbacks.last_checkpoint.every_n_train_steps=1",
+)
+
+
+def command(*words: str, cwd: Path, **environment: str) -> None:
+    full = [sys.executable, "-c", "from assay.cli import main; main()", *words]
+    known = {**os.environ, "PYTHONPATH": str(HERE / "project"), "OMP_NUM_THREADS": "1", **environment}
+    subprocess.run(full, cwd=cwd, env=known, capture_output=True, check=False, timeout=300)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_a_rank_that_dies_takes_nothing_along(tmp_path: Path) -> None:
+    project = ["--config-dir", str(HERE / "project" / "conf")]
+    command("train", *project, *TWO_RANKS, "hydra.run.dir=whole", cwd=tmp_path)
+    whole = outcome(tmp_path / "whole")
+    for batch in (1, 3, 7, 8, 12):
+        name = f"died{batch}"
+        death = (f"callbacks.dying.batch={batch}", f"hydra.run.dir={name}")
+        command("train", *project, *TWO_RANKS, *death, cwd=tmp_path)
+        again = ("callbacks.dying.batch=null", "trusted_packages=[own_project]")
+        command("resume", name, *again, cwd=tmp_path)
+        assert outcome(tmp_path / name) == whole
+
+
+def in_a_place_of_its_own(folder: Path, number: int) -> dict[str, str]:
+    """What a run ends with in another directory, under another hash seed, locale and number of workers."""
+    draw = random.Random(number)
+    place = folder / f"place {number} ü"
+    place.mkdir()
+    job = ("data=digits", "data/transform=crop_flip", "data.transform.train.0.size=8", "data.batch_size=8")
+    limits = ("trainer.limit_train_batches=4", "trainer.limit_val_batches=1", "trainer.max_epochs=2")
+    own = {"PYTHONHASHSEED": str(draw.randrange(2**32)), "LC_ALL": draw.choice(["C", "C.UTF-8", "POSIX"])}
+    workers = f"data.num_workers={(0, 2, 1, 3)[number % 4]}"
+    words = ("model=small_cnn", "augment=mixup", "device=cpu", workers, "hydra.run.dir=run")
+    command("train", *job, *limits, *words, cwd=place, **own)
+    return outcome(place / "run")
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(20, marks=[pytest.mark.long, pytest.mark.timeout(1200)])])
+def test_neither_place_nor_workers_change_a_bit(tmp_path: Path, count: int) -> None:
+    outcomes = [in_a_place_of_its_own(tmp_path, number) for number in range(count)]
+    assert all(one == outcomes[0] for one in outcomes)
+
+
+class Told(Checkpoint):
+    """Tells its own process to stop, at the beginning of a step."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+
+    def on_train_batch_start(self, *_: object) -> None:
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("kind", "accumulate", "number"), [("mixup", 1, 2), ("ema", 1, 4), ("dropout", 3, 3)]
+)
+def test_a_run_that_was_told_to_stop_goes_on(train: Train, kind: str, accumulate: int, number: int) -> None:
+    job = (*Point(kind, 0, accumulate, "batch", 1).job, "callbacks.last_checkpoint.every_n_train_steps=null")
+    whole = outcome(train(*job).run_dir)
+    stopped = train(*job, callbacks=[Told(number)])
+    assert stopped.record["signal"] == "SIGTERM"
+    go_on(stopped.run_dir)
+    assert outcome(stopped.run_dir) == whole
