@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from assay.record.checkpoint_file import read
 from assay.record.newest import newest_valid
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import writing
-from assay.record.run_record import RunRecord
+from assay.record.run_record import RunRecord, now
 from assay.restore import read_config
 from assay.run import RunResult, go_on, result_of
 
@@ -98,7 +97,7 @@ def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) 
         notes.append(f"going on from step {newest.step}: {newest.path}")
     notes += job.notes
     return {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "at": now(),
         "from_step": newest.step,
         "checkpoint": newest.path.name if newest.path is not None else "",
         "overrides": overrides,

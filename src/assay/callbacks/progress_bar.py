@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, final
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from rich.console import Console
 from rich.live import Live
-from rich.progress_bar import ProgressBar as Bar
-from rich.table import Table
 from rich.text import Text
 from typing_extensions import override
 
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import lightning as L
+    from rich.table import Table
 
 
 @dataclass
@@ -315,13 +314,8 @@ class ProgressBar(LightningProgressBar):
         assert console is not None  # noqa: S101 - the callers looked
         text = progress_text.line(label, seconds, groups)
         log.info("%s", text.plain)
-        shown = {stage: dict(values) for stage, values in groups.items()}
-        while console.is_terminal and text.cell_len > console.width:
-            longest = max(shown.values(), key=len)
-            if len(longest) == 1:
-                break
-            longest.popitem()
-            text = progress_text.line(label, seconds, shown)
+        if console.is_terminal:
+            text = progress_text.short_line(label, seconds, groups, console.width)
         console.print(text, soft_wrap=True, highlight=False)
 
     def _line(self) -> Table:
@@ -329,19 +323,9 @@ class ProgressBar(LightningProgressBar):
         stage, console = self._stage, self._console
         assert stage is not None  # noqa: S101 - the callers have begun a stage
         assert console is not None  # noqa: S101 - and opened the console
-        label = Text(stage.label, style="bold", no_wrap=True)
-        text = self._text(with_label=False)
-        room = console.width - label.cell_len - text.cell_len - 6
-        grid = Table.grid(padding=(0, 2))
-        if room < 8:
-            grid.add_row(Text.assemble(label, "  ", text, no_wrap=True, overflow="ellipsis"))
-            return grid
-        known = 0 < stage.total < math.inf
-        total, width = stage.total if known else None, min(room, 40)
-        bar = Bar(total, stage.done, width, pulse=not known, complete_style="cyan", pulse_style="cyan")
-        text.no_wrap, text.overflow = True, "ellipsis"
-        grid.add_row(label, bar, text)
-        return grid
+        return progress_text.with_bar(
+            stage.label, self._text(with_label=False), stage.done, stage.total, console.width
+        )
 
     def _text(self, with_label: bool = True) -> Text:
         """How far, how fast, how long, how good."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from rich.progress_bar import ProgressBar as Bar
+from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
@@ -109,3 +111,44 @@ def line(label: str, seconds: float, groups: Mapping[str, Mapping[str, float]]) 
             text.append(f"{stage} ", style="bold")
         text.append(pairs(values))
     return text
+
+
+def short_line(label: str, seconds: float, groups: Mapping[str, Mapping[str, float]], width: int) -> Text:
+    """As much of what remains of an epoch as fits; each stage keeps its first metric.
+
+    >>> short_line("epoch 3/20", 12.34, {"val": {"loss": 0.6, "accuracy": 0.9}}, 40).plain
+    'epoch 3/20    12.3s   val loss 0.6000'
+    """
+    shown = {stage: dict(values) for stage, values in groups.items()}
+    text = line(label, seconds, shown)
+    while text.cell_len > width:
+        longest = max(shown.values(), key=len, default={})
+        if len(longest) <= 1:
+            break
+        longest.popitem()
+        text = line(label, seconds, shown)
+    return text
+
+
+def with_bar(label: str, text: Text, done: float, total: float, width: int) -> Table:
+    """The live line: label, bar where there is room for one, and numbers, cut to a width.
+
+    Args:
+        label: Of the stage.
+        text: How far, how fast, how long, how good.
+        done: Batches done.
+        total: Batches of the stage; infinity where that is not known.
+        width: Of the terminal.
+    """
+    name = Text(label, style="bold", no_wrap=True)
+    room = width - name.cell_len - text.cell_len - 6
+    grid = Table.grid(padding=(0, 2))
+    if room < 8:
+        grid.add_row(Text.assemble(name, "  ", text, no_wrap=True, overflow="ellipsis"))
+        return grid
+    known = 0 < total < math.inf
+    end = total if known else None
+    bar = Bar(end, done, min(room, 40), pulse=not known, complete_style="cyan", pulse_style="cyan")
+    text.no_wrap, text.overflow = True, "ellipsis"
+    grid.add_row(name, bar, text)
+    return grid

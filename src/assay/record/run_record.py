@@ -6,6 +6,7 @@ import functools
 import json
 import math
 from dataclasses import MISSING, asdict, dataclass, field, fields
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, final, get_args, get_origin, get_type_hints
 
 from assay.errors import AssayError
@@ -131,6 +132,11 @@ class RunRecord:
         if not json_is_whole(content):
             raise AssayError(f"{path} is damaged: it is not as its own SHA-256 says")
         return cls(**plain)
+
+
+def now() -> str:
+    """The time, as a record says it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _problem(plain: dict[str, Any]) -> str:

@@ -1,0 +1,192 @@
+"""Train, test, and say in the record how it ended."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+import traceback
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from omegaconf import OmegaConf
+
+from assay.callbacks.stop_on_signal import StopOnSignal, StoppedBySignal
+from assay.continuation import logger_ids, pick_up, same_data
+from assay.errors import AssayError
+from assay.record.checkpoint_file import CheckpointFile
+from assay.record.checksum import sha256
+from assay.record.files import files_of
+from assay.record.log_file import log_file
+from assay.record.run_record import now
+from assay.record.secrets import redact_tree
+from assay.record.weights import weights_sha256
+from assay.summary import say_start
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    import lightning as L
+
+    from assay.assemble import Assembly
+    from assay.record.run_record import RunRecord
+
+log = logging.getLogger("assay")
+
+
+def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_errors: bool) -> None:
+    """Train, test, and say in the record how it ended, whatever happens.
+
+    Args:
+        assembly: The job.
+        record: Of the run; written when it ends.
+        run_dir: Its directory, with a record that says `running`.
+        raise_errors: Let an exception of the training through, after it was recorded.
+    """
+    start = time.perf_counter()
+    with log_file(run_dir / "log.txt"):
+        try:
+            record.model = _parameters(assembly.module)
+            record.data_sha256 = same_data(assembly, record)
+            log.info("run %s: %s", record.run_id, " ".join(record.overrides) or "no overrides")
+            for note in record.resumed[-1]["notes"] if record.resumed else ():
+                log.warning("%s", note)
+            say_start(assembly, record)
+            with signals(assembly):
+                fit_and_test(assembly, record, run_dir)
+            record.status = "finished"
+        except StoppedBySignal as stop:
+            record.status, record.signal = "interrupted", stop.name
+            record.reason = "stopped by hand" if stop.name == "SIGINT" else str(stop)
+        except (KeyboardInterrupt, SystemExit) as stop:
+            # Lightning turns Ctrl-C into SystemExit once it has shut its loops down, rich a closed output.
+            by_hand = isinstance(stop, KeyboardInterrupt) or isinstance(stop.__context__, KeyboardInterrupt)
+            record.status = "interrupted"
+            record.reason = "stopped by hand" if by_hand else "its output was closed"
+            record.signal = "SIGINT" if by_hand else ""
+        except Exception as error:
+            record.status, record.reason = "failed", _one_line(error)
+            log.error("%s", traceback.format_exc())
+            if raise_errors:
+                raise
+        finally:
+            record.seconds = round(time.perf_counter() - start, 3)
+            record.finished = now()
+            if not record.checkpoints:
+                _note_checkpoints(assembly, record, run_dir)
+            log.info("%s after %.1f s %s", record.status, record.seconds, record.reason)
+            record.files = files_of(run_dir)
+            record.save(run_dir)
+
+
+def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
+    """Train, then test the best checkpoint.
+
+    Args:
+        assembly: The job.
+        record: Takes the metrics, the checkpoints and the hash of the weights.
+        run_dir: Its directory.
+
+    Raises:
+        AssayError: The training loss is not finite, or a file cannot be written.
+        KeyboardInterrupt: It was stopped by hand.
+    """
+    trainer, module, datamodule = assembly.trainer, assembly.module, assembly.datamodule
+    plain = OmegaConf.to_container(assembly.config, resolve="spec" in assembly.config)
+    for logger in trainer.loggers:
+        if type(logger).__name__ not in record.loggers:  # MLflow refuses what is not as it was
+            logger.log_hyperparams(redact_tree(plain))
+    record.loggers = logger_ids(trainer)
+    if record.loggers and trainer.is_global_zero:
+        record.save(run_dir)  # now, for a run that is killed says nothing later
+    checkpoint = pick_up(assembly, record, run_dir)
+    trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
+    if trainer.state.status == "interrupted":
+        raise KeyboardInterrupt
+    record.metrics.update(_scalars(trainer.callback_metrics))
+    loss = record.metrics.get("train/loss", 0.0)
+    if not math.isfinite(loss):
+        raise AssayError(
+            f"the training loss became {loss}",
+            hint="lower optimizer.lr, set trainer.gradient_clip_val=1.0, or look with debug=anomaly",
+        )
+    # Noted now, for the test puts the callbacks back to where they were at the best checkpoint.
+    if trainer.is_global_zero:
+        _note_checkpoints(assembly, record, run_dir)
+        if isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):  # others hold shards
+            record.weights_sha256 = weights_sha256(module.state_dict())
+    best = _best_checkpoint(trainer)
+    path = best.best_model_path if best is not None and best.best_model_path else None
+    if path and any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks):  # type: ignore[attr-defined]  # a plain attribute
+        # Lightning 2.6 would test the weights from before the averaging, which lie in the checkpoint, too.
+        module.load_state_dict(CheckpointFile().load_checkpoint(path)["state_dict"])
+        path = None
+    spec = getattr(datamodule, "spec", None)
+    if spec is None or spec.num_test:
+        trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
+        record.metrics.update(_scalars(trainer.callback_metrics))
+    record.matrices = dict(getattr(module, "matrices", {}))
+
+
+def signals(assembly: Assembly) -> AbstractContextManager[None]:
+    """Stop after a step, with a checkpoint, when told to.
+
+    Args:
+        assembly: Its trainer has `StopOnSignal`, or nothing is done.
+    """
+    callbacks: list[Any] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+    stops = (callback for callback in callbacks if isinstance(callback, StopOnSignal))
+    return next((stop.watching() for stop in stops), nullcontext())
+
+
+def _best_checkpoint(trainer: L.Trainer) -> ModelCheckpoint | None:
+    """The callback that keeps the best checkpoint, where there is one."""
+    kept = (callback for callback in trainer.checkpoint_callbacks if isinstance(callback, ModelCheckpoint))
+    return next((callback for callback in kept if callback.monitor is not None), None)
+
+
+def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
+    folder = (run_dir / "checkpoints").resolve()
+    for callback in assembly.trainer.checkpoint_callbacks:
+        if isinstance(callback, StopOnSignal) and callback.received and callback.path.is_file():
+            record.checkpoints["last"] = callback.path.name
+        elif isinstance(callback, ModelCheckpoint):
+            role = "last" if callback.monitor is None else "best"
+            for name, kept in ((role, callback.best_model_path), ("last", callback.last_model_path)):
+                if kept and Path(kept).is_file():
+                    record.checkpoints[name] = Path(kept).resolve().relative_to(folder).as_posix()
+    best = _best_checkpoint(assembly.trainer)
+    if "best" in record.checkpoints and best is not None and best.best_model_score is not None:
+        path = folder / record.checkpoints["best"]
+        # mmap reads the few numbers that are asked for, not the weights.
+        epoch = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["epoch"]
+        record.best = {
+            "monitor": best.monitor,
+            "value": float(best.best_model_score),
+            "epoch": epoch + 1,
+            "sha256": sha256(path),
+        }
+
+
+def _scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def _parameters(module: torch.nn.Module) -> dict[str, int]:
+    every = [p for p in module.parameters() if not isinstance(p, torch.nn.UninitializedParameter)]
+    return {
+        "parameters": sum(p.numel() for p in every),
+        "trainable_parameters": sum(p.numel() for p in every if p.requires_grad),
+    }
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, AssayError):
+        return str(error)
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
