@@ -1,0 +1,34 @@
+"""How an attempt at a job ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, final
+
+State = Literal["done", "failed", "pruned", "interrupted"]
+Cause = Literal["", "exception", "out_of_memory", "killed", "timed_out", "non_finite"]
+
+
+@final
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt at a job ended, as plain data.
+
+    Attributes:
+        state: `done`, `failed`, `pruned` by the search, or `interrupted` from outside.
+        cause: Kind of the failure; empty for the other states.
+        reason: One line for people.
+        transient: Whether another attempt could end differently; an error in the config, in code or in the
+            numbers comes again.
+        metrics: Last value of each scalar.
+        best: Monitored metric, its value and the epoch of the best checkpoint.
+        seconds: It took.
+    """
+
+    state: State
+    cause: Cause = ""
+    reason: str = ""
+    transient: bool = False
+    metrics: dict[str, float] = field(default_factory=dict)
+    best: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
