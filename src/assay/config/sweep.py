@@ -48,14 +48,14 @@ def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> l
             for override in parsed:
                 _check_sweep(override)
             batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
-        directory = Path(sweep_node(hydra, overrides).sweep.dir)
+        directory = Path(compose_whole(hydra, overrides).hydra.sweep.dir)
         composer = JobComposer(hydra, trusted, directory)
         jobs = [job for batch in batches for job in batch]
         return [composer.composed(job, number) for number, job in enumerate(jobs)]
 
 
-def sweep_node(hydra: Hydra, overrides: Sequence[str]) -> DictConfig:
-    """The `hydra` node of a sweep as a whole: which launcher and sweeper, and where it is written.
+def compose_whole(hydra: Hydra, overrides: Sequence[str]) -> DictConfig:
+    """A sweep as a whole, whose `hydra` node says which launcher and sweeper it has, and where it is written.
 
     Args:
         hydra: From `assay.config.compose.loader`.
@@ -71,8 +71,7 @@ def sweep_node(hydra: Hydra, overrides: Sequence[str]) -> DictConfig:
         directory = str(composed.hydra.sweep.dir)
         with read_write(composed.hydra), open_dict(composed.hydra):
             composed.hydra.sweep.dir = directory  # the clock is asked once
-    node: DictConfig = composed.hydra
-    return node
+    return composed
 
 
 def _check_sweep(override: Override) -> None:

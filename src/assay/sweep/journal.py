@@ -191,6 +191,14 @@ class Journal:
         """
         self._write([{"event": "end", "number": number, "final": final, **asdict(outcome)}])
 
+    def reopen(self, number: int) -> None:
+        """Note that a job which has failed is to run again.
+
+        Args:
+            number: Of the job.
+        """
+        self._write([{"event": "reopen", "number": number}])
+
     def _write(self, events: list[dict[str, Any]]) -> None:
         """Append events, all of them in one write, and sync.
 
@@ -239,6 +247,8 @@ def _changed(entry: Entry, event: dict[str, Any]) -> Entry:
     if event["event"] == "start":
         changes = tuple(event.get("changes") or entry.changes)
         return replace(entry, state="running", attempts=event["attempt"], changes=changes)
+    if event["event"] == "reopen":
+        return Entry(entry.number, entry.fingerprint, entry.overrides, entry.token, entry.seed)
     outcome = Outcome(**{name: event[name] for name in Outcome.__dataclass_fields__ if name in event})
     if outcome.state == "interrupted":
         return replace(entry, state="waiting")

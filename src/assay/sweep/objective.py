@@ -54,6 +54,21 @@ class Objective:
         return False, score if self.direction == "minimize" else -score
 
 
+def scores_of(outcome: Outcome, aims: Sequence[Objective]) -> list[float] | None:
+    """A job's score for each objective.
+
+    Args:
+        outcome: Of the job.
+        aims: What is asked for.
+
+    Returns:
+        None where the job is not done, or one is missing.
+    """
+    found = [aim.score(outcome) for aim in aims]
+    known = [score for score in found if score is not None]
+    return known if outcome.state == "done" and len(known) == len(found) else None
+
+
 def objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objective]:
     """What a sweep is after, as its sweeper says it, or as its jobs choose their best checkpoint.
 

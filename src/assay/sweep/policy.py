@@ -24,7 +24,7 @@ class Policy:
         on_out_of_memory: `fail`, or `halve_batch`: try again with half the samples a step and twice the
             steps an update.
         timeout_min: Minutes that an attempt may take.
-        memory_gb: Gigabytes (10^9 bytes) that the process of a job may take.
+        memory_gb: Gigabytes (2³⁰ bytes) that a job's process may take beside what it starts with.
 
     Raises:
         ValueError: A number is out of range.
