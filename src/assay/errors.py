@@ -64,3 +64,7 @@ class DataError(AssayError):
 
 class DeviceError(AssayError):
     """This machine does not have the device or the precision that was asked for."""
+
+
+class NonFiniteError(AssayError):
+    """A loss, gradient, weight or metric has become NaN or infinite."""

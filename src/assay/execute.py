@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 
 from assay.callbacks.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.continuation import logger_ids, pick_up, same_data
-from assay.errors import AssayError
+from assay.errors import AssayError, NonFiniteError
 from assay.record.checkpoint_file import CheckpointFile
 from assay.record.checksum import sha256
 from assay.record.files import files_of
@@ -26,6 +26,7 @@ from assay.record.run_record import now
 from assay.record.secrets import redact_tree
 from assay.record.weights import weights_sha256
 from assay.summary import say_start
+from assay.sweep.classify import of_exception
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +71,8 @@ def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_error
             record.reason = "stopped by hand" if by_hand else "its output was closed"
             record.signal = "SIGINT" if by_hand else ""
         except Exception as error:
-            record.status, record.reason = "failed", _one_line(error)
+            record.status, record.reason = "failed", one_line(error)
+            record.cause = of_exception(error).cause
             log.error("%s", traceback.format_exc())
             if raise_errors:
                 raise
@@ -111,7 +113,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     record.metrics.update(_scalars(trainer.callback_metrics))
     loss = record.metrics.get("train/loss", 0.0)
     if not math.isfinite(loss):
-        raise AssayError(
+        raise NonFiniteError(
             f"the training loss became {loss}",
             hint="lower optimizer.lr, set trainer.gradient_clip_val=1.0, or look with debug=anomaly",
         )
@@ -185,7 +187,12 @@ def _parameters(module: torch.nn.Module) -> dict[str, int]:
     }
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """What is kept of an exception: its type and the first line of its message.
+
+    Args:
+        error: Any.
+    """
     if isinstance(error, AssayError):
         return str(error)
     text = str(error).strip().splitlines()

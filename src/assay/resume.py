@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 _LENGTH = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "trainer.min_epochs")
 
 
-def resume(run: str | Path, overrides: Sequence[str] = (), *, raise_errors: bool = True) -> RunResult:
+def resume(
+    run: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    trusted_packages: Sequence[str] = (),
+    raise_errors: bool = True,
+) -> RunResult:
     """Go on with a run that was interrupted, or train a finished one longer.
 
     It goes on from its newest valid checkpoint and ends as if it had never been interrupted: the same
@@ -40,6 +46,7 @@ def resume(run: str | Path, overrides: Sequence[str] = (), *, raise_errors: bool
         run: Run directory.
         overrides: What is to be different from here on, such as `trainer.max_epochs=20`; and
             `trusted_packages=[…]`, since what a run itself trusts does not count.
+        trusted_packages: What the user trusts besides.
         raise_errors: As for `assay.train`.
 
     Returns:
@@ -52,7 +59,8 @@ def resume(run: str | Path, overrides: Sequence[str] = (), *, raise_errors: bool
     RunRecord.load(run_dir)  # no run directory, or a damaged one: told before anything is locked
     with writing(run_dir):
         record = RunRecord.load(run_dir)
-        config = read_config(run_dir, typed_packages(overrides), must_be_whole=True)
+        trusted = (*trusted_packages, *typed_packages(overrides))
+        config = read_config(run_dir, trusted, must_be_whole=True)
         job = change(run_dir, config, record.interpolations, overrides)
         if record.status == "finished" and not _adds(job):
             return replace(result_of(run_dir), reason="it is finished; there is nothing to add")
@@ -140,6 +148,7 @@ def _begun_again(record: RunRecord, entry: dict[str, Any], overrides: Sequence[s
         record,
         status="running",
         reason="",
+        cause="",
         signal="",
         finished=None,
         overrides=typed,

@@ -31,6 +31,7 @@ from assay.record.run_directory import RunDirectory, refuse_existing
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
 from assay.restore import read_config
+from assay.sweep.classify import of_exception
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,6 +52,7 @@ class RunResult:
         seconds: From start to end.
         reason: How it ended, when not well.
         signal: Name of the signal that interrupted it.
+        cause: Kind of the failure; see `assay.sweep.outcome.Cause`.
     """
 
     run_dir: Path
@@ -61,6 +63,7 @@ class RunResult:
     seconds: float = 0.0
     reason: str = ""
     signal: str = ""
+    cause: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -277,6 +280,7 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
     except AssayError as error:
         if first:
             record.status, record.reason, record.finished = "failed", error.message, now()
+            record.cause = of_exception(error).cause
             record.save(run_dir)
         return error.exit_code
     return 0 if not first or record.status in ("finished", "interrupted") else 1
@@ -289,12 +293,19 @@ def result_of(run_dir: Path) -> RunResult:
         run_dir: The run directory.
     """
     record = RunRecord.load(run_dir)
-    status, reason = record.status, record.reason
+    status, reason, cause = record.status, record.reason, record.cause
     if status == "running":  # its process died before it could say how it ended
-        status, reason = "failed", "a process of the run died"
-    overrides = tuple(record.overrides)
+        status, reason, cause = "failed", "a process of the run died", "killed"
     return RunResult(
-        run_dir, status, record.metrics, record.best, overrides, record.seconds, reason, record.signal
+        run_dir=run_dir,
+        status=status,
+        metrics=record.metrics,
+        best=record.best,
+        overrides=tuple(record.overrides),
+        seconds=record.seconds,
+        reason=reason,
+        signal=record.signal,
+        cause=cause,
     )
 
 

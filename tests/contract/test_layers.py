@@ -26,6 +26,7 @@ LIGHT = (
     "record.compare",
     "record.files",
     "record.provenance",
+    "sweep",
 )
 
 

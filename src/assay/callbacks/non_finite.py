@@ -21,7 +21,7 @@ from assay.callbacks.first_non_finite import (
     weights,
 )
 from assay.callbacks.seed_each_step import SeedEachStep
-from assay.errors import AssayError
+from assay.errors import NonFiniteError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -255,9 +255,9 @@ def _forget(module: L.LightningModule) -> None:
         forget()
 
 
-def _error(message: str, batch: int | None = None, also: str = "") -> AssayError:
+def _error(message: str, batch: int | None = None, also: str = "") -> NonFiniteError:
     ways = ["lower optimizer.lr", "set trainer.gradient_clip_val=1.0"]
     if batch is not None:
         ways.append(f"leave the batch out with callbacks.non_finite.skip_batches=[{batch}]")
     ways += [also] if also else []
-    return AssayError(message, hint=", or ".join([", ".join(ways[:-1]), ways[-1]]))
+    return NonFiniteError(message, hint=", or ".join([", ".join(ways[:-1]), ways[-1]]))

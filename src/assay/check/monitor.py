@@ -15,6 +15,17 @@ if TYPE_CHECKING:
 _ALWAYS = ("epoch", "step")
 
 
+def scores(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[str]:
+    """Names of the metrics that a job will log.
+
+    Args:
+        config: The job, with its `spec`.
+        names: As for `check_monitors`.
+    """
+    tested = [f"test/{name.removeprefix('val/')}" for name in names["val"]] if config.spec.num_test else []
+    return [*names["train"], *(names["val"] if _is_validated(config) else ()), *tested]
+
+
 def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> None:
     """Refuse the name of a metric that nobody will log.
 
@@ -25,7 +36,7 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
     Raises:
         ConfigError: Naming the key of the monitor.
     """
-    validated = bool(config.spec.num_val) and config.trainer.get("limit_val_batches") != 0
+    validated = _is_validated(config)
     known = [*names["train"], *(names["val"] if validated else ())]
     for key, monitor in _monitors(config):
         if monitor in known or monitor in _ALWAYS or monitor.startswith("lr-"):
@@ -43,6 +54,10 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
             key=key,
             hint=f"there is: {', '.join(sorted(known))}",
         )
+
+
+def _is_validated(config: DictConfig) -> bool:
+    return bool(config.spec.num_val) and config.trainer.get("limit_val_batches") != 0
 
 
 def _monitors(config: DictConfig) -> Iterator[tuple[str, str]]:

@@ -25,7 +25,7 @@ from assay.check.device import check_device
 from assay.check.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step
 from assay.check.fit import check_fit, check_outputs, num_outputs
 from assay.check.job import OUR_MODULE
-from assay.check.monitor import check_monitors
+from assay.check.monitor import check_monitors, scores
 from assay.check.optimization import follow_lr
 from assay.check.report import Report
 from assay.check.resolve import resolve
@@ -154,6 +154,7 @@ class Prover:
             **_count(model),
             "step": step,
             "unproven": unproven,
+            "scores": scores(config, trial.names),
             "lr": lr if curve else (),
             "lr_note": lr_note,
         }

@@ -29,6 +29,7 @@ class Report:
         trainable: Of these, the ones the optimizer changes.
         step: What a step comes to; None where it is unproven.
         unproven: Why a step could not be proven without data; empty where it was.
+        scores: Names of the metrics that training, validation and test will log; empty where nobody knows.
         lr: Learning rate at each step of the run (of the fastest parameter group); empty where it was not
             asked for.
         lr_note: What the curve does not show.
@@ -46,6 +47,7 @@ class Report:
     trainable: int | None = None
     step: Step | None = None
     unproven: str = ""
+    scores: Sequence[str] = ()
     lr: Sequence[float] = ()
     lr_note: str = ""
     seconds: float = 0.0

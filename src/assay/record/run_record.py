@@ -54,6 +54,7 @@ class RunRecord:
         checkpoints: File name of each role, relative to `checkpoints/`.
         model: `parameters`, `trainable_parameters`.
         reason: How it ended, when not well: exception and message.
+        cause: Kind of the failure; see `assay.sweep.outcome.Cause`. Empty where it did not fail.
         signal: Name of the signal that interrupted it.
         resumed: One entry each time the run went on: `at`, `from_step`, `checkpoint`, `overrides`, `changed`.
         interpolations: What was written as `${…}` in the config, by key.
@@ -86,6 +87,7 @@ class RunRecord:
     checkpoints: dict[str, str] = field(default_factory=dict)
     model: dict[str, int] = field(default_factory=dict)
     reason: str = ""
+    cause: str = ""
     signal: str = ""
     resumed: list[Any] = field(default_factory=list)
     interpolations: dict[str, str] = field(default_factory=dict)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, final
 
 State = Literal["done", "failed", "pruned", "interrupted"]
@@ -32,3 +33,20 @@ class Outcome:
     metrics: dict[str, float] = field(default_factory=dict)
     best: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+
+    def to_json(self) -> str:
+        """One line of JSON; numbers that are not finite as Python writes them."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Outcome:
+        """Read `to_json` back.
+
+        Args:
+            text: One line of JSON.
+
+        >>> outcome = Outcome("done", metrics={"val/loss": float("inf")})
+        >>> Outcome.from_json(outcome.to_json()) == outcome
+        True
+        """
+        return cls(**json.loads(text))

@@ -1,0 +1,116 @@
+"""Processes whose parent is gone: who must end with it, who takes them in, and how they are found."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_LOOK_EVERY: Final = 1.0
+
+
+def end_with(parent: int) -> None:
+    """Have this process told to stop (SIGTERM) when its parent dies; called right after a fork.
+
+    Args:
+        parent: Process id.
+    """
+    if sys.platform == "linux":
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    else:
+        threading.Thread(target=_watch, args=(parent,), daemon=True, name="parent").start()
+    if os.getppid() != parent:  # it died before that
+        os._exit(1)
+
+
+def adopt() -> None:
+    """Become the parent of whatever descendant loses its own, so that none is out of reach; Linux only."""
+    if sys.platform == "linux":
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def children() -> list[int]:
+    """Process ids of the children of this process."""
+    own = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    try:
+        return [int(pid) for pid in own.read_text(encoding="ascii").split()]
+    except OSError:  # another system, or a kernel without this list
+        return [child.pid for child in psutil.Process().children()]
+
+
+def descendants(pid: int) -> list[int]:
+    """Process ids of everything that a process has started, at whatever distance.
+
+    Args:
+        pid: Of the process; it need not be there any more.
+    """
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def mark_of(pid: int, name: str) -> str:
+    """Value of an environment variable with which a process was started; empty where it is not known.
+
+    Args:
+        pid: Of the process.
+        name: Of the variable.
+    """
+    try:
+        return psutil.Process(pid).environ().get(name, "")
+    except (psutil.Error, OSError):
+        return ""
+
+
+def kill(pid: int) -> None:
+    """End a process at once, with its group where it leads one; nothing where it is gone.
+
+    Args:
+        pid: Of the process.
+    """
+    for send in (os.killpg, os.kill):
+        try:
+            send(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def kill_marked(name: str, value: str, patience: float = 5.0) -> None:
+    """End every process that was started with a variable of this value, and wait until they are gone.
+
+    Forked processes have the variables that their ancestor was started with.
+
+    Args:
+        name: Of the environment variable.
+        value: Its value.
+        patience: Seconds to wait at most.
+    """
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        found = [pid for pid in psutil.pids() if pid != os.getpid() and mark_of(pid, name) == value]
+        if not found:
+            return
+        for pid in found:
+            kill(pid)
+        time.sleep(0.01)
+
+
+def _prctl(option: int, value: int) -> None:
+    libc: Any = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_EVERY)
+    os.kill(os.getpid(), signal.SIGTERM)
