@@ -17,6 +17,7 @@ LIGHT = (
     "check.allowed",
     "check.job",
     "check.target",
+    "callbacks.optuna_study",
     "config",
     "difference",
     "reproduce",
@@ -26,6 +27,7 @@ LIGHT = (
     "record.compare",
     "record.files",
     "record.provenance",
+    "sweep.search",
 )
 
 
