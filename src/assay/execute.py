@@ -15,6 +15,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from omegaconf import OmegaConf
 
+from assay.callbacks.pruning import Pruned
 from assay.callbacks.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.continuation import logger_ids, pick_up, same_data
 from assay.errors import AssayError, NonFiniteError
@@ -70,6 +71,9 @@ def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_error
             record.status = "interrupted"
             record.reason = "stopped by hand" if by_hand else "its output was closed"
             record.signal = "SIGINT" if by_hand else ""
+        except Pruned as end:
+            record.status, record.reason = "pruned", str(end)
+            record.metrics.update(_scalars(assembly.trainer.callback_metrics))
         except Exception as error:
             record.status, record.reason = "failed", one_line(error)
             record.cause = of_exception(error).cause

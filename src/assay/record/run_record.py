@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 FILE = "record.json"
 _NOT_FINITE = ("nan", "inf", "-inf")
-Status = Literal["running", "finished", "failed", "interrupted"]
+Status = Literal["running", "finished", "failed", "interrupted", "pruned"]
 
 
 @final
