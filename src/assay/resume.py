@@ -151,7 +151,7 @@ def _lost_best(checkpoint: dict[str, Any], newest: Newest) -> list[str]:
             score = f"{state['monitor']}={float(state['best_model_score']):.6g}"
             notes.append(
                 f"the best checkpoint so far is lost: {here.name} ({score}) {reason}. Only a better one "
-                "takes its place; without one, the weights of the last step are tested, and none is called best"
+                "takes its place; without one the last weights are tested, and none is called best"
             )
     return notes
 
