@@ -154,6 +154,24 @@ def test_where_none_is_better_than_the_lost_one_none_is_called_best(train: Train
     assert code == 0, said
 
 
+def test_what_a_better_checkpoint_has_taken_the_place_of_is_removed(train: Train) -> None:
+    """As if the process had died between saving the better one and removing the other one."""
+    named = "callbacks.checkpoint.filename='{epoch}-{step}'"
+    job = (*JOB[:3], "trainer.max_epochs=3", "callbacks=[checkpoint]", "optimizer.lr=0.01", named)
+    before, run_dir = (train(*job, callbacks=[Interrupt("epoch", at)]).run_dir for at in (1, 2))
+    (old,) = (before / "checkpoints").glob("*.ckpt")
+    (new,) = (run_dir / "checkpoints").glob("*.ckpt")
+    assert old.name != new.name
+    for path in (old, old.with_name(f"{old.name}.sha256")):
+        shutil.copy(path, new.parent)
+    (new.parent / "mine.ckpt").write_text("kept by the user")
+    code, said = typed(run_dir)
+    assert code == 0, said
+    names = {path.name for path in (train(*job).run_dir / "checkpoints").iterdir()}
+    assert {path.name for path in new.parent.iterdir()} == names | {"mine.ckpt"}
+    assert new.name not in names
+
+
 def test_a_best_checkpoint_that_is_lost_while_training_does_not_end_the_run(train: Train) -> None:
     after = train(*JOB, callbacks=[LosesBest()]).record
     assert (after["status"], after["checkpoints"]) == ("finished", {"last": "last.ckpt"})
