@@ -211,6 +211,7 @@ def begin(
     if config.get("enforce_clean_git"):
         refuse_uncommitted(Path.cwd(), git, patch)
     directory = RunDirectory.create(run_dir)
+    directory.remove_unfinished()  # of one that was killed before it had a record
     record = RunRecord(
         run_id=run_dir.name,
         name=str(config.name),
