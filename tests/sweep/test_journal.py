@@ -61,7 +61,9 @@ def same(one: object, two: object) -> bool:
 
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(STEPS, max_size=12))
-def test_what_is_read_is_what_was_known(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[object, ...]]) -> None:
+def test_what_is_read_is_what_was_known(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[object, ...]]
+) -> None:
     journal = new(tmp_path_factory.mktemp("sweep"))
     play(journal, steps)
     again = Journal.open(journal.path.parent)

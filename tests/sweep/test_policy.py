@@ -26,7 +26,9 @@ def test_only_what_may_end_differently_is_retried() -> None:
 
 def test_a_batch_is_halved_until_it_cannot_be() -> None:
     policy = Policy(on_out_of_memory="halve_batch", max_retries=10)
-    job, changes, seen = {"data": {"batch_size": 12}, "trainer": {}}, (), []
+    job: dict[str, Any] = {"data": {"batch_size": 12}, "trainer": {}}
+    changes: tuple[str, ...] = ()
+    seen: list[tuple[str, ...]] = []
     for retries in range(10):
         retry = after_failure(policy, OOM, retries, job, changes)
         if retry is None:

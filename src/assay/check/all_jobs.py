@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from assay.check.report import Report
 
+
 def check_all(
     jobs: Sequence[DictConfig], config_dir: Path | None = None, *, curve: bool = False
 ) -> list[Report]:

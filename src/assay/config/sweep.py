@@ -84,4 +84,3 @@ def _check_sweep(override: Override) -> None:
             key=override.key_or_group,
             hint="write every value: a=1,2,x; or range(1,3) alone",
         )
-

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections.abc
 import importlib
 import inspect
+import types
 import typing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _OURS: Final = "assay.sweep."
+_HYDRAS: Final = {
+    "hydra._internal.core_plugins.basic_launcher.BasicLauncher": "assay.sweep.pool.serial.SerialPool",
+    "hydra._internal.core_plugins.basic_sweeper.BasicSweeper": "assay.sweep.search.grid.GridSearch",
+}
+"""Hydra's own options, called `basic`, and what does the same here."""
+_UNUSED: Final = ("_target_", "max_batch_size")
 
 
 def chosen(node: Mapping[str, Any], key: str, /, **given: Any) -> Any:
@@ -29,8 +37,16 @@ def chosen(node: Mapping[str, Any], key: str, /, **given: Any) -> Any:
         ConfigError: There is no such class, or a value is not what it takes.
     """
     kind = target(node, key)
-    values = {name: value for name, value in node.items() if name != "_target_"}
-    return made(kind, values, key, **given)
+    return made(kind, arguments(node), key, **given)
+
+
+def arguments(node: Mapping[str, Any]) -> dict[str, Any]:
+    """What a node hands to its class.
+
+    Args:
+        node: As plain data.
+    """
+    return {name: value for name, value in node.items() if name not in _UNUSED}
 
 
 def made(kind: Callable[..., Any], values: Mapping[str, Any], key: str, /, **given: Any) -> Any:
@@ -45,7 +61,6 @@ def made(kind: Callable[..., Any], values: Mapping[str, Any], key: str, /, **giv
     Raises:
         ConfigError: A value is not what the class takes.
     """
-    hints = typing.get_type_hints(kind.__init__ if inspect.isclass(kind) else kind)
     names = [name for name in inspect.signature(kind).parameters if name not in given]
     for name, value in values.items():
         full = f"{key}.{name}"
@@ -56,10 +71,9 @@ def made(kind: Callable[..., Any], values: Mapping[str, Any], key: str, /, **giv
                 key=full,
                 hint=f"there is: {', '.join(names)}",
             )
-        if not accepts(hints.get(name, Any), value):
-            raise ConfigError(
-                f"{in_words(hints[name])} was expected, not {value!r}", key=full, hint=f"{full}=…"
-            )
+        hint = _hint(kind, name)
+        if not accepts(hint, value):
+            raise ConfigError(f"{in_words(hint)} was expected, not {value!r}", key=full, hint=f"{full}=…")
     try:
         return kind(**values, **given)
     except ValueError as error:
@@ -81,6 +95,7 @@ def target(node: Mapping[str, Any], key: str) -> Any:
         ConfigError: It names none of assay's.
     """
     name = str(node.get("_target_"))
+    name = _HYDRAS.get(name, name)
     module, _, kind = name.rpartition(".")
     group = key.replace(".", "/")
     if not name.startswith(_OURS):
@@ -93,3 +108,15 @@ def target(node: Mapping[str, Any], key: str) -> Any:
         raise ConfigError(
             f"there is no {name!r}", key=f"{key}._target_", hint=f"assay configs {group} lists them"
         ) from error
+
+
+def _hint(kind: Any, name: str) -> Any:
+    """The annotation of an argument; Any where it takes an object."""
+    function = kind.__init__ if inspect.isclass(kind) else kind
+    alone = types.SimpleNamespace(__annotations__={name: function.__annotations__.get(name, Any)})
+    # What a module imports for the type checker alone is not among its names.
+    known = {**vars(collections.abc), **vars(typing), **function.__globals__}
+    try:
+        return typing.get_type_hints(alone, globalns=known)[name]
+    except NameError:
+        return Any

@@ -19,14 +19,14 @@ from assay.config.sweep import compose_whole
 from assay.record.run_lock import writing
 from assay.sweep.checker import Checker, CheckerHere
 from assay.sweep.checking import Checking
-from assay.sweep.chosen import chosen, made, target
+from assay.sweep.chosen import arguments, chosen, made, target
 from assay.sweep.driver import Driver, entry_of
 from assay.sweep.finish import say_results, write_results
 from assay.sweep.journal import FILE, Entry, Journal, unfinished
 from assay.sweep.nursery import Nursery
 from assay.sweep.objective import Objective, objectives, scores_of
 from assay.sweep.policy import Policy
-from assay.sweep.pool.basic import BasicPool
+from assay.sweep.pool.serial import SerialPool
 from assay.sweep.recover import recovered, wait_for
 from assay.sweep.show import SweepProgress
 
@@ -99,16 +99,16 @@ class _Sweep:
     composer: JobComposer
 
     def pool(self) -> Pool:
-        values = {name: value for name, value in self.launcher.items() if name not in (*_POLICY, "_target_")}
+        values = {name: value for name, value in arguments(self.launcher).items() if name not in _POLICY}
         kind = target(self.launcher, "hydra.launcher")
         place = {"sweep_dir": self.directory} if "sweep_dir" in inspect.signature(kind).parameters else {}
         pool: Pool = made(kind, values, "hydra.launcher", **place)
         return pool
 
     @property
-    def is_basic(self) -> bool:
+    def is_serial(self) -> bool:
         """Whether the jobs run in this process."""
-        return target(self.launcher, "hydra.launcher") is BasicPool
+        return target(self.launcher, "hydra.launcher") is SerialPool
 
 
 def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResult:
@@ -128,7 +128,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         checking = stack.enter_context(_checking(sweep))
         ahead: dict[int, Job] = {}
         tokens: dict[int, str] = {}
-        if not sweep.search.waits:
+        if sweep.search.ahead:
             while proposal := sweep.search.next():
                 number = len(ahead)
                 tokens[number], ahead[number] = proposal.token, sweep.composer.job(proposal.overrides, number)
@@ -144,12 +144,10 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         )
         stack.enter_context(writing(sweep.directory))
         journal.add([entry_of(number, job, tokens[number]) for number, job in ahead.items()])
-        return _drive(sweep, journal, pool, checking, ahead, checked)
+        return _drive(sweep, journal, pool, checking, {n: (job, checked[n]) for n, job in ahead.items()})
 
 
-def go_on(
-    directory: Path, overrides: Sequence[str] = (), *, again: bool = False
-) -> SweepResult:
+def go_on(directory: Path, overrides: Sequence[str] = (), *, again: bool = False) -> SweepResult:
     """Run what is missing of a sweep.
 
     Args:
@@ -185,7 +183,7 @@ def go_on(
         for number in left:
             if journal.entries[number].ended:
                 journal.reopen(number)
-        return _drive(sweep, journal, pool, checking, jobs, checked)
+        return _drive(sweep, journal, pool, checking, {n: (job, checked.get(n)) for n, job in jobs.items()})
 
 
 def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictConfig]:
@@ -201,7 +199,7 @@ def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictC
     with loader(config_dir) as hydra:
         sweep = _read(hydra, overrides, config_dir)
         jobs: list[DictConfig] = []
-        while (proposal := sweep.search.next()) and not (sweep.search.waits and len(jobs) >= _FIRST):
+        while (sweep.search.ahead or len(jobs) < _FIRST) and (proposal := sweep.search.next()):
             jobs.append(sweep.composer.composed(proposal.overrides, len(jobs)))
         return jobs
 
@@ -225,7 +223,9 @@ def _read(hydra: Hydra, overrides: Sequence[str], config_dir: Path | None) -> _S
         sweep_dir=directory,
         config_loader=hydra.config_loader,
     )
-    policy: Policy = made(Policy, {name: launcher[name] for name in _POLICY if name in launcher}, "hydra.launcher")
+    policy: Policy = made(
+        Policy, {name: launcher[name] for name in _POLICY if name in launcher}, "hydra.launcher"
+    )
     return _Sweep(
         overrides=list(overrides),
         config_dir=config_dir,
@@ -244,7 +244,7 @@ def _known_jobs(sweep: _Sweep, journal: Journal) -> tuple[dict[int, Job], dict[i
     Returns:
         The jobs, and the search's names for those that the journal does not know.
     """
-    if sweep.search.waits:
+    if not sweep.search.ahead:
         kept = sorted(journal.entries.items())
         return {number: sweep.composer.job(entry.overrides, number) for number, entry in kept}, {}
     numbers: dict[str, list[int]] = {}
@@ -285,10 +285,9 @@ def _drive(
     journal: Journal,
     pool: Pool,
     checking: Checking,
-    jobs: Mapping[int, Job],
-    checked: Mapping[int, Checked],
+    jobs: Mapping[int, tuple[Job, Checked | None]],
 ) -> SweepResult:
-    ahead = not sweep.search.waits
+    ahead = sweep.search.ahead
     first = sweep.objectives[0]
     console = Console(highlight=False, soft_wrap=True)
     with SweepProgress(console, first, pool.slots, sweep.overrides) as progress:
@@ -303,28 +302,28 @@ def _drive(
             watcher=progress,
         )
         if not ahead:
-            sweep.search.restore([_known(entry, sweep.objectives) for _, entry in sorted(journal.entries.items())])
+            sweep.search.restore(
+                [_known(entry, sweep.objectives) for _, entry in sorted(journal.entries.items())]
+            )
         progress.show_only({number: journal.entries[number] for number in jobs} if ahead else None)
-        for number, job in sorted(jobs.items()):
+        for number, (job, checked) in sorted(jobs.items()):
             entry = journal.entries[number]
-            if not entry.ended:
-                driver.queue(entry, job, checked[number], sweep.search.trial(entry.token))
+            if checked is not None:
+                driver.queue(entry, job, checked, sweep.search.trial(entry.token))
         driver.run()
     entries = tuple(entry for number, entry in sorted(journal.entries.items()) if not ahead or number in jobs)
     total = len(jobs) if ahead else sweep.search.total
-    places = {number: Path(job.config["run_dir"]) for number, job in jobs.items()}
+    places = {number: Path(job.config["run_dir"]) for number, (job, _) in jobs.items()}
     result = SweepResult(
         sweep.directory, entries, tuple(sweep.objectives), total, driver.signal, run_dirs=places
     )
-    importance = sweep.search.importance()
+    importance, _ = sweep.search.importance()
     write_results(result, importance)
     say_results(console, result, importance)
     return result
 
 
-def _known(
-    entry: Entry, aims: Sequence[Objective]
-) -> tuple[str, Outcome | None, list[float] | None]:
+def _known(entry: Entry, aims: Sequence[Objective]) -> tuple[str, Outcome | None, list[float] | None]:
     """What a search is to know of a job again."""
     if entry.outcome is None or not entry.ended:
         return entry.token, None, None
@@ -339,10 +338,10 @@ def _checking(sweep: _Sweep) -> Iterator[Checking]:
     def prove(job: Job) -> Checked:
         nonlocal checker
         if checker is None:
-            checker = CheckerHere() if sweep.is_basic else Checker(Nursery.shared())
+            checker = CheckerHere() if sweep.is_serial else Checker(Nursery.shared())
         return checker.check(to_text_of(job.config), job.overrides, sweep.config_dir)
 
-    if not sweep.is_basic:
+    if not sweep.is_serial:
         Nursery.shared()  # imports torch while this process composes
     try:
         yield Checking(prove, sweep.objectives, sweep.config_dir)

@@ -63,8 +63,6 @@ class Watcher(Protocol):
 
 @dataclass
 class _Running:
-    entry: Entry
-    run_dir: Path
     job: Job
     started: float
     told: float | None = None
@@ -158,11 +156,10 @@ class Driver:
             self._make_way(entry, Path(task.run_dir), resume=task.resume)
             task = replace(task, resume=task.resume and (Path(task.run_dir) / RECORD).is_file())
             self._journal.start(entry.number, task.attempt, entry.changes)
-            self._pool.start(task)
             entry = self._journal.entries[entry.number]
-            run_dir = Path(task.run_dir)
-            self._running[entry.number] = _Running(entry, run_dir, job, time.monotonic())
-            self._watcher.started(entry, run_dir)
+            self._watcher.started(entry, Path(task.run_dir))
+            self._running[entry.number] = _Running(job, time.monotonic())
+            self._pool.start(task)
 
     def _next(self) -> tuple[Entry, Job, Task] | None:
         while True:

@@ -1,4 +1,4 @@
-"""The end of a sweep: its tables, its best config, and a few lines that say what came out and what to type next."""
+"""The end of a sweep: its tables, its best config, and a few lines that say what came out and what is next."""
 
 from __future__ import annotations
 
@@ -81,9 +81,8 @@ def say_results(console: Console, result: SweepResult, importance: Sequence[tupl
     )
     best = best_job(entries, first)
     if best is not None:
-        console.print(
-            f"[bold]best[/bold]   job {best.number}  {escape(str(result.run_dir(best)))}  ({BEST} beside the table)"
-        )
+        place = escape(str(result.run_dir(best)))
+        console.print(f"[bold]best[/bold]   job {best.number}  {place}  ({BEST} beside the table)")
     console.print(f"[bold]next[/bold]   {escape(_next(result, best, left, counts['failed']))}")
 
 

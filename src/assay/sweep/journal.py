@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from assay.errors import AssayError
 from assay.record.atomic import sync_directory
+from assay.record.run_record import finite, numbers
 from assay.record.secrets import redact_tree
 from assay.sweep.outcome import Outcome
 
@@ -127,8 +128,8 @@ class Journal:
         for number, line in enumerate(content.splitlines(keepends=True), 1):
             event = _event(line)
             if event is None:
-                # Only what nobody has been told of may be missing: nothing stands behind it.
-                if good + len(line) < len(content):
+                # Half a line is what a writer that died has left; nobody was told of it.
+                if line.endswith(b"\n") or good + len(line) < len(content):
                     raise AssayError(f"{path} is damaged in line {number}", hint="bring it back from a copy")
                 break
             journal._apply(event)
@@ -189,7 +190,8 @@ class Journal:
             outcome: How. An interrupted job waits to go on.
             final: Whether there is no further attempt.
         """
-        self._write([{"event": "end", "number": number, "final": final, **asdict(outcome)}])
+        told = {**asdict(outcome), "metrics": finite(outcome.metrics), "best": finite(outcome.best)}
+        self._write([{"event": "end", "number": number, "final": final, **told}])
 
     def reopen(self, number: int) -> None:
         """Note that a job which has failed is to run again.
@@ -249,7 +251,8 @@ def _changed(entry: Entry, event: dict[str, Any]) -> Entry:
         return replace(entry, state="running", attempts=event["attempt"], changes=changes)
     if event["event"] == "reopen":
         return Entry(entry.number, entry.fingerprint, entry.overrides, entry.token, entry.seed)
-    outcome = Outcome(**{name: event[name] for name in Outcome.__dataclass_fields__ if name in event})
+    told = {name: event[name] for name in Outcome.__dataclass_fields__ if name in event}
+    outcome = Outcome(**told | {"metrics": numbers(event["metrics"]), "best": numbers(event["best"])})
     if outcome.state == "interrupted":
         return replace(entry, state="waiting")
     if not event["final"]:

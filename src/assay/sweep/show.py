@@ -57,9 +57,7 @@ class SweepProgress:
         fixed: Overrides that every job has.
     """
 
-    def __init__(
-        self, console: Console, objective: Objective, slots: int, fixed: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, console: Console, objective: Objective, slots: int, fixed: Iterable[str] = ()) -> None:
         self._console, self._objective, self._slots = console, objective, max(1, slots)
         self._rows: dict[int, _Row] = {}
         self._labels: dict[int, str] = {}

@@ -70,6 +70,11 @@ class GridSearch:
         """Never: the jobs are known from the start."""
         return False
 
+    @property
+    def ahead(self) -> bool:
+        """Always."""
+        return True
+
     def next(self) -> Proposal | None:
         """The next combination."""
         while self._position < len(self._jobs):
@@ -89,6 +94,20 @@ class GridSearch:
             outcome: How it ended.
             scores: One an objective.
         """
+
+    def trial(self, token: str) -> dict[str, Any] | None:
+        """None: nothing is pruned.
+
+        Args:
+            token: Of a job.
+        """
+
+    def importance(self) -> tuple[list[tuple[str, float]], str]:
+        """None: there is no study."""
+        return [], ""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def restore(self, known: Sequence[Known]) -> None:
         """Leave out what the journal knows; combinations that an edited grid adds are still to come.

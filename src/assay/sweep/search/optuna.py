@@ -264,6 +264,11 @@ class OptunaSearch:
         seeds = len(self._space.seeds)
         return any(not one.told and len(one.proposed) < seeds for one in self._trials.values())
 
+    @property
+    def ahead(self) -> bool:
+        """Never: what comes next depends on what came before."""
+        return False
+
     def next(self) -> Proposal | None:
         """A further seed of a trial that has come through; else a new trial."""
         while self._queue:
@@ -305,17 +310,26 @@ class OptunaSearch:
         return "/".join(self._sweep_dir.parts[-3:])
 
     def _propose(self, trial: _Trial, seed: str) -> Proposal:
-        report = None
-        if self._prunes and not trial.proposed:
-            report = {
-                "monitor": self._objectives[0].name,
-                "storage": self._storage_text,
-                "study": self._study_name,
-                "trial": trial.number,
-                "pruner": self._pruner,
-            }
         trial.proposed.append(seed)
-        return Proposal(self._space.job(trial.values, seed), report, _token(trial.number, seed))
+        token = _token(trial.number, seed)
+        return Proposal(self._space.job(trial.values, seed), self.trial(token), token)
+
+    def trial(self, token: str) -> dict[str, Any] | None:
+        """What the job needs that goes ahead of its trial's further seeds; None for the others.
+
+        Args:
+            token: Of its proposal.
+        """
+        number, seed = _parsed(token)
+        if not self._prunes or seed != self._trials[number].proposed[0]:
+            return None
+        return {
+            "monitor": self._objectives[0].name,
+            "storage": self._storage_text,
+            "study": self._study_name,
+            "trial": number,
+            "pruner": self._pruner,
+        }
 
     # -- ends ------------------------------------------------------------------------------------------------
 

@@ -78,6 +78,11 @@ class RandomSearch:
         """Never: the jobs do not depend on one another."""
         return False
 
+    @property
+    def ahead(self) -> bool:
+        """Always."""
+        return True
+
     def next(self) -> Proposal | None:
         """The next sample, or the next seed of it."""
         while self._position < self.total:
@@ -98,6 +103,20 @@ class RandomSearch:
             outcome: How it ended.
             scores: One an objective.
         """
+
+    def trial(self, token: str) -> dict[str, Any] | None:
+        """None: nothing is pruned.
+
+        Args:
+            token: Of a job.
+        """
+
+    def importance(self) -> tuple[list[tuple[str, float]], str]:
+        """None: there is no study."""
+        return [], ""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def restore(self, known: Sequence[Known]) -> None:
         """Leave out what the journal knows.

@@ -43,6 +43,11 @@ class Search(Protocol):
         """Whether more may be proposed once running jobs have been told."""
         ...
 
+    @property
+    def ahead(self) -> bool:
+        """Whether all jobs are known before the first one has ended."""
+        ...
+
     def next(self) -> Proposal | None:
         """The next job; None where there is nothing to start now."""
         ...
@@ -63,4 +68,20 @@ class Search(Protocol):
         Args:
             known: Every proposal of the journal, in order. The sweep runs those without an end again itself.
         """
+        ...
+
+    def trial(self, token: str) -> dict[str, Any] | None:
+        """What the process of a job gets that was proposed before; see `Proposal.trial`.
+
+        Args:
+            token: Of its proposal.
+        """
+        ...
+
+    def importance(self) -> tuple[list[tuple[str, float]], str]:
+        """Share of each parameter in the differences of the score; or why none can be said."""
+        ...
+
+    def close(self) -> None:
+        """Give back what was opened."""
         ...

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @final
-class BasicPool:
+class SerialPool:
     """Runs each task here, to its end, when it is started.
 
     Nothing protects the sweep from what a job does to its process, a memory limit is not kept, and a job that
