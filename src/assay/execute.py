@@ -67,10 +67,13 @@ def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_error
             record.reason = "stopped by hand" if stop.name == "SIGINT" else str(stop)
         except (KeyboardInterrupt, SystemExit) as stop:
             # Lightning turns Ctrl-C into SystemExit once it has shut its loops down, rich a closed output.
-            by_hand = isinstance(stop, KeyboardInterrupt) or isinstance(stop.__context__, KeyboardInterrupt)
-            record.status = "interrupted"
-            record.reason = "stopped by hand" if by_hand else "its output was closed"
-            record.signal = "SIGINT" if by_hand else ""
+            if isinstance(stop, KeyboardInterrupt) or isinstance(stop.__context__, KeyboardInterrupt):
+                record.status, record.reason, record.signal = "interrupted", "stopped by hand", "SIGINT"
+            elif isinstance(stop.__context__, BrokenPipeError):
+                record.status, record.reason = "interrupted", "its output was closed"
+            else:
+                record.status, record.reason = "failed", f"SystemExit: {stop}"  # type: ignore[unreachable]  # by the user's own code
+                record.cause = "exception"
         except Pruned as end:
             record.status, record.reason = "pruned", str(end)
             record.metrics.update(_scalars(assembly.trainer.callback_metrics))

@@ -65,10 +65,11 @@ class Server:
 
     Args:
         driver: The other end is the driver's; when it is closed, everything here ends.
+        settings: Environment variables that the imported libraries have set, as they would in each job.
     """
 
-    def __init__(self, driver: socket.socket) -> None:
-        self._driver = driver
+    def __init__(self, driver: socket.socket, settings: Mapping[str, str]) -> None:
+        self._driver, self._settings = driver, settings
         self._children: dict[int, _Child] = {}
         self._pids: dict[int, int] = {}
         self._inbox, self._outbox = bytearray(), bytearray()
@@ -189,7 +190,7 @@ class Server:
             for other in self._children.values():
                 other.result.close()
             os.environ.clear()
-            os.environ.update(environment)
+            os.environ.update({**self._settings, **environment})
             sys.argv = ["assay"]
             gc.enable()
         except BaseException:
@@ -300,10 +301,11 @@ def main() -> None:
         stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]  # a text file
     orphans.adopt()
     gc.disable()
+    before = dict(os.environ)
     preload()
     gc.collect()
     gc.freeze()
-    Server(driver).run()
+    Server(driver, {name: value for name, value in os.environ.items() if before.get(name) != value}).run()
 
 
 if __name__ == "__main__":

@@ -96,13 +96,23 @@ def kill_marked(name: str, value: str, patience: float = 5.0) -> None:
         patience: Seconds to wait at most.
     """
     deadline = time.monotonic() + patience
+    killed: set[int] = set()
     while time.monotonic() < deadline:
         found = [pid for pid in psutil.pids() if pid != os.getpid() and mark_of(pid, name) == value]
-        if not found:
-            return
         for pid in found:
             kill(pid)
+        killed.update(found)
+        if not found and all(map(_is_gone, killed)):  # one that is dying has lost its variables first
+            return
         time.sleep(0.01)
+
+
+def _is_gone(pid: int) -> bool:
+    """Whether a process has ended; in a container there may be nobody to take note of its end."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return True
 
 
 def _prctl(option: int, value: int) -> None:

@@ -1,0 +1,69 @@
+"""A nursery that all tests of sweeps share, and jobs for it: its import costs seconds."""
+
+from __future__ import annotations
+
+from contextlib import chdir
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from assay.config.compose import choices, compose, job_config
+from assay.config.plain import to_text
+from assay.sweep.nursery import Nursery
+from assay.sweep.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROJECT = Path(__file__).parent / "project"
+TINY = (
+    *("data=digits", "model=mlp", "model.hidden=[8]", "optimizer=sgd", "device=cpu", "trainer.max_epochs=1"),
+    *("trainer.limit_train_batches=6", "trainer.limit_val_batches=1", "trainer.limit_test_batches=1"),
+    "callbacks=[last_checkpoint,non_finite,poison]",
+)
+
+
+class MakeTask(Protocol):
+    """Composes a tiny job of `tests/sweep/project`; see the fixture `make_task`."""
+
+    def __call__(self, *overrides: str, number: int = 0, **fields: Any) -> Task: ...
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """The nursery of this process, as pools use it."""
+    shared = Nursery.shared()
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def make_task(tmp_path: Path) -> MakeTask:
+    """A task: its run directory and output lie in `tmp_path`, which is its working directory, too."""
+    made = 0
+
+    def make(*overrides: str, number: int = 0, **fields: Any) -> Task:
+        nonlocal made
+        made += 1
+        run_dir = tmp_path / f"{made}"
+        typed = [*TINY, f"hydra.run.dir={run_dir}", *overrides]
+        (tmp_path / "conf").exists() or (tmp_path / "conf").symlink_to(PROJECT / "conf")
+        (tmp_path / "poisoned").exists() or (tmp_path / "poisoned").symlink_to(PROJECT / "poisoned")
+        with chdir(tmp_path):
+            composed = compose(typed)
+        return Task(
+            **{
+                "number": number,
+                "attempt": 1,
+                "run_dir": str(run_dir),
+                "config": to_text(job_config(composed)),
+                "overrides": list(overrides),
+                "choices": choices(composed.hydra),
+                "output": f"{run_dir}.txt",
+                "cwd": str(tmp_path),
+            }
+            | fields
+        )
+
+    return make

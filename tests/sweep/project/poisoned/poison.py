@@ -1,0 +1,106 @@
+"""What a job may do to itself, to its pool and to others."""
+
+import ctypes
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from lightning.pytorch.callbacks import Callback
+
+CHUNK = 1 << 26
+MOST = 4 << 30
+FLOOD = b"a line that nobody reads\n" * 40_000
+
+
+@final
+class Poison(Callback):
+    """Does something bad at the start of a training batch.
+
+    Args:
+        kind: What; see `_do`.
+        batch: Counted from 0 since this process began.
+        times: Attempts in which it does; None for all of them.
+        count: File in which these are counted.
+    """
+
+    def __init__(
+        self, kind: str | float = "none", batch: int = 2, times: int | None = None, count: str = ""
+    ) -> None:
+        self.kind = str(kind)  # `kind=nan` is a number to Hydra
+        self.batch, self.times, self.count = batch, times, Path(count)
+        self.seen = 0
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self.seen += 1
+        if self.seen - 1 == self.batch and self._is_due():
+            self._do(batch)
+
+    def _is_due(self) -> bool:
+        if self.times is None:
+            return True
+        done = len(self.count.read_text()) if self.count.is_file() else 0
+        self.count.write_text("x" * (done + 1))
+        return done < self.times
+
+    def _do(self, batch: Any) -> None:  # noqa: C901, PLR0912 - one case a kind
+        match self.kind:
+            case "none":
+                pass
+            case "exception":
+                raise ValueError("this is poison")
+            case "connection":
+                raise ConnectionResetError("the other side is gone")
+            case "segfault":
+                ctypes.string_at(0)
+            case "abort":
+                os.abort()
+            case "sigkill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "memory":
+                held: list[Any] = []
+                while sum(one.numel() for one in held) * 4 < MOST:
+                    held.append(torch.ones(CHUNK // 4))
+            case "python_memory":
+                held = [bytearray(CHUNK) for _ in range(MOST // CHUNK)]
+            case "hang":
+                while True:
+                    time.sleep(1)
+            case "nan":
+                batch[0].fill_(math.nan)
+            case "exit":
+                os._exit(3)
+            case "sys_exit":
+                sys.exit(3)
+            case "close":
+                os.closerange(0, 4096)
+            case "flood":
+                for _ in range(200):
+                    os.write(1, FLOOD)
+            case "children":
+                _leave_children()
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "children_and_on":
+                _leave_children()
+            case other:
+                raise ValueError(f"there is no poison {other!r}")
+
+
+def _leave_children() -> None:
+    """A program in a session of its own, and a forked process whose parent is gone; both sleep for long."""
+    program = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    Path(f"pids-{os.getpid()}").write_text(str(program.pid))
+    if os.fork() == 0:
+        forked = os.fork()
+        if forked:
+            with Path(f"pids-{os.getppid()}").open("a") as file:
+                file.write(f" {forked}")
+            os._exit(0)
+        time.sleep(600)
+        os._exit(0)
+    os.wait()
