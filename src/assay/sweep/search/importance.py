@@ -40,4 +40,5 @@ def importance(study: optuna.Study, objective: int = 0) -> tuple[list[tuple[str,
             )
         except (ValueError, RuntimeError) as error:
             return [], str(error)
+    shares = {name: float(share) for name, share in shares.items()}
     return sorted(shares.items(), key=lambda item: (-item[1], item[0])), ""

@@ -302,7 +302,8 @@ class OptunaSearch:
                     key="hydra.sweeper.params",
                     hint=f"begin a new sweep with hydra.sweeper.warm_start=[{self._sweep_dir}]",
                 ) from error
-        asked.set_user_attr(_SWEEP, self._name)
+        if not self._own:
+            asked.set_user_attr(_SWEEP, self._name)
         return _Trial(asked.number, dict(asked.params))
 
     @property

@@ -147,7 +147,7 @@ def parse(
     for key, value in _flat(params or {}):
         line = f"{key}={value if isinstance(value, str) else Override._get_value_element_as_str(value)}"
         try:
-            override = parser.parse_override(line)
+            override = parser.parse_overrides([line])[0]
         except HydraException as error:
             raise ConfigError(
                 f"{value!r} is no sweep: {_first_line(error)}",
@@ -157,7 +157,7 @@ def parse(
         found[override.get_key_element()] = override
     for line in overrides:
         try:
-            override = parser.parse_override(line)
+            override = parser.parse_overrides([line])[0]
         except HydraException as error:
             raise ConfigError(f"{line} cannot be parsed: {_first_line(error)}") from error
         found[override.get_key_element()] = override
@@ -268,24 +268,25 @@ def _range(key: str, sweep: RangeSweep) -> Numbers:
 def _check(key: str, override: Override, config_loader: ConfigLoader | None) -> None:
     """Refuse what Hydra would let pass or say something obscure about."""
     sweep = override.value()
-    if not override.is_sweep_override() or not isinstance(sweep, Sweep):
+    if not override.is_sweep_override():
         return
+    if isinstance(sweep, Glob) and config_loader is None:
+        raise ConfigError("glob() is not known here", key=key, hint=f"{key}=a,b,c")
     if isinstance(sweep, ChoiceSweep) and any(isinstance(value, Sweep) for value in sweep.list):
         raise ConfigError(
             f"{override.input_line} is a sweep among values",
             key=key,
             hint="write every value: a=1,2,x; or range(1,3) alone",
         )
-    unknown = [tag for tag in sorted(sweep.tags) if tag not in _TAGS]
-    if unknown and isinstance(sweep, IntervalSweep | RangeSweep):
+    tags = sweep.tags if isinstance(sweep, IntervalSweep | RangeSweep) else set()
+    unknown = [tag for tag in sorted(tags) if tag not in _TAGS]
+    if unknown:
         guess = did_you_mean(unknown[0], _TAGS)
         raise ConfigError(
             f"there is no tag {unknown[0]!r}{'; ' + guess if guess else ''}",
             key=key,
             hint=f"there is: {', '.join(_TAGS)}",
         )
-    if isinstance(sweep, Glob) and config_loader is None:
-        raise ConfigError("glob() is not known here", key=key, hint=f"{key}=a,b,c")
     if not isinstance(sweep, IntervalSweep) and not discrete(override):
         raise ConfigError(f"{override.input_line} has no values", key=key, hint=f"{key}=range(0, 3)")
 
