@@ -76,14 +76,36 @@ class Forks:
             kill_after: Seconds after which SIGKILL ends it, and it alone.
             tmpdir: For temporary files.
         """
+        self.start(*words, cwd=cwd, kill_after=kill_after, tmpdir=tmpdir)
+        return self.wait()
+
+    def start(
+        self, *words: str, cwd: Path, kill_after: float | None = None, tmpdir: Path | None = None
+    ) -> None:
+        """As `command`, without waiting for its end.
+
+        Args:
+            words: As for `command`.
+            cwd: As for `command`.
+            kill_after: As for `command`.
+            tmpdir: As for `command`.
+        """
         request = {"words": words, "cwd": str(cwd), "kill_after": kill_after, "tmpdir": str(tmpdir or "")}
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
+
+    def wait(self) -> Ended:
+        """Wait for the end of what was started."""
+        assert self._process.stdout is not None
         answer = self._process.stdout.readline()
         assert answer, "the warm process is gone"
         return Ended(**json.loads(answer))
+
+    @property
+    def pid(self) -> int:
+        """Of the warm process, whose descendants everything is."""
+        return self._process.pid
 
 
 def _import_like_a_run() -> None:
