@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +14,10 @@ from hypothesis import strategies as st
 from assay.errors import AssayError
 from assay.sweep.journal import FILE, Entry, Journal, unfinished
 from assay.sweep.outcome import Outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 DONE = Outcome("done", metrics={"val/loss": 0.25}, best={"monitor": "val/loss", "value": 0.2, "epoch": 3})
 NUMBERS = st.integers(0, 3)

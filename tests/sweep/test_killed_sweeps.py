@@ -62,11 +62,12 @@ def is_over(sweep: Path) -> bool:
 
 def left_behind(sweep: Path) -> list[int]:
     """Processes of sweeps in the same place: nurseries and their jobs."""
-    found = []
-    for process in psutil.process_iter(["pid", "cmdline", "cwd"]):
-        if NURSERY in (process.info["cmdline"] or ()) and process.info["cwd"] == str(sweep.parent.resolve()):
-            found.append(process.info["pid"])
-    return found
+    place = str(sweep.parent.resolve())
+    return [
+        process.info["pid"]
+        for process in psutil.process_iter(["pid", "cmdline", "cwd"])
+        if NURSERY in (process.info["cmdline"] or ()) and process.info["cwd"] == place
+    ]
 
 
 def all_gone(sweep: Path) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
@@ -13,6 +13,10 @@ from assay.sweep.journal import Entry
 from assay.sweep.objective import Objective, objectives, scores_of
 from assay.sweep.outcome import Outcome
 from assay.sweep.table import best_job, groups, groups_csv, ranked, results_csv, varying, write_tables
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 LOSS = Objective("val/loss", "minimize")
 ACCURACY = Objective("val/accuracy", "maximize")
