@@ -59,7 +59,11 @@ class Assembly:
 
 
 def assemble(
-    config: DictConfig, *, prepare: bool = True, datamodule: L.LightningDataModule | None = None
+    config: DictConfig,
+    *,
+    prepare: bool = True,
+    datamodule: L.LightningDataModule | None = None,
+    checked: bool = False,
 ) -> Assembly:
     """Build datamodule, module and trainer.
 
@@ -69,6 +73,7 @@ def assemble(
         config: One job, without its `hydra` node.
         prepare: Let the data be downloaded; further ranks find it there.
         datamodule: What `open_data` gave for this job, where it was read already.
+        checked: The job's signatures were checked before.
 
     Raises:
         ConfigError: A node cannot be built as it is written.
@@ -76,7 +81,8 @@ def assemble(
         DeviceError: This machine lacks what `device` or `precision` ask for.
     """
     check_device(config.trainer)
-    check_signatures(config)
+    if not checked:  # whether a target may be called is asked again right before each call, in any case
+        check_signatures(config)
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
     if datamodule is None:
         datamodule = open_data(config, prepare=prepare)

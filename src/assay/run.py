@@ -138,7 +138,7 @@ def run_job(
             ranks.launch(run_dir, processes, trusted_in(config))
         return result_of(run_dir)
     with quiet():
-        assembly = _assembled(config, datamodule=datamodule)
+        assembly = _assembled(config, datamodule=datamodule, checked=True)
         check_stated({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         record = begin(run_dir, assembly.config, overrides, chosen, data_sha256)
@@ -173,7 +173,7 @@ def go_on(config: DictConfig, record: RunRecord, *, raise_errors: bool) -> RunRe
         ranks.launch(run_dir, processes, trusted_in(config))
         return result_of(run_dir)
     with quiet():
-        assembly = _assembled(config, datamodule=prover.datamodule)
+        assembly = _assembled(config, datamodule=prover.datamodule, checked=True)
         check_stated({} if report.data_read else report.spec, assembly.config)
         same_data(assembly, record)
         write_config(RunDirectory(run_dir), assembly.config)

@@ -113,10 +113,12 @@ def ready(config: DictConfig, key: str, node: DictConfig) -> DictConfig:
     return resolved
 
 
-@functools.cache
 def _resolve(target: str, slot: str, packages: tuple[str, ...]) -> Any:
-    if not is_allowed(target):
-        return _own(target, packages)
+    return _known(target, slot) if is_allowed(target) else _own(target, packages)
+
+
+@functools.cache
+def _known(target: str, slot: str) -> Any:
     found = _locate(target)
     _judge(target, found, slot)
     return found
@@ -164,6 +166,7 @@ def _classes(names: tuple[str, ...]) -> tuple[type, ...]:
     return tuple(_locate(name) for name in names)
 
 
+@functools.cache
 def _own(target: str, packages: tuple[str, ...]) -> Any:
     """Imports code that the user trusts; what that code only imported is judged like everything else."""
     make_importable()

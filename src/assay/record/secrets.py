@@ -6,8 +6,11 @@ import functools
 import json
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|(^|_)KEY(_|$)|[^_]KEY$", re.IGNORECASE
@@ -43,7 +46,7 @@ def redact(text: str) -> str:
     >>> redact("https://me:hunter2@example.org/x.git")
     'https://***@example.org/x.git'
     """
-    return redact_values(_URL_CREDENTIALS.sub(f"{_STRUCK}@", text))
+    return _redacted(text, _values(tuple(os.environ.items())))
 
 
 def redact_values(text: str) -> str:
@@ -55,7 +58,16 @@ def redact_values(text: str) -> str:
     Args:
         text: Anything about to be written.
     """
-    for value in _values(tuple(os.environ.items())):
+    return _struck(text, _values(tuple(os.environ.items())))
+
+
+def _redacted(text: str, values: Sequence[str]) -> str:
+    # Most texts are no address; the search for one costs more than the rest of the function.
+    return _struck(_URL_CREDENTIALS.sub(f"{_STRUCK}@", text) if "://" in text else text, values)
+
+
+def _struck(text: str, values: Sequence[str]) -> str:
+    for value in values:
         words = value.split()
         if len(words) > 1:
             text = re.sub(_SPACE.join(map(re.escape, words)), _STRUCK, text)
@@ -73,12 +85,16 @@ def redact_tree(value: Any) -> Any:
     >>> redact_tree({"uri": ["postgresql://me:hunter2@db/x"], "lr": 0.1})
     {'uri': ['postgresql://***@db/x'], 'lr': 0.1}
     """
+    return _redacted_tree(value, _values(tuple(os.environ.items())))
+
+
+def _redacted_tree(value: Any, values: Sequence[str]) -> Any:
     if isinstance(value, str):
-        return redact(value)
+        return _redacted(value, values)
     if isinstance(value, dict):
-        return {redact_tree(key): redact_tree(one) for key, one in value.items()}
+        return {_redacted_tree(key, values): _redacted_tree(one, values) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [redact_tree(one) for one in value]
+        return [_redacted_tree(one, values) for one in value]
     return value
 
 

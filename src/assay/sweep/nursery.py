@@ -51,10 +51,12 @@ class Nursery:
         self._owner = os.getpid()
         self._keys = 0
         self._running: dict[int, float] = {}
+        self._pids: dict[int, int] = {}
         self._deaths: dict[int, Death] = {}
         self._inbox = bytearray()
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = False
+        self._said = ""  # by a nursery that died before it was ready, last
         self._spawn()
 
     @classmethod
@@ -175,11 +177,9 @@ class Nursery:
             pass
         if self._process is None:
             if self._said:
-                raise AssayError(f"the process that jobs are forked from cannot be started: {self._said}")
+                said, self._said = self._said, ""
+                raise AssayError(f"the process that jobs are forked from cannot be started: {said}")
             self._spawn()
-
-    _said = ""
-    """The last line of a nursery that died before it was ready."""
 
     def _ask(self, message: dict[str, Any], descriptor: int | None = None) -> int:
         self._keys += 1
@@ -228,8 +228,12 @@ class Nursery:
         kind, key = message.pop("is"), message.pop("key", 0)
         if kind == "ready":
             self._ready = True
-        elif kind == "ended" and key in self._running:
-            del self._running[key]
+        elif kind == "started":
+            self._pids[key] = message["pid"]
+        elif kind == "ended":
+            self._pids.pop(key, None)
+            if self._running.pop(key, None) is None:
+                return
             self._deaths[key] = Death(**message)
 
     def _lost(self) -> None:
@@ -238,7 +242,8 @@ class Nursery:
         self._socket.close()
         self._process.kill()  # a nursery that merely closed its socket
         exit_code = self._process.wait()
-        orphans.kill_marked(MARK, self._token)
+        orphans.kill_marked(MARK, self._token, self._pids.values())
+        self._pids.clear()
         if not self._ready:
             self._log.seek(0)
             lines = self._log.read().decode("utf-8", "replace").strip().splitlines()

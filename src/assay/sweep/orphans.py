@@ -9,9 +9,12 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -85,7 +88,7 @@ def kill(pid: int) -> None:
             continue
 
 
-def kill_marked(name: str, value: str, patience: float = 5.0) -> None:
+def kill_marked(name: str, value: str, known: Collection[int] = (), patience: float = 5.0) -> None:
     """End every process that was started with a variable of this value, and wait until they are gone.
 
     Forked processes have the variables that their ancestor was started with.
@@ -93,10 +96,11 @@ def kill_marked(name: str, value: str, patience: float = 5.0) -> None:
     Args:
         name: Of the environment variable.
         value: Its value.
+        known: Process ids of some of them, to wait for even if they are dying already.
         patience: Seconds to wait at most.
     """
     deadline = time.monotonic() + patience
-    killed: set[int] = set()
+    killed = set(known)
     while time.monotonic() < deadline:
         found = [pid for pid in psutil.pids() if pid != os.getpid() and mark_of(pid, name) == value]
         for pid in found:
