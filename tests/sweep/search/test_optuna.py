@@ -405,9 +405,11 @@ def test_a_process_killed_anywhere_in_a_study(kills: int, tmp_path: Path) -> Non
     for attempt in range(kills + 1):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         if attempt < kills:
-            while process.poll() is None and not (tmp_path / "study.db").exists():
-                time.sleep(0.01)
-            time.sleep(moments.uniform(0.6, 1.1) if attempt else moments.uniform(0, 0.3))
+            # First while the study is being made, then while it is used.
+            wanted = ".study.db.tmp" if attempt == 0 else "study.db"
+            while process.poll() is None and not (tmp_path / wanted).exists():
+                time.sleep(0.005)
+            time.sleep(moments.uniform(0.6, 1.2) if attempt else moments.uniform(0, 0.05))
             process.kill()
         said, _ = process.communicate(timeout=120)
     assert "whole" in said

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from assay.callbacks.optuna_study import build_part, close_storage, no_news, takes_argument
 from assay.check.installed import install
 from assay.errors import ConfigError
-from assay.sweep.search.earlier_runs import earlier_runs
+from assay.sweep.search.earlier_runs import add_earlier, earlier_runs
 from assay.sweep.search.importance import importance
 from assay.sweep.search.objective import read_constraints, read_objectives
 from assay.sweep.search.samplers import Samplers, distribution
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from assay.sweep.search.search import Known
 
 _NONE: Final = "optuna.pruners.NopPruner"
-_SWEEP, _ABANDONED, _RUN, _CONSTRAINTS = "sweep", "abandoned", "run", "constraints"
+_SWEEP, _ABANDONED, _CONSTRAINTS = "sweep", "abandoned", "constraints"
 
 
 @final
@@ -190,26 +190,13 @@ class OptunaSearch:
         return self._opened
 
     def _add_earlier(self, study: optuna.Study) -> None:
-        if not self._warm_start:
-            return
-        import optuna
-
-        there = {trial.user_attrs.get(_RUN) for trial in study.get_trials(deepcopy=False)}
-        found, looked_at = earlier_runs(self._warm_start, self._space, self._objectives)
-        found = [run for run in found if not run.run_dir.is_relative_to(self._sweep_dir)]
-        for run in found:
-            if str(run.run_dir) not in there:
-                bounds = [one.excess(run.metrics) for one in self._constraints]
-                study.add_trial(
-                    optuna.trial.create_trial(
-                        params=run.values,
-                        distributions=self._distributions,
-                        values=list(run.scores),
-                        user_attrs={_RUN: str(run.run_dir)},
-                        system_attrs={_CONSTRAINTS: bounds} if bounds else {},
-                    )
-                )
-        self.notes.append(f"{len(found)} of {looked_at} earlier runs lie in the search space and are used")
+        if self._warm_start:
+            found, looked_at = earlier_runs(self._warm_start, self._space, self._objectives)
+            found = [run for run in found if not run.run_dir.is_relative_to(self._sweep_dir)]
+            add_earlier(study, found, self._distributions, self._constraints)
+            self.notes.append(
+                f"{len(found)} of {looked_at} earlier runs lie in the search space and are used"
+            )
 
     @property
     def _distributions(self) -> dict[str, Any]:
