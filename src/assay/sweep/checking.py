@@ -27,7 +27,7 @@ class Checking:
 
     Args:
         prove: Does what needs torch.
-        objectives: That each job must have a score for.
+        objectives: That each job must have a score for; none where any job will do.
         config_dir: The user's folder of config groups, to say where a wrong value stands.
     """
 

@@ -1,4 +1,4 @@
-"""The end of a sweep: its tables, its best config, and a few lines that say what came out and what is next."""
+"""The end of a sweep: its tables, its best config, and a few lines on what came out and what is next."""
 
 from __future__ import annotations
 

@@ -272,7 +272,8 @@ def _check(key: str, override: Override, config_loader: ConfigLoader | None) -> 
         return
     if isinstance(sweep, Glob) and config_loader is None:
         raise ConfigError("glob() is not known here", key=key, hint=f"{key}=a,b,c")
-    if isinstance(sweep, ChoiceSweep) and any(isinstance(value, Sweep) for value in sweep.list):
+    values: list[Any] = list(sweep.list) if isinstance(sweep, ChoiceSweep) else []
+    if any(isinstance(value, Sweep) for value in values):
         raise ConfigError(
             f"{override.input_line} is a sweep among values",
             key=key,
