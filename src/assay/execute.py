@@ -149,7 +149,8 @@ def signals(assembly: Assembly) -> AbstractContextManager[None]:
     """
     callbacks: list[Any] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     stops = (callback for callback in callbacks if isinstance(callback, StopOnSignal))
-    return next((stop.watching() for stop in stops), nullcontext())
+    several = assembly.trainer.world_size > 1
+    return next((stop.watching(several=several) for stop in stops), nullcontext())
 
 
 def _best_checkpoint(trainer: L.Trainer) -> ModelCheckpoint | None:
