@@ -322,6 +322,7 @@ def _drive(
         sweep.directory, entries, tuple(sweep.objectives), total, driver.signal, run_dirs=places
     )
     importance, _ = sweep.search.importance()
+    sweep.search.close()
     write_results(result, importance)
     say_results(console, result, importance)
     return result
