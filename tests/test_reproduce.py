@@ -206,6 +206,16 @@ def test_config(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> None:
         lab.reproduce(run_dir, trust_code=True)
 
 
+def test_config_without_its_sum(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> None:
+    lab, clean, *_ = made
+    run_dir = copied(clean, tmp_path)
+    text = (run_dir / "config.yaml").read_text(encoding="utf-8").rpartition("# sha256:")[0]
+    (run_dir / "config.yaml").write_text(text, encoding="utf-8")
+    edit_record(run_dir, lambda record: record["files"].pop("config.yaml"))
+    with pytest.raises(AssayError, match=r"cannot be reproduced: .*config\.yaml is damaged or was changed"):
+        lab.reproduce(run_dir, trust_code=True)
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_patch(made: tuple[Lab, Path, Path, str], tmp_path: Path, known: bool) -> None:
     lab, _, dirty, _ = made

@@ -9,9 +9,11 @@ import signal
 import sys
 import time
 from contextlib import chdir
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from lightning.pytorch.callbacks import Callback
 from tests.conftest import unchanged_process
 from tests.training.interrupting import Interrupt, outcome
 from typer.testing import CliRunner
@@ -23,14 +25,25 @@ from assay.record.run_record import RunRecord
 from assay.resume import resume
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
+    import lightning as L
     from tests.conftest import Train
 
 JOB = (
     *("data=iris", "model=mlp", "data.batch_size=32", "trainer.max_epochs=2"),
     *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
 )
+
+
+class LosesBest(Callback):
+    """Removes the best checkpoint when training is over."""
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        del pl_module
+        if stage == "fit":
+            trainer.strategy.checkpoint_io.teardown()  # what is written in the background is there then
+            next(iter(Path(trainer.default_root_dir).rglob("best.ckpt"))).unlink()
 
 
 @pytest.fixture
@@ -89,15 +102,79 @@ def test_without_a_checkpoint_it_begins_anew_and_says_so(stopped: Path, train: T
 
 def test_a_damaged_checkpoint_is_named_and_an_older_one_used(train: Train) -> None:
     run_dir = train(*JOB, callbacks=[Interrupt("batch", 5)]).run_dir
-    path = run_dir / "checkpoints" / "last.ckpt"
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
+    flipped(run_dir / "checkpoints" / "last.ckpt")
     code, said = typed(run_dir)
     assert code == 0, said
     assert "last.ckpt cannot be used" in said
     assert "best.ckpt" in said
     assert outcome(run_dir) == outcome(train(*JOB).run_dir)
+
+
+def flipped(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+LOST: dict[str, tuple[Callable[[Path], None], str]] = {
+    "damaged": (flipped, "is damaged: its SHA-256"),
+    "missing": (Path.unlink, "is not there"),
+    "without_sum": (lambda path: path.with_name("best.ckpt.sha256").unlink(), "has no .sha256 file"),
+}
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_a_lost_best_checkpoint_is_told_at_once_and_only_a_better_one_takes_its_place(
+    train: Train, how: str
+) -> None:
+    lose, says = LOST[how]
+    run_dir = train(*JOB, callbacks=[Interrupt("batch", 5)]).run_dir
+    lose(run_dir / "checkpoints" / "best.ckpt")
+    code, said = typed(run_dir)
+    assert code == 0, said
+    assert "the best checkpoint so far is lost: best.ckpt (val/loss=" in said
+    assert says in said
+    assert said.index("is lost") < said.index("going on from step 5")
+    assert outcome(run_dir) == outcome(train(*JOB).run_dir), "the second epoch is better"
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_where_none_is_better_than_the_lost_one_none_is_called_best(train: Train, how: str) -> None:
+    job = (*JOB, "callbacks.checkpoint.mode=max")  # the first epoch has the highest loss
+    run_dir = train(*job, callbacks=[Interrupt("batch", 5)]).run_dir
+    LOST[how][0](run_dir / "checkpoints" / "best.ckpt")
+    code, said = typed(run_dir)
+    assert code == 0, said
+    after, last = record(run_dir), train(*JOB[:4], "callbacks=[last_checkpoint]")
+    assert (after["status"], after["checkpoints"], after["best"]) == ("finished", {"last": "last.ckpt"}, {})
+    assert after["metrics"] == last.record["metrics"]
+    assert "the weights of the last step are tested in its place" in after["resumed"][-1]["notes"][-1]
+    assert "the weights of the last step are tested in its place" in (run_dir / "log.txt").read_text()
+    code, said = typed(run_dir, "trainer.max_epochs=3")
+    assert code == 0, said
+
+
+def test_what_a_better_checkpoint_has_taken_the_place_of_is_removed(train: Train) -> None:
+    """As if the process had died between saving the better one and removing the other one."""
+    named = "callbacks.checkpoint.filename='{epoch}-{step}'"
+    job = (*JOB[:3], "trainer.max_epochs=3", "callbacks=[checkpoint]", "optimizer.lr=0.01", named)
+    before, run_dir = (train(*job, callbacks=[Interrupt("epoch", at)]).run_dir for at in (1, 2))
+    (old,) = (before / "checkpoints").glob("*.ckpt")
+    (new,) = (run_dir / "checkpoints").glob("*.ckpt")
+    assert old.name != new.name
+    for path in (old, old.with_name(f"{old.name}.sha256")):
+        shutil.copy(path, new.parent)
+    (new.parent / "mine.ckpt").write_text("kept by the user")
+    code, said = typed(run_dir)
+    assert code == 0, said
+    names = {path.name for path in (train(*job).run_dir / "checkpoints").iterdir()}
+    assert {path.name for path in new.parent.iterdir()} == names | {"mine.ckpt"}
+    assert new.name not in names
+
+
+def test_a_best_checkpoint_that_is_lost_while_training_does_not_end_the_run(train: Train) -> None:
+    after = train(*JOB, callbacks=[LosesBest()]).record
+    assert (after["status"], after["checkpoints"]) == ("finished", {"last": "last.ckpt"})
 
 
 def test_a_moved_run_goes_on_where_it_is(stopped: Path, tmp_path: Path, train: Train) -> None:

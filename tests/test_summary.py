@@ -9,13 +9,13 @@ import pytest
 from rich.console import Console
 
 from assay.run import RunResult
-from assay.summary import format_score, say_run, say_sweep
+from assay.summary import format_score, say_run
 
 
-def said(result: RunResult | list[RunResult], width: int = 100) -> list[str]:
+def said(result: RunResult, width: int = 100) -> list[str]:
     screen = io.StringIO()
     console = Console(file=screen, width=width, highlight=False, soft_wrap=True)
-    (say_sweep if isinstance(result, list) else say_run)(console, result)  # type: ignore[arg-type]  # by its kind
+    say_run(console, result)
     return screen.getvalue().splitlines()
 
 
@@ -82,21 +82,3 @@ def test_a_run_that_did_not_end_well(status: str, tmp_path: Path) -> None:
 def test_a_run_that_left_no_directory() -> None:
     lines = said(result(status="failed", reason="no", run_dir=Path("/nowhere/run")))
     assert lines == ["failed: no"]
-
-
-def test_a_sweep_tells_what_differs() -> None:
-    jobs = [
-        result(overrides=("data=wine", "callbacks=[ema]", "seed=1")),
-        result(
-            overrides=("data=wine", "callbacks=[swa]", "seed=1"), status="failed", reason="no", metrics={}
-        ),
-    ]
-    lines = [line.split() for line in said(jobs)]
-    assert lines[1] == ["job", "overrides", "test/accuracy", "seconds", "status"]
-    assert lines[2] == ["0", "callbacks=[ema]", "98.61", "%", "12.3", "finished"]
-    assert lines[3] == ["1", "callbacks=[swa]", "-", "12.3", "failed:", "no"]
-    assert lines[5] == ["1", "of", "2", "jobs", "finished;", "sweep", "outputs/x"]
-
-
-def test_an_empty_sweep_says_nothing() -> None:
-    assert said([]) == []

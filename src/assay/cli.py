@@ -107,18 +107,17 @@ def train(
         if cfg:
             _print_configs([job_config(job) for job in _composed(typed, config_dir, multirun=multirun)])
             return
-        jobs = _checked_names(typed, config_dir, multirun=multirun)
         if multirun:
-            from assay.multirun import multirun as run_all
+            from assay.sweep.conduct import start
 
-            results = run_all(typed, config_dir, jobs)
+            code = start(typed, config_dir).exit_code
         else:
+            (job,) = _checked_names(typed, config_dir, multirun=False)
             from assay.run import run_job
 
-            (job,) = jobs
-            results = [run_job(job_config(job), typed, choices(job.hydra), raise_errors=debug)]
-        _say_results(results, sweep=multirun)
-    code = max((result.exit_code for result in results), default=0)
+            result = run_job(job_config(job), typed, choices(job.hydra), raise_errors=debug)
+            _say_result(result)
+            code = result.exit_code
     if code:
         raise typer.Exit(code)
 
@@ -198,15 +197,26 @@ def diff(
 
 @app.command()
 def resume(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a sweep.")],
     overrides: Overrides = None,
+    failed: Annotated[bool, typer.Option("--failed", help="In a sweep, run failed jobs again too.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Go on with an interrupted run, or train a finished one longer.
+    """Go on with an interrupted run or sweep, or train a finished run longer.
 
-    It ends as if it had never been interrupted, bit for bit: RUN trainer.max_epochs=20 trains on.
+    A run ends as if it had never been interrupted, bit for bit: RUN trainer.max_epochs=20 trains on. A sweep
+    runs what is missing: SWEEP optimizer.lr=0.1,0.2,0.4 is another search space.
     """
     with _reported(debug):
+        if (run / "journal.jsonl").is_file():
+            from assay.sweep.conduct import go_on as go_on_with_sweep
+
+            code = go_on_with_sweep(run, overrides or [], again=failed).exit_code
+            if code:
+                raise typer.Exit(code)
+            return
+        if failed:
+            raise AssayError(f"{run} is no sweep, and --failed is about sweeps", hint=f"assay resume {run}")
         from assay.record.run_record import RunRecord
 
         RunRecord.load(run)  # a mistyped directory costs no wait
@@ -215,7 +225,7 @@ def resume(
         result = go_on(run, overrides or [], raise_errors=debug)
         if result.status == "finished" and result.reason:
             typer.echo(f"{run}: {result.reason}")
-        _say_results([result], sweep=False)
+        _say_result(result)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
@@ -261,10 +271,13 @@ def info(debug: Debug = False) -> None:
 
 
 def _composed(typed: list[str], config_dir: Path | None, *, multirun: bool) -> list[DictConfig]:
-    from assay.config.compose import compose
-    from assay.config.sweep import compose_sweep
+    if multirun:
+        from assay.sweep.conduct import plan
 
-    return compose_sweep(typed, config_dir) if multirun else [compose(typed, config_dir)]
+        return plan(typed, config_dir)
+    from assay.config.compose import compose
+
+    return [compose(typed, config_dir)]
 
 
 def _checked_names(typed: list[str], config_dir: Path | None, *, multirun: bool) -> list[DictConfig]:
@@ -296,14 +309,10 @@ def _print_configs(jobs: list[DictConfig]) -> None:
         sys.stdout.write(text)
 
 
-def _say_results(results: list[RunResult], *, sweep: bool) -> None:
-    from assay.summary import say_run, say_sweep
+def _say_result(result: RunResult) -> None:
+    from assay.summary import say_run
 
-    if sweep:
-        say_sweep(Console(highlight=False, soft_wrap=True), results)
-    else:
-        (result,) = results
-        say_run(Console(highlight=False, soft_wrap=True, stderr=result.status != "finished"), result)
+    say_run(Console(highlight=False, soft_wrap=True, stderr=result.status != "finished"), result)
 
 
 @contextmanager

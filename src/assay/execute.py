@@ -15,11 +15,12 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from omegaconf import OmegaConf
 
+from assay.callbacks.pruning import Pruned
 from assay.callbacks.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.continuation import logger_ids, pick_up, same_data
 from assay.errors import AssayError, NonFiniteError
 from assay.record.checkpoint_file import CheckpointFile
-from assay.record.checksum import sha256
+from assay.record.checksum import damage_of, sha256
 from assay.record.files import files_of
 from assay.record.log_file import log_file
 from assay.record.run_record import now
@@ -49,7 +50,7 @@ def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_error
         run_dir: Its directory, with a record that says `running`.
         raise_errors: Let an exception of the training through, after it was recorded.
     """
-    start = time.perf_counter()
+    start, known_before = time.perf_counter(), record.checkpoints
     with log_file(run_dir / "log.txt"):
         try:
             record.model = _parameters(assembly.module)
@@ -73,6 +74,9 @@ def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_error
             else:
                 record.status, record.reason = "failed", f"SystemExit: {stop}"  # type: ignore[unreachable]  # by the user's own code
                 record.cause = "exception"
+        except Pruned as end:
+            record.status, record.reason = "pruned", str(end)
+            record.metrics.update(_scalars(assembly.trainer.callback_metrics))
         except Exception as error:
             record.status, record.reason = "failed", one_line(error)
             record.cause = of_exception(error).cause
@@ -82,7 +86,7 @@ def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_error
         finally:
             record.seconds = round(time.perf_counter() - start, 3)
             record.finished = now()
-            if not record.checkpoints:
+            if record.checkpoints is known_before:  # training did not come to its end
                 _note_checkpoints(assembly, record, run_dir)
             log.info("%s after %.1f s %s", record.status, record.seconds, record.reason)
             record.files = files_of(run_dir)
@@ -125,8 +129,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         _note_checkpoints(assembly, record, run_dir)
         if isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):  # others hold shards
             record.weights_sha256 = weights_sha256(module.state_dict())
-    best = _best_checkpoint(trainer)
-    path = best.best_model_path if best is not None and best.best_model_path else None
+    path = _to_test(trainer, record)
     if path and any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks):  # type: ignore[attr-defined]  # a plain attribute
         # Lightning 2.6 would test the weights from before the averaging, which lie in the checkpoint, too.
         module.load_state_dict(CheckpointFile().load_checkpoint(path)["state_dict"])
@@ -155,19 +158,39 @@ def _best_checkpoint(trainer: L.Trainer) -> ModelCheckpoint | None:
     return next((callback for callback in kept if callback.monitor is not None), None)
 
 
+def _to_test(trainer: L.Trainer, record: RunRecord) -> str | None:
+    """The best checkpoint; None where the weights of the last step are to be tested."""
+    best = _best_checkpoint(trainer)
+    path = best.best_model_path if best is not None else ""
+    if not path:
+        return None
+    if reason := damage_of(Path(path)):
+        note = f"{Path(path).name} {reason}; the weights of the last step are tested in its place"
+        log.warning("%s", note)
+        if record.resumed:
+            record.resumed[-1]["notes"].append(note)
+        return None
+    return path
+
+
 def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
+    """Name the checkpoints in the record, which stays as it is where the callbacks know of none."""
+    found: dict[str, str] = {}
     folder = (run_dir / "checkpoints").resolve()
     for callback in assembly.trainer.checkpoint_callbacks:
         if isinstance(callback, StopOnSignal) and callback.received and callback.path.is_file():
-            record.checkpoints["last"] = callback.path.name
+            found["last"] = callback.path.name
         elif isinstance(callback, ModelCheckpoint):
             role = "last" if callback.monitor is None else "best"
             for name, kept in ((role, callback.best_model_path), ("last", callback.last_model_path)):
-                if kept and Path(kept).is_file():
-                    record.checkpoints[name] = Path(kept).resolve().relative_to(folder).as_posix()
+                if kept and Path(kept).is_file() and not (name == "best" and damage_of(Path(kept))):
+                    found[name] = Path(kept).resolve().relative_to(folder).as_posix()
+    if not found:
+        return
+    record.checkpoints, record.best = found, {}
     best = _best_checkpoint(assembly.trainer)
-    if "best" in record.checkpoints and best is not None and best.best_model_score is not None:
-        path = folder / record.checkpoints["best"]
+    if "best" in found and best is not None and best.best_model_score is not None:
+        path = folder / found["best"]
         # mmap reads the few numbers that are asked for, not the weights.
         epoch = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["epoch"]
         record.best = {

@@ -314,7 +314,9 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     from assay.run import run_job
 
     record = RunRecord.load(run_dir)
-    config = change(again, read_config(run_dir, trusted), record.interpolations, []).config
+    config = change(
+        again, read_config(run_dir, trusted, must_be_whole=True), record.interpolations, []
+    ).config
     with open_dict(config):
         config.logger = {}  # nobody else's log is to hold this run
         config.enforce_clean_git = False

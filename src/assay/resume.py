@@ -14,7 +14,8 @@ from assay.config.change import Change, change
 from assay.config.trust import typed_packages
 from assay.errors import AssayError, ConfigError
 from assay.record.checkpoint_file import read
-from assay.record.newest import newest_valid
+from assay.record.checksum import damage_of
+from assay.record.newest import Newest, newest_valid
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
@@ -101,7 +102,9 @@ def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) 
     if newest.path is None:
         notes.append("no checkpoint was saved yet: the run begins anew, from step 0")
     else:
-        _check_point(read(newest.path, newest.path, mmap=True), newest.path, job.config)
+        checkpoint = read(newest.path, newest.path, mmap=True)
+        _check_point(checkpoint, newest.path, job.config)
+        notes += _lost_best(checkpoint, newest)
         notes.append(f"going on from step {newest.step}: {newest.path}")
     notes += job.notes
     return {
@@ -138,6 +141,27 @@ def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> 
             key="trainer.max_epochs",
             hint=f"trainer.max_epochs={needed}, or more",
         )
+
+
+def _lost_best(checkpoint: dict[str, Any], newest: Newest) -> list[str]:
+    """What is lost where the best checkpoint that a run knows of cannot be used."""
+    assert newest.path is not None  # noqa: S101 - the caller looked
+    notes = []
+    for state in checkpoint["callbacks"].values():
+        if not isinstance(state, dict) or not state.get("monitor") or not state.get("best_model_path"):
+            continue
+        path, home = Path(state["best_model_path"]), Path(str(state.get("dirpath")))
+        if not path.is_relative_to(home) or home.name != newest.path.parent.name:
+            continue  # the user keeps it elsewhere
+        here = newest.path.parent / path.relative_to(home)  # the run may have been moved
+        # A better one may have been saved and this one removed, right before the process died.
+        if (reason := damage_of(here)) and not (newest.followed and not here.exists()):
+            score = f"{state['monitor']}={float(state['best_model_score']):.6g}"
+            notes.append(
+                f"the best checkpoint so far is lost: {here.name} ({score}) {reason}. Only a better one "
+                "takes its place; without one the last weights are tested, and none is called best"
+            )
+    return notes
 
 
 def _begun_again(record: RunRecord, entry: dict[str, Any], overrides: Sequence[str]) -> RunRecord:

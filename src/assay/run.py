@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,10 +33,12 @@ from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
 from assay.restore import read_config
 from assay.sweep.classify import of_exception
+from assay.sweep.outcome import TRIAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.assemble import Assembly
     from assay.check.report import Report
 
 
@@ -135,7 +138,7 @@ def run_job(
             ranks.launch(run_dir, processes, trusted_in(config))
         return result_of(run_dir)
     with quiet():
-        assembly = assemble(config, datamodule=datamodule, checked=True)
+        assembly = _assembled(config, datamodule=datamodule, checked=True)
         check_stated({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         record = begin(run_dir, assembly.config, overrides, chosen, data_sha256)
@@ -170,13 +173,24 @@ def go_on(config: DictConfig, record: RunRecord, *, raise_errors: bool) -> RunRe
         ranks.launch(run_dir, processes, trusted_in(config))
         return result_of(run_dir)
     with quiet():
-        assembly = assemble(config, datamodule=prover.datamodule, checked=True)
+        assembly = _assembled(config, datamodule=prover.datamodule, checked=True)
         check_stated({} if report.data_read else report.spec, assembly.config)
         same_data(assembly, record)
         write_config(RunDirectory(run_dir), assembly.config)
         record.save(run_dir)
         execute(assembly, record, run_dir, raise_errors=raise_errors)
     return result_of(run_dir)
+
+
+def _assembled(config: DictConfig, **options: Any) -> Assembly:
+    """The objects of a job; of one that is a trial of a study, with what reports to it."""
+    assembly = assemble(config, **options)
+    if TRIAL in os.environ:
+        from assay.callbacks.pruning import pruning_from
+
+        callbacks: list[Any] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+        callbacks.insert(0, pruning_from(json.loads(os.environ[TRIAL])))
+    return assembly
 
 
 def prepare(config: DictConfig) -> None:
@@ -211,6 +225,7 @@ def begin(
     if config.get("enforce_clean_git"):
         refuse_uncommitted(Path.cwd(), git, patch)
     directory = RunDirectory.create(run_dir)
+    directory.remove_unfinished()  # of one that was killed before it had a record
     record = RunRecord(
         run_id=run_dir.name,
         name=str(config.name),
@@ -268,7 +283,7 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
     record = RunRecord.load(run_dir)
     try:
         with writing(run_dir, shared=True), quiet():
-            assembly = assemble(config, prepare=False)
+            assembly = _assembled(config, prepare=False)
             if first:
                 write_config(RunDirectory(run_dir), assembly.config)
                 execute(assembly, record, run_dir, raise_errors=False)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,47 +90,6 @@ def say_run(console: Console, result: RunResult) -> None:
     console.print(f"[bold]next[/bold]  assay train -m {escape(_again(result.overrides))}seed=1,2,3")
     console.print(
         f'      python -c "import assay; model = assay.load({str(result.run_dir)!r})"', markup=False
-    )
-
-
-def say_sweep(console: Console, results: list[RunResult]) -> None:
-    """A table of the jobs of a sweep.
-
-    Args:
-        console: Where to print.
-        results: One a job, in order.
-    """
-    if not results:
-        return
-    shared = set.intersection(*(set(result.overrides) for result in results))
-    metric = next(
-        (
-            name
-            for result in results
-            for name in result.metrics
-            if name.startswith("test/") and not name.endswith("loss")
-        ),
-        "test/loss",
-    )
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("job", "overrides", metric, "seconds", "status"):
-        table.add_column(
-            column, justify="right" if column in ("job", metric, "seconds") else "left", overflow="fold"
-        )
-    for number, result in enumerate(results):
-        value = result.metrics.get(metric)
-        table.add_row(
-            str(number),
-            escape(" ".join(o for o in result.overrides if o not in shared) or "-"),
-            "-" if value is None else format_score(metric, value),
-            f"{result.seconds:.1f}",
-            escape(result.status if result.status == "finished" else f"{result.status}: {result.reason}"),
-        )
-    console.print()
-    console.print(table)
-    done = sum(result.status == "finished" for result in results)
-    console.print(
-        f"\n{done} of {len(results)} jobs finished; sweep  {results[0].run_dir.parent}", markup=False
     )
 
 

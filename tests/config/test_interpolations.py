@@ -27,3 +27,11 @@ def test_somebody_elses_record_brings_no_calls_and_no_targets() -> None:
     before = OmegaConf.to_yaml(config)
     restore(config, {"a": "${oc.env:HOME}", "m._target_": "${a}", "new": "${a}"})
     assert OmegaConf.to_yaml(config) == before
+
+
+def test_a_config_that_was_not_resolved_stays_as_it_is() -> None:
+    """As the first process of several writes it, before the data has been read."""
+    config = OmegaConf.create({"size": "${spec.size}", "l": [{"n": "${spec.n}"}], "lr": 0.1, "max": "${lr}"})
+    before = config.copy()
+    restore(config, interpolations(config))
+    assert config == before

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict, read_write
 
 from assay.config.compose import compose
 from assay.config.sweep import compose_sweep
@@ -14,7 +14,10 @@ _CLOCK = re.compile(r"\d{2}-\d{2}-\d{2}-[0-9a-f]{6}|[0-9a-f]{6}$")
 
 
 def plain(config: Any) -> str:
-    """Everything in a job, without the time of day and the random id."""
+    """Everything in a job, without the time of day, the random id and its place in the sweep."""
+    config = OmegaConf.masked_copy(config, list(config))
+    with read_write(config.hydra), open_dict(config.hydra):
+        config.hydra.sweep.dir, config.hydra.job.num, config.hydra.job.id = "x", 0, "0"
     text = OmegaConf.to_yaml(config)
     return "\n".join(_CLOCK.sub("", line) for line in text.splitlines() if "run_dir" not in line)
 

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = list_options()
-NUM_OPTIONS = 111
+NUM_OPTIONS = 127
 LISTED = ("callbacks", "logger")  # groups of which several options add up
 NEEDS = {
     "digits_distillation": ["augment.model.run=somewhere"],
     "custom": ["data.source.dataset._target_=torch.utils.data.TensorDataset"],
 }
+WITHIN = {"hydra/sweeper/sampler": "hydra/sweeper=optuna", "hydra/sweeper/pruner": "hydra/sweeper=optuna"}
+"""Groups that are there only once another option was chosen."""
 
 each_option = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: f"{option.group}/{option.name}")
 
@@ -61,8 +63,9 @@ def test_composes_and_fits_what_it_names(option: Option, hydra: Hydra) -> None:
         config = compose_with(hydra, [f"{option.group}=[{option.name}]", *needs])
         assert len(config[option.group])
     else:
-        plus = "" if option.group in groups_chosen_from(hydra) else "+"
-        config = compose_with(hydra, [f"{plus}{option.group}={option.name}", *needs])
+        within = [WITHIN[option.group]] if option.group in WITHIN else []
+        plus = "" if within or option.group in groups_chosen_from(hydra) else "+"
+        config = compose_with(hydra, [*within, f"{plus}{option.group}={option.name}", *needs])
         assert config.hydra.runtime.choices[option.group] == option.name
     check_signatures(job_config(config))
 

@@ -17,6 +17,7 @@ LIGHT = (
     "check.allowed",
     "check.job",
     "check.target",
+    "callbacks.optuna_study",
     "config",
     "difference",
     "reproduce",

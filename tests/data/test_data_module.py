@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import numpy as np
+import psutil
 import pytest
 import torch
 from torch import Tensor, nn
@@ -269,6 +271,46 @@ def test_given_statistics(data_module: Build, given_source: Any) -> None:
         (torch.full((2, 3, 8, 8), 255, dtype=torch.uint8), LABELS), 0
     )
     torch.testing.assert_close(inputs, torch.full((2, 3, 8, 8), 2.0))
+
+
+class Ends(L.Callback):
+    """Notes when the last step ended, and how many processes loaded data then; breaks off where told to."""
+
+    def __init__(self, stop_at: int = -1) -> None:
+        self.stop_at, self.last, self.processes = stop_at, 0.0, 0
+
+    def on_train_batch_end(self, trainer: L.Trainer, *args: Any) -> None:
+        del args
+        self.last, self.processes = time.monotonic(), len(psutil.Process().children())
+        if trainer.global_step == self.stop_at:
+            raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("stop_at", [-1, 10])
+def test_no_process_outlives_a_run(
+    data_module: Build, given_source: Any, tmp_path: Path, stop_at: int, persistent: bool
+) -> None:
+    data = Stream(Mappings(numbered()), torch.arange(50) % 2)
+    source = given_source({"all": data}, "multiclass", ("even", "odd"))
+    datamodule = data_module(source, num_workers=2, persistent_workers=persistent, prefetch_factor=2)
+    ends, module = Ends(stop_at), Recorder()
+    runner = trainer(tmp_path, callbacks=[ends])
+    try:
+        runner.fit(module, datamodule)
+        assert not psutil.Process().children()
+        runner.test(module, datamodule, verbose=False)
+    except ZeroDivisionError:
+        assert stop_at == 10
+    assert not psutil.Process().children()
+    assert time.monotonic() - ends.last < 2
+    assert ends.processes >= 2
+    if stop_at < 0:
+        before = len(module.seen["train"])
+        runner.fit_loop.max_epochs = 3
+        runner.fit(module, datamodule)
+        assert len(module.seen["train"]) == before + 8, "a loader that was closed starts again"
+        assert not psutil.Process().children()
 
 
 LABELS = torch.tensor([0, 1])

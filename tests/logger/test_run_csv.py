@@ -17,8 +17,10 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
+from tests.record.killing import dies_at
 
 from assay.logger.run_csv import RunCSV
+from assay.record.run_directory import RunDirectory
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -148,8 +150,16 @@ def test_a_failure_while_columns_are_added_loses_no_row(
         with pytest.raises(OSError, match="No space"):
             logger.log_metrics({"b": 1.0}, step=1)
     assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["metrics.csv"]
     logger.log_metrics({"b": 1.0}, step=1)
     assert path.read_text() == "epoch,step,a,b\n,0,1.0,\n,1,,1.0\n"
+
+
+def test_what_a_killed_process_leaves_is_removed_with_all_else_that_is_unfinished(tmp_path: Path) -> None:
+    assert dies_at(0, lambda: RunCSV(tmp_path / "metrics.csv").log_metrics({"a": 1.0}, step=0), below=".tmp")
+    assert len(list(tmp_path.iterdir())) == 1
+    RunDirectory(tmp_path).remove_unfinished()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_rewind_drops_what_will_be_written_again(tmp_path: Path) -> None:

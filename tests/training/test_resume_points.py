@@ -187,34 +187,12 @@ def test_interrupted_again_and_again(train: Train, monkeypatch: pytest.MonkeyPat
 
 
 HERE = Path(__file__).parent
-TWO_RANKS = (
-    *("data=digits", "model=small_cnn", "device=ddp_cpu", "data.batch_size=8", "trainer.max_epochs=2"),
-    *("trainer.limit_train_batches=6", "trainer.limit_val_batches=1", "trainer.limit_test_batches=1"),
-    *("trainer.val_check_interval=0.5", "trainer.accumulate_grad_batches=2", "callbacks.ema.decay=0.9"),
-    *("callbacks=[checkpoint,last_checkpoint,ema,dying]", "trainer.log_every_n_steps=1"),
-    "callbacks.last_checkpoint.every_n_train_steps=1",
-)
 
 
 def command(*words: str, cwd: Path, **environment: str) -> None:
     full = [sys.executable, "-c", "from assay.cli import main; main()", *words]
     known = {**os.environ, "PYTHONPATH": str(HERE / "project"), "OMP_NUM_THREADS": "1", **environment}
     subprocess.run(full, cwd=cwd, env=known, capture_output=True, check=False, timeout=300)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1200)
-def test_a_rank_that_dies_takes_nothing_along(tmp_path: Path) -> None:
-    project = ["--config-dir", str(HERE / "project" / "conf")]
-    command("train", *project, *TWO_RANKS, "hydra.run.dir=whole", cwd=tmp_path)
-    whole = outcome(tmp_path / "whole")
-    for batch in (1, 3, 7, 8, 12):
-        name = f"died{batch}"
-        death = (f"callbacks.dying.batch={batch}", f"hydra.run.dir={name}")
-        command("train", *project, *TWO_RANKS, *death, cwd=tmp_path)
-        again = ("callbacks.dying.batch=null", "trusted_packages=[own_project]")
-        command("resume", name, *again, cwd=tmp_path)
-        assert outcome(tmp_path / name) == whole
 
 
 def in_a_place_of_its_own(folder: Path, number: int) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
@@ -9,10 +10,10 @@ from lightning.pytorch.callbacks import Callback, Checkpoint, ModelCheckpoint
 from typing_extensions import override
 
 from assay.callbacks.logged_results import take_up_results
-from assay.callbacks.resume_point import ResumePoint, averaged_too
+from assay.callbacks.resume_point import ResumePoint, averaged_too, claimed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import lightning as L
 
@@ -91,6 +92,9 @@ class PickUp(Callback):
                 setattr(callback, name, value)
             if isinstance(callback, ModelCheckpoint) and _has_saved(callback, str(trainer.ckpt_path)):
                 callback._last_global_step_saved = trainer.global_step
+        _remove_dropped(trainer, note.get("dropped", ()))
+        # Lightning never removes what it has resumed from; here that is one of the run's own.
+        trainer.ckpt_path = None
         own = note["processes"][trainer.global_rank]
         take_up_results(trainer, own["logged"])
         if "module" in own:
@@ -111,6 +115,15 @@ class PickUp(Callback):
 def _callbacks(trainer: L.Trainer) -> list[Callback]:
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     return callbacks
+
+
+def _remove_dropped(trainer: L.Trainer, names: Iterable[str]) -> None:
+    """Remove what a better checkpoint has taken the place of, should the process have died in between."""
+    folder = Path(str(trainer.ckpt_path)).parent
+    kept = {Path(path).name for path in claimed(trainer)}
+    for name in names:
+        if name == Path(name).name and name.endswith(".ckpt") and name not in kept:
+            trainer.strategy.remove_checkpoint(folder / name)
 
 
 def _has_saved(callback: ModelCheckpoint, path: str) -> bool:

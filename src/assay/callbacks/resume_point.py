@@ -47,6 +47,7 @@ class ResumePoint(Callback):
         self._csv: Any = None
         self._rows = 0
         self._max_steps: int | None = None
+        self._claimed: set[str] = set()
 
     # -- where training is ---------------------------------------------------------------------------------
 
@@ -63,6 +64,7 @@ class ResumePoint(Callback):
             self._csv.rewind(self.loaded["log"])
         if self._max_steps is not None:
             trainer.fit_loop.epoch_loop.max_steps, self._max_steps = self._max_steps, None
+        self._claimed = claimed(trainer)
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -123,7 +125,10 @@ class ResumePoint(Callback):
         if log is not None and self.phase in _BETWEEN:
             log["rows"] = self._rows
         own = _own_state(trainer, pl_module, pending=self.phase in ("batch_start", *_RESUMABLE[2:4]))
+        # A callback removes what this checkpoint takes the place of once it is saved, and may not come to it.
+        before, self._claimed = self._claimed, claimed(trainer)
         checkpoint[KEY] = {
+            "dropped": sorted(Path(path).name for path in before - self._claimed),
             "phase": self.phase if whole else "",
             "loss": self.outputs["loss"] if _has_loss(self.outputs) else None,
             "log": log,
@@ -191,6 +196,19 @@ def _move(trainer: L.Trainer, checkpoint: dict[str, Any]) -> None:
         for name in ("best_model_path", "kth_best_model_path", "last_model_path"):
             state[name] = moved(state[name])
         state["best_k_models"] = {moved(path): score for path, score in state["best_k_models"].items()}
+
+
+def claimed(trainer: L.Trainer) -> set[str]:
+    """Paths of the checkpoints that the callbacks keep.
+
+    Args:
+        trainer: In fit.
+    """
+    paths: set[str] = set()
+    for callback in trainer.checkpoint_callbacks:
+        if isinstance(callback, ModelCheckpoint):
+            paths |= {*callback.best_k_models, callback.best_model_path, callback.last_model_path}
+    return {str(path) for path in paths if path}
 
 
 def _bookkeeping(callback: ModelCheckpoint | WeightAveraging) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.check.prove import Prover
+from assay.check.together import together
 from assay.config.compose import job_config
 from assay.config.origin import located, overrides_of
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from assay.check.report import Report
-
-_MOST = 10
-"""Different errors to show."""
 
 
 def check_all(
@@ -39,7 +37,7 @@ def check_all(
     """
     prover = Prover()
     reports: list[Report] = []
-    failures: list[tuple[int, list[str], AssayError]] = []
+    failures: list[tuple[int, Sequence[str], AssayError]] = []
     for number, job in enumerate(jobs):
         own = overrides_of(job)
         try:
@@ -51,22 +49,4 @@ def check_all(
         return reports
     if len(jobs) == 1:
         raise failures[0][2]
-    raise _together(failures, len(jobs)) from failures[0][2]
-
-
-def _together(failures: list[tuple[int, list[str], AssayError]], total: int) -> AssayError:
-    """One error for all: those with the same message are told once."""
-    by_message: dict[str, list[tuple[int, list[str], AssayError]]] = {}
-    for failure in failures:
-        by_message.setdefault(str(failure[2]), []).append(failure)
-    lines = [f"{len(failures)} of {total} jobs cannot run; none was started"]
-    for message, same in list(by_message.items())[:_MOST]:
-        number, own, _ = same[0]
-        others = f" and {len(same) - 1} more" if len(same) > 1 else ""
-        lines.append(f"job {number}{others} ({' '.join(own)})")
-        lines.extend(f"  {line}" for line in message.splitlines())
-    if len(by_message) > _MOST:
-        lines.append(f"… and {len(by_message) - _MOST} other errors")
-    error = ConfigError("\n".join(lines))
-    error.exit_code = max(failure[2].exit_code for failure in failures)
-    return error
+    raise together(failures, len(jobs)) from failures[0][2]

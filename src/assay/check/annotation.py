@@ -7,16 +7,12 @@ import datetime
 import enum
 import functools
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
-
-import torch
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
-from torch.utils.data import Dataset
 
 from assay.config.did_you_mean import named
 
@@ -30,8 +26,6 @@ _PLAIN: dict[Any, Any] = {
 }
 _NO_FUNCTIONS = (bool, int, float, str, list, tuple, dict)
 _SEQUENCES = (list, tuple, set, Sequence, Iterable, Collection)
-_OBJECTS = (torch.nn.Module, torch.Tensor, Optimizer, LRScheduler, Dataset)
-"""Classes that no plain value can stand for, and of which none stands for another."""
 _IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "null"}
 _PLURALS = {bool: "true or false", int: "whole numbers", float: "numbers", str: "texts"}
 _EXAMPLES = {bool: True, int: 1, float: 0.1, type(None): None}
@@ -80,21 +74,43 @@ def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for eac
         return isinstance(value, dict) and _entries_fit(args, value)
     if issubclass(container, enum.Enum):
         return any(value in (one.value, one.name) for one in container)
-    return not issubclass(container, (*_OBJECTS, datetime.timedelta))
+    return not issubclass(container, (*_objects(), datetime.timedelta))
 
 
 def _made_fits(container: Any, kind: type | None) -> bool:
-    if kind is None or not issubclass(kind, (*_OBJECTS, functools.partial)):
+    if kind is None or not issubclass(kind, (*_objects(), functools.partial)):
         return True
     if container in _PLAIN or container is typing.Literal:
         return False
-    if not inspect.isclass(container) or not issubclass(container, _OBJECTS):
+    if not inspect.isclass(container) or not issubclass(container, _objects()):
         return True
     return issubclass(kind, container) or (
         # Of one family: a subclass may be what a factory gives.
         kind is not functools.partial
-        and any(issubclass(kind, one) and issubclass(container, one) for one in _OBJECTS)
+        and any(issubclass(kind, one) and issubclass(container, one) for one in _objects())
     )
+
+
+def _objects() -> tuple[type, ...]:
+    """Classes that no plain value can stand for, and of which none stands for another.
+
+    None of torch's as long as nobody has imported it: an annotation cannot be one of them then.
+    """
+    return _torch_objects() if "torch" in sys.modules else ()
+
+
+@functools.cache
+def _torch_objects() -> tuple[type, ...]:
+    import torch
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
+    from torch.utils.data import Dataset
+
+    return torch.nn.Module, torch.Tensor, Optimizer, LRScheduler, Dataset
+
+
+def _is_tensor(annotation: Any) -> bool:
+    return "torch" in sys.modules and annotation is sys.modules["torch"].Tensor
 
 
 def _is_sequence(container: Any) -> bool:
@@ -147,7 +163,7 @@ def in_words(annotation: Any) -> str:  # noqa: PLR0911 - one for each kind of an
     if inspect.isclass(container) and issubclass(container, enum.Enum):
         return _choices([one.value for one in container])
     name = str(getattr(container, "__name__", annotation))
-    if inspect.isclass(container) and issubclass(container, _OBJECTS):
+    if inspect.isclass(container) and issubclass(container, _objects()):
         return f"a {name} (a node with a _target_)"
     return name
 
@@ -165,7 +181,7 @@ def _plural(annotation: Any) -> str:
     if _is_sequence(container):
         return "lists"
     if container in (typing.Union, types.UnionType):
-        parts = [part for part in typing.get_args(annotation) if part is not torch.Tensor]
+        parts = [part for part in typing.get_args(annotation) if not _is_tensor(part)]
         return _plural(parts[0]) if len(parts) == 1 else "values"
     return f"{container.__name__}s" if inspect.isclass(container) else "values"
 
@@ -173,7 +189,7 @@ def _plural(annotation: Any) -> str:
 def _union_in_words(args: tuple[Any, ...]) -> str:
     parts = list(args)
     if any(part in (bool, int, float, str) for part in parts):
-        parts = [part for part in parts if part is not torch.Tensor]  # a number is what one would type
+        parts = [part for part in parts if not _is_tensor(part)]  # a number is what one would type
     if float in parts and int in parts:
         parts.remove(int)
     literals = [part for part in parts if typing.get_origin(part) is typing.Literal]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from omegaconf import DictConfig
 
 _NOT_IDENTITY = ("run_dir", "name", "tags", "spec", "trusted_packages", "enforce_clean_git")
@@ -27,5 +29,16 @@ def fingerprint(config: DictConfig) -> str:
     """
     plain = OmegaConf.to_container(config, resolve=False)
     assert isinstance(plain, dict)  # noqa: S101 - a job is a mapping
-    identity = {key: value for key, value in plain.items() if key not in _NOT_IDENTITY}
+    return fingerprint_of({str(key): value for key, value in plain.items()})
+
+
+def fingerprint_of(config: Mapping[str, Any], without: Sequence[str] = ()) -> str:
+    """The same of a job as plain data.
+
+    Args:
+        config: A job.
+        without: More top-level keys that do not count: without `seed`, jobs that differ in nothing else are
+            the same.
+    """
+    identity = {key: value for key, value in config.items() if key not in (*_NOT_IDENTITY, *without)}
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()

@@ -39,9 +39,9 @@ def restore(config: DictConfig, written: Mapping[str, str]) -> None:
         written: From `interpolations`; perhaps somebody else's: what names a target or calls a resolver is
             left out, and so is a key that is not there.
     """
-    missing = object()
+    there = {entry.key for entry in walk(config)}  # not selected: that would ask for what is not yet known
     for key, text in written.items():
-        if _is_plain(key, text) and OmegaConf.select(config, key, default=missing) is not missing:
+        if _is_plain(key, text) and key in there:
             OmegaConf.update(config, key, text)
 
 

@@ -18,7 +18,15 @@ def to_text(config: DictConfig) -> str:
     Args:
         config: A job.
     """
-    plain = OmegaConf.to_container(config, resolve=False)
+    return to_text_of(OmegaConf.to_container(config, resolve=False))
+
+
+def to_text_of(plain: Any) -> str:
+    """The same of a job as plain data.
+
+    Args:
+        plain: A job.
+    """
     return json.dumps(plain) if _has_only_text_keys(plain) else yaml.safe_dump(plain)
 
 

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import copy
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Sweep
 from hydra.types import RunMode
-from omegaconf import OmegaConf
+from omegaconf import open_dict, read_write
 
-from assay.config.compose import PRIMARY, complete, explained, loader, trust_for
+from assay.config.compose import compose_with, explained, loader, trust_for
+from assay.config.hydra_node import check_hydra
+from assay.config.job_composer import JobComposer
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from hydra._internal.hydra import Hydra
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
-
-    from assay.config.trust import Trust
 
 
 def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictConfig]:
@@ -50,8 +48,30 @@ def compose_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> l
             for override in parsed:
                 _check_sweep(override)
             batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
-        composed: dict[tuple[str, ...], DictConfig] = {}
-        return [_job(hydra, job, composed, trusted) for batch in batches for job in batch]
+        directory = Path(compose_whole(hydra, overrides).hydra.sweep.dir)
+        composer = JobComposer(hydra, trusted, directory)
+        jobs = [job for batch in batches for job in batch]
+        return [composer.composed(job, number) for number, job in enumerate(jobs)]
+
+
+def compose_whole(hydra: Hydra, overrides: Sequence[str]) -> DictConfig:
+    """A sweep as a whole, whose `hydra` node says which launcher and sweeper it has, and where it is written.
+
+    Args:
+        hydra: From `assay.config.compose.loader`.
+        overrides: As typed, sweeps among them.
+
+    Raises:
+        ConfigError: It cannot be composed, or asks Hydra for what it may not do.
+    """
+    composed = compose_with(hydra, overrides, RunMode.MULTIRUN)
+    check_hydra(composed.hydra)
+    HydraConfig.instance().set_config(composed)
+    with explained(hydra, overrides):
+        directory = str(composed.hydra.sweep.dir)
+        with read_write(composed.hydra), open_dict(composed.hydra):
+            composed.hydra.sweep.dir = directory  # the clock is asked once
+    return composed
 
 
 def _check_sweep(override: Override) -> None:
@@ -64,46 +84,3 @@ def _check_sweep(override: Override) -> None:
             key=override.key_or_group,
             hint="write every value: a=1,2,x; or range(1,3) alone",
         )
-
-
-def _job(
-    hydra: Hydra, job: Sequence[str], composed: dict[tuple[str, ...], DictConfig], trusted: Trust
-) -> DictConfig:
-    with explained(hydra, job):
-        parsed = OverridesParser.create().parse_overrides(list(job))
-        values = [one for one in parsed if _is_plain_value(hydra, one)]
-        options = tuple(str(one.input_line) for one in parsed if one not in values)
-        if options not in composed:
-            composed[options] = hydra.compose_config(
-                config_name=PRIMARY,
-                overrides=list(options),
-                run_mode=RunMode.RUN,
-                with_log_configuration=False,
-            )
-        config: DictConfig = copy.deepcopy(composed[options])
-        OmegaConf.clear_cache(config)  # each job has a short id of its own
-        ConfigLoaderImpl._apply_overrides_to_config(values, config)
-        _note_overrides(config, parsed)
-        HydraConfig.instance().set_config(config)
-        complete(config, config.hydra, trusted)
-    return config
-
-
-def _is_plain_value(hydra: Hydra, override: Override) -> bool:
-    """Whether an override leaves the choice of options, and Hydra's own node, alone."""
-    key = override.key_or_group
-    return not (
-        override.package is not None
-        or key.partition(".")[0] == "hydra"
-        or hydra.config_loader.get_group_options(key)
-    )
-
-
-def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:
-    """What Hydra writes about the overrides while it composes."""
-    job = config.hydra.job.config.override_dirname
-    own = [one for one in parsed if not one.is_hydra_override()]
-    config.hydra.overrides.task = [one.input_line for one in own]
-    config.hydra.job.override_dirname = get_overrides_dirname(
-        overrides=own, kv_sep=job.kv_sep, item_sep=job.item_sep, exclude_keys=job.exclude_keys
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, final
+from weakref import WeakSet
 
 import lightning as L
 import torch
@@ -105,6 +106,7 @@ class DataModule(L.LightningDataModule):
         self._parts: Parts | None = None
         self._ready: dict[str, Part] = {}
         self._placements: dict[int, Placement] = {}
+        self._streams: WeakSet[StreamLoader] = WeakSet()  # Lightning may ask for new ones every epoch
         self._normalize = Normalize()
 
     def prepare_data(self) -> None:
@@ -213,7 +215,28 @@ class DataModule(L.LightningDataModule):
             placement = self._placements.setdefault(id(part.data), Placement(part.data, self._pin_memory))
             return MemoryLoader(part, placement, order, position, self._device)
         pinned = self._pin_memory and self._device().type == "cuda"
-        return StreamLoader(part, order, position, pin_memory=pinned, **self._workers)
+        stream = StreamLoader(part, order, position, pin_memory=pinned, **self._workers)
+        self._streams.add(stream)
+        return stream
+
+    def teardown(self, stage: str) -> None:
+        """End the processes that load data.
+
+        Args:
+            stage: Lightning's.
+        """
+        del stage
+        for stream in self._streams:
+            stream.close()
+
+    def on_exception(self, exception: BaseException) -> None:
+        """End the processes that load data.
+
+        Args:
+            exception: Why training ended.
+        """
+        del exception
+        self.teardown("")
 
     def _device(self) -> torch.device:
         return self.trainer.strategy.root_device if self.trainer else torch.device("cpu")

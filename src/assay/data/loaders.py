@@ -96,6 +96,7 @@ class StreamLoader:
         self, part: Part, order: BatchOrder, position: Callable[[], tuple[int, int]], **options: Any
     ) -> None:
         self.order, self._part = order, part
+        self._running: Any = None
         self._loader: DataLoader[Any] = DataLoader(
             KeyedDataset(part.data, part.transforms, order.seed),
             batch_sampler=_KeyedBatches(part, order, position),
@@ -109,7 +110,8 @@ class StreamLoader:
 
     def __iter__(self) -> Iterator[Any]:
         # A generator: workers start, and the position is read, when the first batch is asked for.
-        for batch in self._loader:
+        self._running = iter(self._loader)
+        for batch in self._running:
             if isinstance(batch, DataError):
                 raise batch
             yield batch
@@ -122,6 +124,15 @@ class StreamLoader:
             batch: From 0, in that epoch.
         """
         return self._part.keys[next(self.order.batches(epoch, batch))]
+
+    def close(self) -> None:
+        """End the processes that read samples, now; another epoch starts new ones.
+
+        Left to the garbage collector, they may live until Python ends, which waits seconds for each.
+        """
+        running, self._running, self._loader._iterator = self._running, None, None
+        if hasattr(running, "_shutdown_workers"):
+            running._shutdown_workers()
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing, as the position follows from the trainer's progress; tells Lightning it can resume."""

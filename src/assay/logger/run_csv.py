@@ -6,6 +6,7 @@ import csv
 import io
 import logging
 import os
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -137,12 +138,17 @@ class RunCSV(Logger):
     def _rewrite(self, columns: list[str], rows: list[list[str]]) -> None:
         """Replace the file through one beside it, so that no row is ever lost."""
         lines = [_line(columns), *(_line(row + [""] * (len(columns) - len(row))) for row in rows)]
-        temporary = self._path.with_name(f".{self._path.name}.tmp")
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            file.writelines(lines)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._path)
+        # Named as all unfinished files of a run, which are removed when it goes on.
+        temporary = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex[:12]}.tmp")
+        try:
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                file.writelines(lines)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self._path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
         self._columns, self._count = columns, len(rows)
 
 

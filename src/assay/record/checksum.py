@@ -98,3 +98,19 @@ def damage(path: Path, file: BufferedReader) -> str:
     if not sums:
         return f"cannot be verified: {sum_file(path).name} is damaged"
     return f"is damaged: its SHA-256 is not the one in {sum_file(path).name}"
+
+
+def damage_of(path: Path) -> str:
+    """Why a checkpoint cannot be used, as a sentence without its subject; empty when it is whole.
+
+    Args:
+        path: The checkpoint, or a link to it.
+    """
+    source = path.resolve()
+    try:
+        with source.open("rb") as file:
+            return damage(source, file)
+    except FileNotFoundError:
+        return "is not there"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"

@@ -25,11 +25,13 @@ class Newest:
         path: The valid checkpoint that is furthest on; None when the run has saved none yet.
         step: Optimizer steps done in it.
         refused: Files that cannot be used, and why, as a sentence without its subject.
+        followed: Whether another one is as far on.
     """
 
     path: Path | None
     step: int = 0
     refused: list[tuple[Path, str]] = field(default_factory=list)
+    followed: bool = False
 
 
 def newest_valid(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
@@ -60,7 +62,8 @@ def newest_valid(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
             lost = lost or path.is_file() or path.is_symlink() or path.name in wanted
     if valid:
         progress, path = max(valid, key=lambda one: (one[0], one[1].name == "last.ckpt"))
-        return Newest(path, progress[1], refused)
+        equal = sum(one == progress and not other.is_symlink() for one, other in valid)
+        return Newest(path, progress[1], refused, followed=equal > 1)
     if lost:
         told = "; ".join(f"{path.name} {reason}" for path, reason in refused)
         raise AssayError(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 FILE = "record.json"
 _NOT_FINITE = ("nan", "inf", "-inf")
-Status = Literal["running", "finished", "failed", "interrupted"]
+Status = Literal["running", "finished", "failed", "interrupted", "pruned"]
 
 
 @final
@@ -101,7 +101,7 @@ class RunRecord:
             run_dir: The run directory.
         """
         # Redacted as a tree: in the text, a secret that is a number would take the JSON along.
-        plain = _finite(redact_tree(asdict(self)))
+        plain = finite(redact_tree(asdict(self)))
         text = json.dumps(plain, indent=2, allow_nan=False, default=lambda value: redact(str(value)))
         write_text(run_dir / FILE, seal_json(text))
 
@@ -126,7 +126,7 @@ class RunRecord:
         version = plain.get("schema_version") if isinstance(plain, dict) else None
         if version != SCHEMA_VERSION:
             raise AssayError(f"{path} has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
-        plain |= {name: _read(plain[name]) for name in ("metrics", "best", "matrices") if name in plain}
+        plain |= {name: numbers(plain[name]) for name in ("metrics", "best", "matrices") if name in plain}
         plain.pop("sha256", None)
         problem = _problem(plain)
         if problem:
@@ -181,23 +181,31 @@ def _kinds(hint: Any) -> set[type]:
     return {int, float} if hint is float else {hint}
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they are written as strings."""
+def finite(value: Any) -> Any:
+    """Numbers as JSON can hold them: it has no NaN and no infinity, which are written as text.
+
+    Args:
+        value: A number, or a tree of them.
+    """
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
     if isinstance(value, dict):
-        return {str(key): _finite(one) for key, one in value.items()}
+        return {str(key): finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [finite(one) for one in value]
     return value
 
 
-def _read(value: Any) -> Any:
-    """Numbers as `_finite` was given them."""
+def numbers(value: Any) -> Any:
+    """Numbers as `finite` was given them.
+
+    Args:
+        value: What it made of them.
+    """
     if isinstance(value, dict):
-        return {key: _read(one) for key, one in value.items()}
+        return {key: numbers(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_read(one) for one in value]
+        return [numbers(one) for one in value]
     return float(value) if value in _NOT_FINITE else value
 
 

@@ -100,6 +100,34 @@ class Checker:
         return answer
 
 
+@final
+class CheckerHere:
+    """Checks in this process, which imports torch for it."""
+
+    def __init__(self) -> None:
+        from assay.check.prove import Prover
+
+        self._prover: Prover = Prover()
+
+    def check(self, config: str, overrides: Sequence[str] = (), config_dir: Path | None = None) -> Checked:
+        """Refuse a job that cannot run.
+
+        Args:
+            config: As for `Checker.check`.
+            overrides: As for `Checker.check`.
+            config_dir: As for `Checker.check`.
+
+        Raises:
+            AssayError: It cannot run.
+        """
+        folder = None if config_dir is None else str(config_dir)
+        asked = {"config": config, "overrides": list(overrides), "config_dir": folder}
+        return Checked(**_answer({"check": asked, "cwd": str(Path.cwd())}, self._prover))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 def serve(descriptor: int) -> None:
     """Answer questions until the driver closes its end.
 
@@ -127,14 +155,17 @@ def _answer(question: dict[str, Any], prover: Prover) -> dict[str, Any]:
         import torch
 
         return {"gpus": torch.cuda.device_count()}
+    from assay.check.job import check_job
     from assay.config.origin import located
     from assay.config.plain import from_text
 
     asked = question["check"]
     folder = asked["config_dir"]
     os.chdir(question["cwd"])
+    config = from_text(asked["config"])
     with located(asked["overrides"], None if folder is None else Path(folder)):
-        report = prover.prove(from_text(asked["config"]), asked["overrides"])
+        check_job(config)
+        report = prover.prove(config, asked["overrides"])
     return {
         "spec": dict(report.spec),
         "data_read": report.data_read,

@@ -98,9 +98,10 @@ class Server:
             if key.fileobj == self._woken:
                 with suppress(BlockingIOError):
                     os.read(self._woken, 4096)
-            elif events & selectors.EVENT_WRITE:
+                continue
+            if events & selectors.EVENT_WRITE:
                 self._send()
-            else:
+            if events & selectors.EVENT_READ:  # also what says that the driver is gone
                 self._receive()
         self._reap()
 

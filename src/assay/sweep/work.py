@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import json
 import os
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from assay.errors import AssayError
 from assay.sweep.classify import of_exception
 from assay.sweep.death import outcome_of
-from assay.sweep.outcome import Outcome
+from assay.sweep.outcome import TRIAL, Outcome
 
 if TYPE_CHECKING:
     from assay.sweep.task import Task
@@ -48,6 +49,23 @@ def run_task(task: Task) -> Outcome:
     except KeyboardInterrupt:
         outcome = Outcome("interrupted", reason="stopped by hand")
     except BaseException as error:
+        _say(error)
+        outcome = failed(error)
+    return outcome if outcome.seconds else replace(outcome, seconds=time.perf_counter() - start)
+
+
+def run_here(task: Task) -> Outcome:
+    """Run a job in this process, which goes on afterwards, and say how it ended; what it prints is shown.
+
+    Args:
+        task: The attempt; its threads, memory, environment and output are not looked at.
+    """
+    start = time.perf_counter()
+    try:
+        outcome = _attempt(task)
+    except KeyboardInterrupt:
+        outcome = Outcome("interrupted", reason="stopped by hand")
+    except Exception as error:
         _say(error)
         outcome = failed(error)
     return outcome if outcome.seconds else replace(outcome, seconds=time.perf_counter() - start)
@@ -109,12 +127,18 @@ def limit_memory(gigabytes: float) -> None:
 
 
 def _run(task: Task) -> Outcome:
-    from assay.record.run_record import RunRecord
-
     _use_threads(task.threads * task.processes)
     if task.memory_gb is not None:
         limit_memory(task.memory_gb)
+    return _attempt(task)
+
+
+def _attempt(task: Task) -> Outcome:
+    from assay.record.run_record import RunRecord
+
     run_dir = Path(task.run_dir)
+    if task.trial is not None:
+        os.environ[TRIAL] = json.dumps(task.trial)
     try:
         if task.resume:
             _go_on(task, run_dir)
@@ -130,6 +154,8 @@ def _run(task: Task) -> Outcome:
             if said is not None and said.state == "failed":
                 outcome = replace(outcome, metrics=said.metrics, best=said.best, seconds=said.seconds)
         return outcome
+    finally:
+        os.environ.pop(TRIAL, None)
     said = outcome_of(RunRecord.load(run_dir))
     # Its ranks have died without a word.
     return said or Outcome("failed", "killed", "a process of the run died", transient=True)

@@ -84,6 +84,11 @@ class LocalPool:
             return len(self._known_gpus.ids) * self._jobs_per_gpu
         return max(1, self._cores // self._threads)
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether there are GPUs to lease."""
+        return bool(self._gpus.ids)
+
     def has_room(self, task: Task) -> bool:
         """Whether this task could start now.
 

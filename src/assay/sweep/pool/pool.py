@@ -32,6 +32,11 @@ class Pool(Protocol):
         """Jobs that can run at once."""
         ...
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether there are GPUs, which `device=auto` then takes."""
+        ...
+
     def has_room(self, task: Task) -> bool:
         """Whether this task could start now; always true for one that can ever start while nothing runs.
 

@@ -1,0 +1,154 @@
+"""Optuna's storages, samplers and pruners from plain data; without torch, and with Optuna only when asked."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import optuna
+
+_PARTS: Final = {"sampler": ("samplers", "BaseSampler"), "pruner": ("pruners", "BasePruner")}
+_TARGET: Final = re.compile(r"optuna\.(samplers|pruners)\.([A-Z]\w*)", re.ASCII)
+_OWN_SEED: Final = "seed"
+JOURNAL_ENDINGS: Final = (".log", ".journal")
+_WAIT: Final = 60
+"""Seconds that a writer waits for the others."""
+
+
+def open_storage(storage: str, *, is_new: bool) -> optuna.storages.BaseStorage:
+    """Open the storage of a study, in this process for itself: a connection does not survive a fork.
+
+    Args:
+        storage: A URL as Optuna takes it; or the path of a journal file, ending in `.log` or `.journal`.
+        is_new: It may have to be made first; false leaves out what only that needs.
+    """
+    from optuna.storages import JournalStorage, RDBStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    with no_news():
+        if "://" not in storage:
+            return JournalStorage(JournalFileBackend(storage))
+        if storage.startswith("redis"):
+            from optuna.storages.journal import JournalRedisBackend
+
+            return JournalStorage(JournalRedisBackend(storage))
+        sqlite = storage.startswith("sqlite")
+        return RDBStorage(
+            storage,
+            engine_kwargs={"connect_args": {"timeout": _WAIT}} if sqlite else None,
+            skip_compatibility_check=not is_new,
+            skip_table_creation=not is_new,
+        )
+
+
+def close_storage(storage: optuna.storages.BaseStorage) -> None:
+    """Give back a storage's connections.
+
+    Args:
+        storage: An open one.
+    """
+    storage.remove_session()
+    engine = getattr(getattr(storage, "_backend", storage), "engine", None)
+    if engine is not None:
+        engine.dispose()
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of an SQLite file, whatever its name holds.
+
+    Args:
+        path: The file.
+    """
+    from sqlalchemy import URL
+
+    return URL.create("sqlite", database=str(path)).render_as_string(hide_password=False)
+
+
+def build_part(kind: str, node: Mapping[str, Any], **given: Any) -> Any:
+    """A sampler or a pruner of Optuna's.
+
+    Args:
+        kind: `sampler` or `pruner`.
+        node: `_target_` and the arguments, as its YAML has them.
+        given: Arguments that are not for the YAML, used where the class takes them.
+
+    Raises:
+        ValueError: It is none of Optuna's, or takes no such arguments.
+    """
+    with no_news():
+        part = _class(kind, str(node.get("_target_")))
+        takes = inspect.signature(part).parameters
+        arguments = {key: value for key, value in node.items() if key != "_target_"}
+        _check_arguments(part.__name__, arguments, takes)
+        built = {key: _value(key, value) for key, value in arguments.items()}
+        built |= {key: value for key, value in given.items() if key in takes}
+        try:
+            return part(**built)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{part.__name__}: {error}") from error
+
+
+def takes_argument(kind: str, node: Mapping[str, Any], name: str) -> bool:
+    """Whether a sampler or a pruner takes an argument.
+
+    Args:
+        kind: `sampler` or `pruner`.
+        node: As for `build_part`.
+        name: Of the argument.
+
+    Raises:
+        ValueError: It is none of Optuna's.
+    """
+    return name in inspect.signature(_class(kind, str(node.get("_target_")))).parameters
+
+
+@contextmanager
+def no_news() -> Iterator[None]:
+    """Without what Optuna says about things going well, and which of its parts it calls experimental."""
+    from optuna import logging
+    from optuna.exceptions import ExperimentalWarning
+
+    before = logging.get_verbosity()
+    logging.set_verbosity(max(before, logging.WARNING))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            yield
+    finally:
+        logging.set_verbosity(before)
+
+
+def _class(kind: str, target: str) -> Any:
+    import optuna
+
+    module, root = _PARTS[kind]
+    match = _TARGET.fullmatch(target)
+    found = getattr(getattr(optuna, module), match[2], None) if match and match[1] == module else None
+    parent = getattr(getattr(optuna, module), root)
+    if not (inspect.isclass(found) and issubclass(found, parent)) or inspect.isabstract(found):
+        raise ValueError(f"{target!r} is no {kind} of Optuna's; optuna.{module}.… was expected")
+    return found
+
+
+def _check_arguments(name: str, arguments: Mapping[str, Any], takes: Mapping[str, Any]) -> None:
+    for key, value in arguments.items():
+        if key == _OWN_SEED:
+            raise ValueError("the seed of a study is hydra.sweeper.seed")
+        if key not in takes:
+            raise ValueError(f"{name} takes no {key!r}; it takes {', '.join(takes)}")
+        if value is not None and "Callable" in str(takes[key].annotation):
+            raise ValueError(f"{key} is a function, which a config cannot hold")
+
+
+def _value(key: str, value: Any) -> Any:
+    if isinstance(value, Mapping) and "_target_" in value:
+        return build_part("pruner" if "pruner" in key else "sampler", value)
+    return value

@@ -1,0 +1,111 @@
+"""Every job of a sweep is checked before the first one starts; what jobs have in common is looked at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from omegaconf import OmegaConf
+
+from assay.check.job import check_job
+from assay.check.together import together
+from assay.config.did_you_mean import did_you_mean
+from assay.config.origin import located
+from assay.errors import AssayError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from assay.config.job_composer import Job
+    from assay.sweep.checker import Checked
+    from assay.sweep.objective import Objective
+
+
+@final
+class Checking:
+    """Checks jobs: names and values here, without torch; what needs torch where torch is.
+
+    Args:
+        prove: Does what needs torch.
+        objectives: That each job must have a score for.
+        config_dir: The user's folder of config groups, to say where a wrong value stands.
+    """
+
+    def __init__(
+        self, prove: Callable[[Job], Checked], objectives: Sequence[Objective], config_dir: Path | None
+    ) -> None:
+        self._prove, self._objectives, self._config_dir = prove, objectives, config_dir
+        self._seen: set[tuple[str, str]] = set()
+
+    def names(self, jobs: Mapping[int, Job]) -> None:
+        """Refuse what can be seen without torch.
+
+        Args:
+            jobs: By number.
+
+        Raises:
+            AssayError: Of several jobs each is named, with its error.
+        """
+        self._each(jobs, self._names)
+
+    def all(self, jobs: Mapping[int, Job]) -> dict[int, Checked]:
+        """Check each job as far as that can be done before it runs.
+
+        Args:
+            jobs: By number.
+
+        Raises:
+            AssayError: As for `names`.
+        """
+        found: dict[int, Checked] = {}
+        self._each(jobs, lambda number, job: found.update({number: self.one(job)}))
+        return found
+
+    def one(self, job: Job) -> Checked:
+        """Check one job.
+
+        Args:
+            job: Composed.
+
+        Raises:
+            AssayError: It cannot run.
+        """
+        with located(list(job.overrides), self._config_dir):
+            self._names(0, job)
+            checked = self._prove(job)
+            self._check_objectives(checked)
+        return checked
+
+    def _names(self, _: int, job: Job) -> None:
+        """Look at the job, unless every value in it has been seen in a job like it."""
+        new = {(job.shared, override) for override in job.overrides} | {(job.shared, "")}
+        if new <= self._seen:
+            return
+        with located(list(job.overrides), self._config_dir):
+            config = OmegaConf.create(job.config)
+            OmegaConf.set_struct(config, True)
+            check_job(config)
+        self._seen |= new
+
+    def _check_objectives(self, checked: Checked) -> None:
+        known = {name.replace("val/", "test/") for name in checked.scores} | set(checked.scores)
+        for objective in self._objectives:
+            if checked.scores and objective.name not in known:
+                guess = did_you_mean(objective.name, sorted(known))
+                raise ConfigError(
+                    f"there is no metric {objective.name!r}{'; ' + guess if guess else ''}",
+                    key="hydra.sweeper.objective",
+                    hint=f"there is: {', '.join(sorted(checked.scores))}",
+                )
+
+    def _each(self, jobs: Mapping[int, Job], look: Callable[[int, Job], None]) -> None:
+        failures: list[tuple[int, Sequence[str], AssayError]] = []
+        for number, job in jobs.items():
+            try:
+                look(number, job)
+            except AssayError as error:
+                failures.append((number, job.overrides, error))
+        if len(jobs) == 1 and failures:
+            raise failures[0][2]
+        if failures:
+            raise together(failures, len(jobs)) from failures[0][2]

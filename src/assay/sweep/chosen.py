@@ -1,0 +1,122 @@
+"""From a node of `hydra.launcher` or `hydra.sweeper` to the object it describes."""
+
+from __future__ import annotations
+
+import collections.abc
+import importlib
+import inspect
+import types
+import typing
+from typing import TYPE_CHECKING, Any, Final
+
+from assay.check.annotation import accepts, in_words
+from assay.config.did_you_mean import did_you_mean
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_OURS: Final = "assay.sweep."
+_HYDRAS: Final = {
+    "hydra._internal.core_plugins.basic_launcher.BasicLauncher": "assay.sweep.pool.serial.SerialPool",
+    "hydra._internal.core_plugins.basic_sweeper.BasicSweeper": "assay.sweep.search.grid.GridSearch",
+}
+"""Hydra's own options, called `basic`, and what does the same here."""
+_UNUSED: Final = ("_target_", "max_batch_size")
+
+
+def chosen(node: Mapping[str, Any], key: str, /, **given: Any) -> Any:
+    """Build what a node names, from the keys that it takes.
+
+    Args:
+        node: As plain data, with a `_target_` in `assay.sweep`.
+        key: Of the node.
+        **given: Further arguments, which are no config.
+
+    Raises:
+        ConfigError: There is no such class, or a value is not what it takes.
+    """
+    kind = target(node, key)
+    return made(kind, arguments(node), key, **given)
+
+
+def arguments(node: Mapping[str, Any]) -> dict[str, Any]:
+    """What a node hands to its class.
+
+    Args:
+        node: As plain data.
+    """
+    return {name: value for name, value in node.items() if name not in _UNUSED}
+
+
+def made(kind: Callable[..., Any], values: Mapping[str, Any], key: str, /, **given: Any) -> Any:
+    """Call a class with values from a config, each of which is looked at before.
+
+    Args:
+        kind: The class.
+        values: By argument.
+        key: Of the node that they stand in.
+        **given: Further arguments, which are no config.
+
+    Raises:
+        ConfigError: A value is not what the class takes.
+    """
+    names = [name for name in inspect.signature(kind).parameters if name not in given]
+    for name, value in values.items():
+        full = f"{key}.{name}"
+        if name not in names:
+            guess = did_you_mean(name, names)
+            raise ConfigError(
+                f"nothing reads this key{'; ' + guess if guess else ''}",
+                key=full,
+                hint=f"there is: {', '.join(names)}",
+            )
+        hint = _hint(kind, name)
+        if not accepts(hint, value):
+            raise ConfigError(f"{in_words(hint)} was expected, not {value!r}", key=full, hint=f"{full}=…")
+    try:
+        return kind(**values, **given)
+    except ValueError as error:
+        name = str(error).partition("=")[0]
+        full = f"{key}.{name}" if name in names else key
+        raise ConfigError(
+            str(error), key=full, hint="assay configs hydra/launcher shows what there is"
+        ) from error
+
+
+def target(node: Mapping[str, Any], key: str) -> Any:
+    """The class that a node names.
+
+    Args:
+        node: As plain data.
+        key: Of the node.
+
+    Raises:
+        ConfigError: It names none of assay's.
+    """
+    name = str(node.get("_target_"))
+    name = _HYDRAS.get(name, name)
+    module, _, kind = name.rpartition(".")
+    group = key.replace(".", "/")
+    if not name.startswith(_OURS):
+        raise ConfigError(
+            f"{name!r} is none of assay's", key=f"{key}._target_", hint=f"assay configs {group} lists them"
+        )
+    try:
+        return getattr(importlib.import_module(module), kind)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"there is no {name!r}", key=f"{key}._target_", hint=f"assay configs {group} lists them"
+        ) from error
+
+
+def _hint(kind: Any, name: str) -> Any:
+    """The annotation of an argument; Any where it takes an object."""
+    function = kind.__init__ if inspect.isclass(kind) else kind
+    alone = types.SimpleNamespace(__annotations__={name: function.__annotations__.get(name, Any)})
+    # What a module imports for the type checker alone is not among its names.
+    known = {**vars(collections.abc), **vars(typing), **function.__globals__}
+    try:
+        return typing.get_type_hints(alone, globalns=known)[name]
+    except NameError:
+        return Any

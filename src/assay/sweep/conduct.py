@@ -1,0 +1,376 @@
+"""A sweep from what was typed to its tables: a new one, or one that goes on."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from omegaconf import OmegaConf
+from rich.console import Console
+
+from assay.config.compose import job_config, loader, trust_for
+from assay.config.job_composer import JobComposer
+from assay.config.plain import to_text_of
+from assay.config.sweep import compose_whole
+from assay.record.run_lock import writing
+from assay.sweep.checker import Checker, CheckerHere
+from assay.sweep.checking import Checking
+from assay.sweep.chosen import arguments, chosen, made, target
+from assay.sweep.driver import Driver, entry_of
+from assay.sweep.finish import say_results, write_results
+from assay.sweep.journal import FILE, Entry, Journal, unfinished
+from assay.sweep.nursery import Nursery
+from assay.sweep.objective import Objective, objectives, scores_of
+from assay.sweep.policy import Policy
+from assay.sweep.pool.serial import SerialPool
+from assay.sweep.recover import recovered, wait_for
+from assay.sweep.show import SweepProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hydra._internal.hydra import Hydra
+    from omegaconf import DictConfig
+
+    from assay.config.job_composer import Job
+    from assay.sweep.checker import Checked
+    from assay.sweep.outcome import Outcome
+    from assay.sweep.pool.pool import Pool
+    from assay.sweep.search.search import Search
+
+_FIRST: Final = 10
+"""Jobs that stand for a search without an end, when a sweep is only looked at."""
+_POLICY: Final = ("on_failure", "max_retries", "on_out_of_memory", "timeout_min", "memory_gb")
+
+
+@final
+@dataclass(frozen=True)
+class SweepResult:
+    """What a sweep has come to.
+
+    Attributes:
+        directory: Where everything about it lies.
+        entries: Its jobs, in order.
+        objectives: What they are compared by; the first one decides.
+        total: Jobs that it asks for.
+        signal: Name of the one that ended it early; empty otherwise.
+        run_dirs: Of the jobs, by number, where they are not called by it.
+    """
+
+    directory: Path
+    entries: tuple[Entry, ...]
+    objectives: tuple[Objective, ...]
+    total: int
+    signal: str = ""
+    run_dirs: Mapping[int, Path] = field(default_factory=dict)
+
+    def run_dir(self, entry: Entry) -> Path:
+        """Where a job writes.
+
+        Args:
+            entry: Of the job.
+        """
+        return self.run_dirs.get(entry.number, self.directory / str(entry.number))
+
+    @property
+    def exit_code(self) -> int:
+        """0 where every job is done or pruned; 130 and 143 for a sweep that was stopped; 1 otherwise."""
+        if self.signal:
+            return 130 if self.signal == "SIGINT" else 143
+        whole = len(self.entries) == self.total
+        return 0 if whole and all(one.state in ("done", "pruned") for one in self.entries) else 1
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """What the config says of a sweep."""
+
+    overrides: list[str]
+    config_dir: Path | None
+    directory: Path
+    launcher: dict[str, Any]
+    objectives: list[Objective]
+    policy: Policy
+    search: Search
+    composer: JobComposer
+
+    def pool(self) -> Pool:
+        values = {name: value for name, value in arguments(self.launcher).items() if name not in _POLICY}
+        kind = target(self.launcher, "hydra.launcher")
+        place = {"sweep_dir": self.directory} if "sweep_dir" in inspect.signature(kind).parameters else {}
+        pool: Pool = made(kind, values, "hydra.launcher", **place)
+        return pool
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether the jobs run in this process."""
+        return target(self.launcher, "hydra.launcher") is SerialPool
+
+
+def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResult:
+    """Run a new sweep.
+
+    Args:
+        overrides: As typed, sweeps such as `seed=1,2,3` among them.
+        config_dir: The user's folder of config groups.
+
+    Raises:
+        AssayError: A job cannot run; nothing has run, and nothing was written then.
+    """
+    with ExitStack() as stack:
+        sweep = _read(stack.enter_context(loader(config_dir)), overrides, config_dir)
+        if (sweep.directory / FILE).exists():
+            Journal.create(sweep.directory)  # says that it is there
+        checking = stack.enter_context(_checking(sweep))
+        ahead: dict[int, Job] = {}
+        tokens: dict[int, str] = {}
+        if sweep.search.ahead:
+            while proposal := sweep.search.next():
+                number = len(ahead)
+                tokens[number], ahead[number] = proposal.token, sweep.composer.job(proposal.overrides, number)
+        checking.names(ahead)
+        pool = sweep.pool()
+        checked = checking.all(ahead)
+        journal = Journal.create(
+            sweep.directory,
+            overrides=list(overrides),
+            config_dir=str(config_dir.absolute()) if config_dir else "",
+            cwd=str(Path.cwd()),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        stack.enter_context(writing(sweep.directory))
+        journal.add([entry_of(number, job, tokens[number]) for number, job in ahead.items()])
+        return _drive(sweep, journal, pool, checking, {n: (job, checked[n]) for n, job in ahead.items()})
+
+
+def go_on(directory: Path, overrides: Sequence[str] = (), *, again: bool = False) -> SweepResult:
+    """Run what is missing of a sweep.
+
+    Args:
+        directory: Of the sweep.
+        overrides: What is to be different from here on, such as another search space.
+        again: Run failed jobs again, too.
+
+    Raises:
+        AssayError: It is still running, cannot be read, or a job cannot run.
+    """
+    Journal.open(directory, repair=False)  # a mistyped directory costs no lock
+    with ExitStack() as stack:
+        stack.enter_context(writing(directory))
+        journal = Journal.open(directory)
+        config_dir = Path(journal.header["config_dir"]) if journal.header["config_dir"] else None
+        typed = _merged([*journal.commands, list(overrides)])
+        place = [f"hydra.sweep.dir={_quoted(str(directory))}"]
+        sweep = _read(stack.enter_context(loader(config_dir)), [*typed, *place], config_dir)
+        checking = stack.enter_context(_checking(sweep))
+        jobs, tokens = _known_jobs(sweep, journal)
+        checking.names(jobs)
+        pool = sweep.pool()
+        _recover(journal, jobs)
+        left = {
+            number: job
+            for number, job in jobs.items()
+            if number not in journal.entries or not _is_over(journal.entries[number], again=again)
+        }
+        checked = checking.all(left)
+        if overrides:
+            journal.note_command(overrides)
+        journal.add([entry_of(number, jobs[number], token) for number, token in tokens.items()])
+        for number in left:
+            if journal.entries[number].ended:
+                journal.reopen(number)
+        return _drive(sweep, journal, pool, checking, {n: (job, checked.get(n)) for n, job in jobs.items()})
+
+
+def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictConfig]:
+    """Compose the jobs that a sweep begins with, each with its `hydra` node.
+
+    Args:
+        overrides: As typed.
+        config_dir: The user's folder of config groups.
+
+    Returns:
+        All of them, or those that a search proposes before it has seen a score.
+    """
+    with loader(config_dir) as hydra:
+        sweep = _read(hydra, overrides, config_dir)
+        jobs: list[DictConfig] = []
+        while (sweep.search.ahead or len(jobs) < _FIRST) and (proposal := sweep.search.next()):
+            jobs.append(sweep.composer.composed(proposal.overrides, len(jobs)))
+        return jobs
+
+
+def _read(hydra: Hydra, overrides: Sequence[str], config_dir: Path | None) -> _Sweep:
+    """What the config says of a sweep.
+
+    Raises:
+        ConfigError: A key of its launcher or sweeper is not what it takes.
+    """
+    trusted = trust_for(hydra, overrides)
+    whole = compose_whole(hydra, overrides)
+    launcher, sweeper = (_plain(whole.hydra[name]) for name in ("launcher", "sweeper"))
+    directory = Path(str(whole.hydra.sweep.dir))
+    aims = objectives(sweeper, _plain(job_config(whole)))
+    sweeper |= {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
+    search: Search = chosen(
+        sweeper,
+        "hydra.sweeper",
+        overrides=list(overrides),
+        sweep_dir=directory,
+        config_loader=hydra.config_loader,
+    )
+    policy: Policy = made(
+        Policy, {name: launcher[name] for name in _POLICY if name in launcher}, "hydra.launcher"
+    )
+    return _Sweep(
+        overrides=list(overrides),
+        config_dir=config_dir,
+        directory=directory,
+        launcher=launcher,
+        objectives=aims,
+        policy=policy,
+        search=search,
+        composer=JobComposer(hydra, trusted, directory),
+    )
+
+
+def _known_jobs(sweep: _Sweep, journal: Journal) -> tuple[dict[int, Job], dict[int, str]]:
+    """The jobs of a sweep that goes on, each under the number that it has always had.
+
+    Returns:
+        The jobs, and the search's names for those that the journal does not know.
+    """
+    if not sweep.search.ahead:
+        kept = sorted(journal.entries.items())
+        return {number: sweep.composer.job(entry.overrides, number) for number, entry in kept}, {}
+    numbers: dict[str, list[int]] = {}
+    for number, entry in sorted(journal.entries.items(), reverse=True):
+        numbers.setdefault(entry.fingerprint, []).append(number)
+    jobs: dict[int, Job] = {}
+    new: dict[int, str] = {}
+    following = max(journal.entries, default=-1) + 1
+    while proposal := sweep.search.next():
+        job = sweep.composer.job(proposal.overrides, following)
+        known = numbers.get(job.fingerprint)
+        if known:
+            number = known.pop()
+            jobs[number] = sweep.composer.job(proposal.overrides, number)
+        else:
+            jobs[following], new[following] = job, proposal.token
+            following += 1
+    return jobs, new
+
+
+def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
+    """Note the jobs that ended while nobody listened, once the processes of the sweep before are gone."""
+    left = [entry for entry in unfinished(journal) if entry.number in jobs and entry.attempts]
+    places = {entry.number: Path(jobs[entry.number].config["run_dir"]) for entry in left}
+    wait_for(places.values())
+    for number, run_dir in places.items():
+        outcome = recovered(run_dir)
+        if outcome is not None:
+            journal.end(number, outcome)
+
+
+def _is_over(entry: Entry, *, again: bool) -> bool:
+    return entry.ended and not (again and entry.state == "failed")
+
+
+def _drive(
+    sweep: _Sweep,
+    journal: Journal,
+    pool: Pool,
+    checking: Checking,
+    jobs: Mapping[int, tuple[Job, Checked | None]],
+) -> SweepResult:
+    ahead = sweep.search.ahead
+    first = sweep.objectives[0]
+    console = Console(highlight=False, soft_wrap=True)
+    with SweepProgress(console, first, pool.slots, sweep.overrides) as progress:
+        driver = Driver(
+            journal,
+            sweep.search,
+            pool,
+            sweep.policy,
+            sweep.objectives,
+            compose=sweep.composer.job,
+            check=checking.one,
+            watcher=progress,
+        )
+        if not ahead:
+            sweep.search.restore(
+                [_known(entry, sweep.objectives) for _, entry in sorted(journal.entries.items())]
+            )
+        progress.show_only({number: journal.entries[number] for number in jobs} if ahead else None)
+        for number, (job, checked) in sorted(jobs.items()):
+            entry = journal.entries[number]
+            if checked is not None:
+                driver.queue(entry, job, checked, sweep.search.trial(entry.token))
+        driver.run()
+    entries = tuple(entry for number, entry in sorted(journal.entries.items()) if not ahead or number in jobs)
+    total = len(jobs) if ahead else sweep.search.total
+    places = {number: Path(job.config["run_dir"]) for number, (job, _) in jobs.items()}
+    result = SweepResult(
+        sweep.directory, entries, tuple(sweep.objectives), total, driver.signal, run_dirs=places
+    )
+    importance, _ = sweep.search.importance()
+    write_results(result, importance)
+    say_results(console, result, importance)
+    return result
+
+
+def _known(entry: Entry, aims: Sequence[Objective]) -> tuple[str, Outcome | None, list[float] | None]:
+    """What a search is to know of a job again."""
+    if entry.outcome is None or not entry.ended:
+        return entry.token, None, None
+    return entry.token, entry.outcome, scores_of(entry.outcome, aims)
+
+
+@contextmanager
+def _checking(sweep: _Sweep) -> Iterator[Checking]:
+    """Checks in a process of its own, so that this one needs no torch; here, where the jobs run here too."""
+    checker: Checker | CheckerHere | None = None
+
+    def prove(job: Job) -> Checked:
+        nonlocal checker
+        if checker is None:
+            checker = CheckerHere() if sweep.is_serial else Checker(Nursery.shared())
+        return checker.check(to_text_of(job.config), job.overrides, sweep.config_dir)
+
+    if not sweep.is_serial:
+        Nursery.shared()  # imports torch while this process composes
+    try:
+        yield Checking(prove, sweep.objectives, sweep.config_dir)
+    finally:
+        if checker is not None:
+            checker.close()
+
+
+def _merged(commands: Sequence[Sequence[str]]) -> list[str]:
+    """What was typed, first to last, as one command: a later override takes the place of an earlier one.
+
+    >>> _merged([["seed=1,2", "optimizer.lr=0.1"], ["seed=range(3)"]])
+    ['optimizer.lr=0.1', 'seed=range(3)']
+    """
+    merged: dict[str, str] = {}
+    for override in (override for command in commands for override in command):
+        key = override.partition("=")[0].lstrip("+~")
+        merged.pop(key, None)
+        merged[key] = override
+    return list(merged.values())
+
+
+def _quoted(text: str) -> str:
+    """Text as Hydra's grammar takes any text."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _plain(node: Any) -> dict[str, Any]:
+    plain = OmegaConf.to_container(node, resolve=False)
+    assert isinstance(plain, dict)  # noqa: S101 - a mapping in Hydra's schema
+    return {str(key): value for key, value in plain.items()}

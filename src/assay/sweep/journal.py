@@ -1,0 +1,283 @@
+"""`journal.jsonl`: what has happened to each job of a sweep. It only grows, and survives every death.
+
+One event a line: JSON whose last field is the CRC-32 of what stands before it. A line counts once it is
+synced to disk. A process that dies while it writes leaves half a line, which the next one cuts off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, final
+
+from assay.errors import AssayError
+from assay.record.atomic import sync_directory
+from assay.record.run_record import finite, numbers
+from assay.record.secrets import redact_tree
+from assay.sweep.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+FILE: Final = "journal.jsonl"
+VERSION: Final = 1
+_END: Final = 19
+"""Length of `,"crc":"01234567"}` and the line's end: what follows the text that the sum is taken of."""
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """What the journal says of one job.
+
+    Attributes:
+        number: Of the job; never given to another one.
+        fingerprint: What makes it this job, see `assay.config.fingerprint`.
+        overrides: What stands for it in the sweep.
+        token: The search's own name for it.
+        seed: Of the run.
+        state: `waiting`, `running`, or how it ended. Running while nobody runs it: its sweep was killed.
+        attempts: Begun so far; one that was interrupted and goes on counts once.
+        failures: How each earlier attempt ended.
+        changes: Overrides that a later attempt got in addition.
+        outcome: Of the last attempt that ended.
+    """
+
+    number: int
+    fingerprint: str
+    overrides: tuple[str, ...]
+    token: str = ""
+    seed: int = 0
+    state: Literal["waiting", "running", "done", "failed", "pruned"] = "waiting"
+    attempts: int = 0
+    failures: tuple[Outcome, ...] = ()
+    changes: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to do for it."""
+        return self.state in ("done", "failed", "pruned")
+
+
+@final
+@dataclass
+class Journal:
+    """The events of a sweep, on disk and as what they come to.
+
+    Attributes:
+        path: The file.
+        header: Its first event: what was typed, where, when.
+        commands: What was typed each time, first to last.
+        entries: By number.
+    """
+
+    path: Path
+    header: dict[str, Any] = field(default_factory=dict)
+    commands: list[list[str]] = field(default_factory=list)
+    entries: dict[int, Entry] = field(default_factory=dict)
+
+    @classmethod
+    def create(cls, directory: Path, **header: Any) -> Journal:
+        """Begin the journal of a new sweep.
+
+        Args:
+            directory: Of the sweep; made where it is not there.
+            **header: What is to be known of it later; `overrides` among it.
+
+        Raises:
+            AssayError: There is one already, or the directory cannot be written.
+        """
+        journal = cls(directory / FILE)
+        if journal.path.exists():
+            raise AssayError(
+                f"{directory} already holds a sweep",
+                hint=f"assay resume {directory}, or choose another hydra.sweep.dir",
+            )
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            journal._write([{"event": "sweep", "version": VERSION, **header}])
+            sync_directory(directory)
+        except OSError as error:
+            raise AssayError(
+                f"the sweep's directory {directory} cannot be written: {error.strerror}",
+                hint="hydra.sweep.dir=SOMEWHERE/ELSE",
+            ) from error
+        return journal
+
+    @classmethod
+    def open(cls, directory: Path, *, repair: bool = True) -> Journal:
+        """Read a journal; half a line at its end is cut off.
+
+        Args:
+            directory: Of the sweep.
+            repair: Cut it off in the file too; only for the one that holds the sweep.
+
+        Raises:
+            AssayError: There is none, it is damaged elsewhere than at its end, or of another version.
+        """
+        path = directory / FILE
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise AssayError(f"{directory} is no sweep: it has no {FILE}") from error
+        journal, good = cls(path), 0
+        for number, line in enumerate(content.splitlines(keepends=True), 1):
+            event = _event(line)
+            if event is None:
+                # Half a line is what a writer that died has left; nobody was told of it.
+                if line.endswith(b"\n") or good + len(line) < len(content):
+                    raise AssayError(f"{path} is damaged in line {number}", hint="bring it back from a copy")
+                break
+            journal._apply(event)
+            good += len(line)
+        if not journal.header:
+            raise AssayError(f"{path} is damaged: its first line is not whole", hint="start the sweep again")
+        if repair and good < len(content):
+            with path.open("r+b") as file:
+                file.truncate(good)
+                os.fsync(file.fileno())
+        return journal
+
+    def note_command(self, overrides: Sequence[str]) -> None:
+        """Note that the sweep goes on.
+
+        Args:
+            overrides: What was typed this time.
+        """
+        self._write([{"event": "command", "overrides": list(overrides)}])
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Note new jobs.
+
+        Args:
+            entries: In order, waiting.
+        """
+        if entries:
+            self._write(
+                [
+                    {
+                        "event": "job",
+                        "number": one.number,
+                        "fingerprint": one.fingerprint,
+                        "overrides": list(one.overrides),
+                        "token": one.token,
+                        "seed": one.seed,
+                    }
+                    for one in entries
+                ]
+            )
+
+    def start(self, number: int, attempt: int, changes: Sequence[str] = ()) -> None:
+        """Note that an attempt begins, or goes on.
+
+        Args:
+            number: Of the job.
+            attempt: From 1.
+            changes: Overrides it gets in addition.
+        """
+        event = {"event": "start", "number": number, "attempt": attempt}
+        self._write([{**event, "changes": list(changes)} if changes else event])
+
+    def end(self, number: int, outcome: Outcome, *, final: bool = True) -> None:
+        """Note how an attempt ended.
+
+        Args:
+            number: Of the job.
+            outcome: How. An interrupted job waits to go on.
+            final: Whether there is no further attempt.
+        """
+        told = {**asdict(outcome), "metrics": finite(outcome.metrics), "best": finite(outcome.best)}
+        self._write([{"event": "end", "number": number, "final": final, **told}])
+
+    def reopen(self, number: int) -> None:
+        """Note that a job which has failed is to run again.
+
+        Args:
+            number: Of the job.
+        """
+        self._write([{"event": "reopen", "number": number}])
+
+    def _write(self, events: list[dict[str, Any]]) -> None:
+        """Append events, all of them in one write, and sync.
+
+        What happened is in memory only after it is on disk.
+        """
+        lines = [_line(redact_tree(event)) for event in events]
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        try:
+            data = memoryview("".join(lines).encode())
+            size = os.fstat(descriptor).st_size
+            try:
+                while data:
+                    data = data[os.write(descriptor, data) :]
+                os.fsync(descriptor)
+            except OSError:
+                os.ftruncate(descriptor, size)  # half a line must not stand before the next one
+                raise
+        finally:
+            os.close(descriptor)
+        for event in events:
+            self._apply(event)
+
+    def _apply(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "sweep":
+            if event["version"] != VERSION:
+                raise AssayError(f"{self.path} has version {event['version']!r}; this assay reads {VERSION}")
+            self.header = {key: value for key, value in event.items() if key not in ("event", "crc")}
+            self.commands.append(list(event["overrides"]))
+        elif kind == "command":
+            self.commands.append(list(event["overrides"]))
+        elif kind == "job":
+            self.entries[event["number"]] = Entry(
+                event["number"],
+                event["fingerprint"],
+                tuple(event["overrides"]),
+                event["token"],
+                event["seed"],
+            )
+        else:
+            number = event["number"]
+            self.entries[number] = _changed(self.entries[number], event)
+
+
+def _changed(entry: Entry, event: dict[str, Any]) -> Entry:
+    if event["event"] == "start":
+        changes = tuple(event.get("changes") or entry.changes)
+        return replace(entry, state="running", attempts=event["attempt"], changes=changes)
+    if event["event"] == "reopen":
+        return Entry(entry.number, entry.fingerprint, entry.overrides, entry.token, entry.seed)
+    told = {name: event[name] for name in Outcome.__dataclass_fields__ if name in event}
+    outcome = Outcome(**told | {"metrics": numbers(event["metrics"]), "best": numbers(event["best"])})
+    if outcome.state == "interrupted":
+        return replace(entry, state="waiting")
+    if not event["final"]:
+        return replace(entry, state="waiting", failures=(*entry.failures, outcome))
+    return replace(entry, state=outcome.state, outcome=outcome)
+
+
+def _line(event: dict[str, Any]) -> str:
+    text = json.dumps(event, separators=(",", ":"))[:-1]
+    return f'{text},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    """What a line says; None where it is not whole."""
+    text, end = line[:-_END], line[-_END:]
+    if end != f',"crc":"{zlib.crc32(text):08x}"}}\n'.encode():
+        return None
+    event: dict[str, Any] = json.loads(line)
+    return event
+
+
+def unfinished(journal: Journal) -> Iterator[Entry]:
+    """Jobs that something is left to do for, by number.
+
+    Args:
+        journal: Of the sweep.
+    """
+    return (entry for _, entry in sorted(journal.entries.items()) if not entry.ended)

@@ -1,0 +1,130 @@
+"""What a sweep is after: a score, and whether more of it is better."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, final
+
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.sweep.outcome import Outcome
+
+Direction = Literal["minimize", "maximize"]
+
+
+@final
+@dataclass(frozen=True)
+class Objective:
+    """A score that jobs are compared by.
+
+    Attributes:
+        name: Of the metric, such as `val/accuracy`.
+        direction: Which of two scores is better.
+    """
+
+    name: str
+    direction: Direction
+
+    def score(self, outcome: Outcome) -> float | None:
+        """The score of the best checkpoint where this is what checkpoints are kept by, else the last one.
+
+        Args:
+            outcome: Of a job.
+
+        Returns:
+            None where there is none, or it is no number.
+        """
+        value = outcome.metrics.get(self.name)
+        if outcome.best.get("monitor") == self.name:
+            value = outcome.best["value"]
+        return float(value) if value is not None and math.isfinite(value) else None
+
+    def sort_key(self, score: float | None) -> tuple[bool, float]:
+        """Orders scores from the best to the worst, missing ones last.
+
+        Args:
+            score: From `score`.
+        """
+        if score is None:
+            return True, 0.0
+        return False, score if self.direction == "minimize" else -score
+
+
+def scores_of(outcome: Outcome, aims: Sequence[Objective]) -> list[float] | None:
+    """A job's score for each objective.
+
+    Args:
+        outcome: Of the job.
+        aims: What is asked for.
+
+    Returns:
+        None where the job is not done, or one is missing.
+    """
+    found = [aim.score(outcome) for aim in aims]
+    known = [score for score in found if score is not None]
+    return known if outcome.state == "done" and len(known) == len(found) else None
+
+
+def objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objective]:
+    """What a sweep is after, as its sweeper says it, or as its jobs choose their best checkpoint.
+
+    Args:
+        sweeper: Node `hydra.sweeper`.
+        job: The config of a job.
+
+    Raises:
+        ConfigError: The two keys do not go together.
+
+    >>> objectives({"objective": "val/loss"}, {})
+    [Objective(name='val/loss', direction='minimize')]
+    >>> checkpoint = {"_target_": "…ModelCheckpoint", "monitor": "val/accuracy", "mode": "max"}
+    >>> objectives({}, {"callbacks": {"checkpoint": checkpoint}})
+    [Objective(name='val/accuracy', direction='maximize')]
+    """
+    monitored = _monitored(job)
+    names = _listed(sweeper.get("objective")) or [next(iter(monitored), "val/loss")]
+    given = _listed(sweeper.get("direction"))
+    if given and len(given) != len(names):
+        raise ConfigError(
+            f"{len(given)} of them for {len(names)} objectives",
+            key="hydra.sweeper.direction",
+            hint=f"hydra.sweeper.direction=[{','.join(_direction(name, monitored) for name in names)}]",
+        )
+    for direction in given:
+        if direction not in ("minimize", "maximize"):
+            raise ConfigError(
+                f"{direction!r} is neither minimize nor maximize",
+                key="hydra.sweeper.direction",
+                hint="hydra.sweeper.direction=maximize",
+            )
+    directions: Sequence[Any] = given or [_direction(name, monitored) for name in names]
+    return [Objective(name, direction) for name, direction in zip(names, directions, strict=True)]
+
+
+def _direction(name: str, monitored: Mapping[str, Direction]) -> Direction:
+    guess: Direction = "minimize" if name.rpartition("/")[2] in _SMALL_IS_GOOD else "maximize"
+    return monitored.get(name, guess)
+
+
+_SMALL_IS_GOOD = ("loss", "mae", "mse", "rmse", "error", "perplexity", "seconds")
+
+
+def _listed(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
+
+
+def _monitored(job: Mapping[str, Any]) -> dict[str, Direction]:
+    """What the checkpoints of a job are kept by, the one called `checkpoint` first."""
+    nodes: Mapping[str, Any] = job.get("callbacks") or {}
+    found: dict[str, Direction] = {}
+    for name in sorted(nodes, key=lambda name: name != "checkpoint"):
+        node = nodes[name] if isinstance(nodes[name], dict) else {}
+        if node.get("monitor") and str(node.get("_target_")).endswith("ModelCheckpoint"):
+            found[str(node["monitor"])] = "maximize" if node.get("mode") == "max" else "minimize"
+    return found

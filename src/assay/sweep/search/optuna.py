@@ -1,0 +1,468 @@
+"""Bayesian and evolutionary search on Optuna, asked and told job by job."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from assay.callbacks.optuna_study import (
+    JOURNAL_ENDINGS,
+    build_part,
+    close_storage,
+    no_news,
+    open_storage,
+    sqlite_url,
+    takes_argument,
+)
+from assay.check.installed import install
+from assay.errors import AssayError, ConfigError
+from assay.sweep.search.earlier_runs import earlier_runs
+from assay.sweep.search.importance import importance
+from assay.sweep.search.objective import read_constraints, read_objectives
+from assay.sweep.search.samplers import Samplers, distribution
+from assay.sweep.search.search import Proposal
+from assay.sweep.search.space import read_space
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import optuna
+    from hydra.core.config_loader import ConfigLoader
+
+    from assay.sweep.outcome import Outcome
+    from assay.sweep.search.objective import Constraint
+    from assay.sweep.search.search import Known
+
+_NONE: Final = "optuna.pruners.NopPruner"
+_SWEEP, _ABANDONED, _RUN, _CONSTRAINTS = "sweep", "abandoned", "run", "constraints"
+
+
+@final
+@dataclass
+class _Trial:
+    """One configuration: a job a seed, the first of which goes ahead of the others."""
+
+    number: int
+    values: dict[str, Any]
+    proposed: list[str] = field(default_factory=list)
+    ended: dict[str, tuple[Outcome, Sequence[float] | None]] = field(default_factory=dict)
+    told: bool = False
+
+
+@final
+class OptunaSearch:
+    """Searches with one of Optuna's samplers; any number of jobs may run at once.
+
+    A trial is one configuration. Where the seed is swept it is one job a seed and its value the mean of their
+    scores; the first seed's job alone is pruned, and the others follow when it has come through. A trial
+    fails with any of its jobs, and counts.
+
+    What the n-th trial is depends on the seed, n and what was told before it: jobs run one at a time give the
+    same study again, however often it was killed and resumed. CMA-ES keeps its state pickled in the study:
+    with it, resume only studies that you trust.
+
+    Args:
+        overrides: As typed.
+        sweep_dir: Of the sweep; holds `study.db`.
+        params: The search space by key, in Hydra's sweep grammar; what is typed wins.
+        num_trials: In all, those before a resume included, earlier runs not.
+        objective: Metric to optimize, or several; None for the one the best checkpoint is chosen by.
+        direction: `minimize` or `maximize`, of each.
+        sampler: `_target_` of one of Optuna's and its arguments.
+        pruner: The same.
+        storage: None for an SQLite file in the sweep directory; any URL that Optuna takes; or the path of a
+            journal file ending in `.log` or `.journal`. Several machines may share one of the latter two,
+            under one `study_name`.
+        study_name: In the storage; by default that of the sweep directory.
+        constraints: Bounds on metrics, such as `val/latency <= 3`.
+        warm_start: Run or sweep directories; their finished runs that lie in the search space are trials too.
+        seed: Of the sampler; None draws one.
+        config_loader: Hydra's, for `glob(*)`.
+
+    Raises:
+        ConfigError: Optuna is not installed, or an argument cannot be used.
+    """
+
+    def __init__(
+        self,
+        overrides: Sequence[str],
+        sweep_dir: Path,
+        *,
+        params: Mapping[str, Any] | None = None,
+        num_trials: int = 20,
+        objective: str | Sequence[str] | None = None,
+        direction: str | Sequence[str] | None = None,
+        sampler: Mapping[str, Any] | None = None,
+        pruner: Mapping[str, Any] | None = None,
+        storage: str | None = None,
+        study_name: str | None = None,
+        constraints: Sequence[str] = (),
+        warm_start: Sequence[str] = (),
+        seed: int | None = 0,
+        config_loader: ConfigLoader | None = None,
+    ) -> None:
+        _check_installed(sampler)
+        self._space = read_space(overrides, params, config_loader)
+        self._objectives = read_objectives(objective, direction)
+        self._constraints = read_constraints(constraints)
+        self._sampler = dict(sampler or {"_target_": "optuna.samplers.TPESampler"})
+        self._pruner = dict(pruner or {"_target_": _NONE})
+        self._check(num_trials)
+        self._samplers = Samplers(self._sampler, self._space, seed, constrained=bool(self._constraints))
+        self._limit = min(num_trials, self._samplers.most)
+        self._sweep_dir, self._warm_start = Path(sweep_dir).resolve(), list(warm_start)
+        self._own = storage is None
+        self._storage_text = _storage(storage, self._sweep_dir)
+        self._study_name = study_name or ("sweep" if self._own else self._sweep_dir.name)
+        self._opened: tuple[optuna.Study, optuna.storages.BaseStorage] | None = None
+        self._trials: dict[int, _Trial] = {}
+        self._queue: deque[_Trial] = deque()
+        self.notes: list[str] = []
+        """What is worth saying about the start."""
+
+    def _check(self, num_trials: int) -> None:
+        if num_trials < 1:
+            raise ConfigError(f"{num_trials}: at least 1 was expected", key="hydra.sweeper.num_trials")
+        if not self._space.dimensions:
+            raise ConfigError(
+                "there is nothing to search",
+                key="hydra.sweeper.params",
+                hint="optimizer.lr='tag(log, interval(1e-4, 1e-1))', or hydra/sweeper=grid",
+            )
+        for kind, node in (("sampler", self._sampler), ("pruner", self._pruner)):
+            try:
+                knows_constraints = takes_argument(kind, node, "constraints_func")
+            except ValueError as error:
+                raise ConfigError(str(error), key=f"hydra.sweeper.{kind}") from error
+            if kind == "sampler" and self._constraints and not knows_constraints:
+                raise ConfigError(
+                    "this sampler knows no constraints",
+                    key="hydra.sweeper.constraints",
+                    hint="hydra/sweeper/sampler=tpe, or nsgaii",
+                )
+        try:
+            build_part("pruner", self._pruner)
+        except ValueError as error:
+            raise ConfigError(str(error), key="hydra.sweeper.pruner") from error
+        tested = next((one.name for one in self._objectives if (one.name or "").startswith("test/")), None)
+        if self._prunes and (len(self._objectives) > 1 or tested):
+            what = f"{tested} is known only at the end" if tested else "there are several objectives"
+            raise ConfigError(
+                f"{what}: nothing can be pruned",
+                key="hydra.sweeper.pruner",
+                hint="hydra/sweeper/pruner=none",
+            )
+        if len(self._objectives) > 1 and str(self._sampler["_target_"]).endswith("CmaEsSampler"):
+            raise ConfigError(
+                "CMA-ES takes one objective", key="hydra.sweeper.sampler", hint="hydra/sweeper/sampler=nsgaii"
+            )
+
+    @property
+    def _prunes(self) -> bool:
+        return str(self._pruner.get("_target_")) != _NONE
+
+    # -- the study -------------------------------------------------------------------------------------------
+
+    @property
+    def study(self) -> optuna.Study:
+        """Optuna's own object; opened when it is first asked for."""
+        return self._open()[0]
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """The bounds on metrics."""
+        return self._constraints
+
+    def importance(self) -> tuple[list[tuple[str, float]], str]:
+        """Which parameters matter; see `assay.sweep.search.importance.importance`."""
+        return importance(self.study)
+
+    def close(self) -> None:
+        """Give the storage's connections back."""
+        if self._opened is not None:
+            close_storage(self._opened[1])
+            self._opened = None
+
+    def _open(self) -> tuple[optuna.Study, optuna.storages.BaseStorage]:
+        if self._opened is None:
+            import optuna
+
+            if self._own:
+                self._sweep_dir.mkdir(parents=True, exist_ok=True)
+            directions = [one.direction for one in self._objectives]
+            try:
+                with no_news():
+                    storage = optuna.storages.get_storage(open_storage(self._storage_text, is_new=True))
+                    study = optuna.create_study(
+                        storage=storage,
+                        study_name=self._study_name,
+                        directions=directions,
+                        load_if_exists=True,
+                        sampler=optuna.samplers.RandomSampler(0),
+                        pruner=build_part("pruner", self._pruner),
+                    )
+            # Optuna lets through what SQLAlchemy, a driver or a missing one says.
+            except Exception as error:
+                lines = str(error).strip().splitlines() or [""]
+                raise ConfigError(
+                    f"the study cannot be opened: {type(error).__name__}: {lines[0]}",
+                    key="hydra.sweeper.storage",
+                    hint="null, a URL such as sqlite:///study.db, or a path such as study.journal",
+                ) from error
+            if [one.name.lower() for one in study.directions] != directions:
+                raise ConfigError(
+                    f"the study {self._study_name!r} has other objectives already",
+                    key="hydra.sweeper.study_name",
+                    hint="hydra.sweeper.study_name=ANOTHER",
+                )
+            self._opened = study, storage
+            self._add_earlier(study)
+        return self._opened
+
+    def _add_earlier(self, study: optuna.Study) -> None:
+        if not self._warm_start:
+            return
+        import optuna
+
+        there = {trial.user_attrs.get(_RUN) for trial in study.get_trials(deepcopy=False)}
+        found, looked_at = earlier_runs(self._warm_start, self._space, self._objectives)
+        found = [run for run in found if not run.run_dir.is_relative_to(self._sweep_dir)]
+        for run in found:
+            if str(run.run_dir) not in there:
+                bounds = [one.excess(run.metrics) for one in self._constraints]
+                study.add_trial(
+                    optuna.trial.create_trial(
+                        params=run.values,
+                        distributions=self._distributions,
+                        values=list(run.scores),
+                        user_attrs={_RUN: str(run.run_dir)},
+                        system_attrs={_CONSTRAINTS: bounds} if bounds else {},
+                    )
+                )
+        self.notes.append(f"{len(found)} of {looked_at} earlier runs lie in the search space and are used")
+
+    @property
+    def _distributions(self) -> dict[str, Any]:
+        return {one.key: distribution(one) for one in self._space.dimensions}
+
+    # -- proposals -------------------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> int:
+        """Jobs in all; fewer once a trial fails or is pruned before all its seeds have run."""
+        seeds = len(self._space.seeds)
+        started = sum(len(one.proposed) if one.told else seeds for one in self._trials.values())
+        return started + max(0, self._limit - len(self._trials)) * seeds
+
+    @property
+    def waits(self) -> bool:
+        """Whether further seeds of a trial wait for its first one."""
+        seeds = len(self._space.seeds)
+        return any(not one.told and len(one.proposed) < seeds for one in self._trials.values())
+
+    @property
+    def ahead(self) -> bool:
+        """Never: what comes next depends on what came before."""
+        return False
+
+    def next(self) -> Proposal | None:
+        """A further seed of a trial that has come through; else a new trial."""
+        while self._queue:
+            trial = self._queue[0]
+            missing = [seed for seed in self._space.seeds if seed not in trial.proposed]
+            if missing and not trial.told:
+                return self._propose(trial, missing[0])
+            self._queue.popleft()
+        counted = self._counted()
+        if counted >= self._limit:
+            return None
+        trial = self._ask(counted)
+        self._trials[trial.number] = trial
+        return self._propose(trial, self._space.seeds[0])
+
+    def _counted(self) -> int:
+        if self._own:
+            return len(self._trials)
+        trials = self.study.get_trials(deepcopy=False)
+        return sum(_SWEEP in one.user_attrs and _ABANDONED not in one.user_attrs for one in trials)
+
+    def _ask(self, index: int) -> _Trial:
+        study = self.study
+        with no_news():
+            study.sampler = self._samplers.sampler(index)
+            try:
+                asked = study.ask(self._distributions)
+            except ValueError as error:
+                raise ConfigError(
+                    f"the study cannot go on with this space: {error}",
+                    key="hydra.sweeper.params",
+                    hint=f"begin a new sweep with hydra.sweeper.warm_start=[{self._sweep_dir}]",
+                ) from error
+        if not self._own:
+            asked.set_user_attr(_SWEEP, self._name)
+        return _Trial(asked.number, dict(asked.params))
+
+    @property
+    def _name(self) -> str:
+        return "/".join(self._sweep_dir.parts[-3:])
+
+    def _propose(self, trial: _Trial, seed: str) -> Proposal:
+        trial.proposed.append(seed)
+        token = _token(trial.number, seed)
+        return Proposal(self._space.job(trial.values, seed), self.trial(token), token)
+
+    def trial(self, token: str) -> dict[str, Any] | None:
+        """What the job needs that goes ahead of its trial's further seeds; None for the others.
+
+        Args:
+            token: Of its proposal.
+        """
+        number, seed = _parsed(token)
+        if not self._prunes or seed != self._trials[number].proposed[0]:
+            return None
+        return {
+            "monitor": self._objectives[0].name,
+            "storage": self._storage_text,
+            "study": self._study_name,
+            "trial": number,
+            "pruner": self._pruner,
+        }
+
+    # -- ends ------------------------------------------------------------------------------------------------
+
+    def tell(self, token: str, outcome: Outcome, scores: Sequence[float] | None) -> None:
+        """Say how a job has ended.
+
+        Args:
+            token: Of its proposal.
+            outcome: How it ended.
+            scores: One an objective; None unless it is done.
+        """
+        number, seed = _parsed(token)
+        trial = self._trials[number]
+        if seed not in trial.ended and outcome.state != "interrupted":
+            trial.ended[seed] = outcome, scores
+            self._advance(trial)
+
+    def _advance(self, trial: _Trial) -> None:
+        """Tell the study about a trial whose end is known; let its further seeds follow its first."""
+        from optuna.trial import TrialState
+
+        if trial.told:
+            return
+        ends = list(trial.ended.values())
+        scores = [
+            _numbers(scores, len(self._objectives)) for outcome, scores in ends if outcome.state == "done"
+        ]
+        if any(outcome.state == "pruned" for outcome, _ in ends):
+            self._tell(trial, TrialState.PRUNED, None)
+        elif len(scores) < len(ends) or None in scores:
+            self._tell(trial, TrialState.FAIL, None)
+        elif all(seed in trial.ended for seed in self._space.seeds):
+            each = zip(*(one for one in scores if one is not None), strict=True)
+            self._tell(trial, TrialState.COMPLETE, [math.fsum(one) / len(one) for one in each])
+        else:
+            self._queue.append(trial)
+
+    def _tell(self, trial: _Trial, state: optuna.trial.TrialState, values: list[float] | None) -> None:
+        import optuna
+
+        study, storage = self._open()
+        trial_id = storage.get_trial_id_from_study_id_trial_number(study._study_id, trial.number)
+        trial.told = True
+        if storage.get_trial(trial_id).state.is_finished():
+            return
+        if self._constraints and state != optuna.trial.TrialState.FAIL:
+            metrics = [outcome.metrics for outcome, _ in trial.ended.values()]
+            means = [math.fsum(one.excess(m) for m in metrics) / len(metrics) for one in self._constraints]
+            storage.set_trial_system_attr(trial_id, _CONSTRAINTS, means)
+        with no_news():
+            # What samplers do after a trial is to call a function for the constraints, or to end `optimize`.
+            study.sampler = optuna.samplers.RandomSampler(0)
+            study.tell(trial.number, values, state=state)
+
+    def restore(self, known: Sequence[Known]) -> None:
+        """Take up a study where it was left.
+
+        Args:
+            known: Every proposal of the journal, in order.
+
+        Raises:
+            AssayError: The study lacks a trial that has a job.
+        """
+        study = self.study
+        stored = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
+        for token, _, _ in known:
+            number, seed = _parsed(token)
+            if number not in stored:
+                raise AssayError(
+                    f"the study has no trial {number}, of which the sweep has a job",
+                    hint="put its storage back, or begin a new sweep with "
+                    f"hydra.sweeper.warm_start=[{self._sweep_dir}]",
+                )
+            if number not in self._trials:
+                self._trials[number] = _Trial(number, dict(stored[number].params))
+            self._trials[number].proposed.append(seed)
+        for token, outcome, scores in known:
+            if outcome is not None:
+                self.tell(token, outcome, scores)
+        for trial in stored.values():
+            ours = self._own or trial.user_attrs.get(_SWEEP) == self._name
+            if ours and trial.number not in self._trials and not trial.state.is_finished():
+                self._abandon(trial)
+
+    def _abandon(self, trial: optuna.trial.FrozenTrial) -> None:
+        """End a trial that was asked for right before the sweep was killed; none of its jobs ever ran."""
+        from optuna.trial import TrialState
+
+        storage = self._open()[1]
+        storage.set_trial_user_attr(trial._trial_id, _ABANDONED, True)
+        storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+
+
+def _token(number: int, seed: str) -> str:
+    return f"{number}/{seed}" if seed else str(number)
+
+
+def _parsed(token: str) -> tuple[int, str]:
+    number, _, seed = token.partition("/")
+    return int(number), seed
+
+
+def _numbers(scores: Sequence[float] | None, count: int) -> list[float] | None:
+    """The scores, where a study can take them."""
+    if scores is None or len(scores) != count or any(math.isnan(one) for one in scores):
+        return None
+    return [float(one) for one in scores]
+
+
+def _storage(storage: str | None, sweep_dir: Path) -> str:
+    if storage is None:
+        return sqlite_url(sweep_dir / "study.db")
+    if "://" in storage:
+        return storage
+    path = Path(storage).absolute()  # jobs may run elsewhere
+    if path.suffix not in JOURNAL_ENDINGS:
+        raise ConfigError(
+            f"{storage!r} is no storage of studies",
+            key="hydra.sweeper.storage",
+            hint=f"a URL such as {sqlite_url(path)}, or a path ending in .journal",
+        )
+    return str(path)
+
+
+def _check_installed(sampler: Mapping[str, Any] | None) -> None:
+    needed = ["optuna"]
+    if str((sampler or {}).get("_target_")).endswith(".CmaEsSampler"):
+        needed.append("cmaes")
+    for package in needed:
+        if importlib.util.find_spec(package) is None:
+            raise ConfigError(
+                f"this search needs the package {package}, which is not installed",
+                key="hydra/sweeper",
+                hint=install("hydra.sweeper.optuna", package),
+            )

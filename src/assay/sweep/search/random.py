@@ -1,0 +1,154 @@
+"""Samples drawn one by one: each a pure function of the seed and its number."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING, Any, final
+
+from assay.errors import ConfigError
+from assay.sweep.search.search import Proposal
+from assay.sweep.search.space import Choice, read_space
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from hydra.core.config_loader import ConfigLoader
+
+    from assay.sweep.outcome import Outcome
+    from assay.sweep.search.search import Known
+    from assay.sweep.search.space import Dimension
+
+
+@final
+class RandomSearch:
+    """Draws configurations at random; a swept seed runs each of them once a seed.
+
+    A value depends on the seed, the number of the sample and its own key alone: a sweep may be resumed, made
+    longer or given another parameter, and what was drawn before stays.
+
+    Args:
+        overrides: As typed.
+        sweep_dir: Of the sweep; not used.
+        params: The search space by key, in Hydra's sweep grammar; what is typed wins.
+        num_samples: Configurations in all, resumed sweeps included.
+        seed: Of the draws; apart from the runs' own.
+        objective: Score by which the best job is named. Not used while searching.
+        direction: Of the objective. Not used while searching.
+        config_loader: Hydra's, for `glob(*)`.
+
+    Raises:
+        ConfigError: The space cannot be read, or an argument is out of its range.
+    """
+
+    def __init__(
+        self,
+        overrides: Sequence[str],
+        sweep_dir: Path | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        num_samples: int = 20,
+        seed: int = 0,
+        objective: str | Sequence[str] | None = None,
+        direction: str | Sequence[str] | None = None,
+        config_loader: ConfigLoader | None = None,
+    ) -> None:
+        del sweep_dir, objective, direction
+        self._space = read_space(overrides, params, config_loader)
+        self._num_samples, self._seed = num_samples, seed
+        self._position = 0
+        self._known: set[str] = set()
+        if num_samples < 1:
+            raise ConfigError(f"{num_samples}: at least 1 was expected", key="hydra.sweeper.num_samples")
+        if not self._space.dimensions:
+            raise ConfigError(
+                "there is nothing to draw",
+                key="hydra.sweeper.params",
+                hint="optimizer.lr='tag(log, interval(1e-4, 1e-1))', or hydra/sweeper=grid",
+            )
+
+    @property
+    def total(self) -> int:
+        """Jobs in all."""
+        return self._num_samples * len(self._space.seeds)
+
+    @property
+    def waits(self) -> bool:
+        """Never: the jobs do not depend on one another."""
+        return False
+
+    @property
+    def ahead(self) -> bool:
+        """Always."""
+        return True
+
+    def next(self) -> Proposal | None:
+        """The next sample, or the next seed of it."""
+        while self._position < self.total:
+            sample, which = divmod(self._position, len(self._space.seeds))
+            self._position += 1
+            seed = self._space.seeds[which]
+            token = f"{sample}/{seed}" if seed else str(sample)
+            if token not in self._known:
+                values = {one.key: draw(one, self._seed, sample) for one in self._space.dimensions}
+                return Proposal(self._space.job(values, seed), token=token)
+        return None
+
+    def tell(self, token: str, outcome: Outcome, scores: Sequence[float] | None) -> None:
+        """Nothing to learn from.
+
+        Args:
+            token: Of the job.
+            outcome: How it ended.
+            scores: One an objective.
+        """
+
+    def trial(self, token: str) -> dict[str, Any] | None:
+        """None: nothing is pruned.
+
+        Args:
+            token: Of a job.
+        """
+
+    def importance(self) -> tuple[list[tuple[str, float]], str]:
+        """None: there is no study."""
+        return [], ""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def restore(self, known: Sequence[Known]) -> None:
+        """Leave out what the journal knows.
+
+        Args:
+            known: Every proposal of the journal.
+        """
+        self._known = {token for token, _, _ in known}
+
+
+def draw(dimension: Dimension, seed: int, number: int) -> Any:
+    """One value of a parameter.
+
+    Args:
+        dimension: The parameter.
+        seed: Of the search.
+        number: Of the sample.
+
+    >>> draw(Choice("optimizer", ("sgd", "adamw")), 0, 1) in ("sgd", "adamw")
+    True
+    """
+    # Python seeds from a text through SHA-512, the same on every machine and in every version since 3.2.
+    u = random.Random(f"{seed}/{number}/{dimension.key.lstrip('+')}").random()  # noqa: S311 - no secret
+    if isinstance(dimension, Choice):
+        return dimension.values[int(u * len(dimension.values))]
+    low, high = dimension.low, dimension.high
+    if dimension.log:
+        # A whole number stands for everything that is rounded to it.
+        half = 0.5 if dimension.integer else 0.0
+        value = math.exp(math.log(low - half) + u * (math.log(high + half) - math.log(low - half)))
+        return min(max(round(value) if dimension.integer else value, low), high)
+    if dimension.step:
+        count = round((high - low) / dimension.step) + 1
+        return low + int(u * count) * dimension.step
+    return low + u * (high - low)

@@ -1,0 +1,132 @@
+"""Which of Optuna's samplers proposes the n-th trial, and over which distributions."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import random
+import secrets
+import sys
+from typing import TYPE_CHECKING, Any, Final, final
+
+from assay.callbacks.optuna_study import build_part, no_news
+from assay.errors import ConfigError
+from assay.sweep.search.space import Choice
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import optuna
+
+    from assay.sweep.search.space import Dimension, Space
+
+_GRID: Final = "optuna.samplers.GridSampler"
+_KEEPS_ITS_SEED: Final = "optuna.samplers.QMCSampler"
+"""Its points are one sequence, which the seed scrambles."""
+_MOST_POINTS: Final = 1_000_000
+
+
+@final
+class Samplers:
+    """Makes a sampler anew for each trial, its seed a function of the search's and the trial's number.
+
+    A sampler's generator is in no storage: one that is made anew with the same seed when a study is resumed
+    would draw its first trials once more.
+
+    Args:
+        node: `_target_` and arguments, as its YAML has them.
+        space: What is searched.
+        seed: Of the search; None draws one.
+        constrained: The trials' constraints count.
+
+    Raises:
+        ConfigError: The sampler cannot be made, or cannot search this space.
+    """
+
+    def __init__(self, node: Mapping[str, Any], space: Space, seed: int | None, *, constrained: bool) -> None:
+        self._node, self._space = node, space
+        self._seed = secrets.randbits(32) if seed is None else seed
+        self._constrained = constrained
+        self._points = _points(space, self._seed) if node["_target_"] == _GRID else None
+        self.sampler(0)  # so that what is wrong is said before anything runs
+
+    @property
+    def most(self) -> int:
+        """Trials that can differ, where they can be counted."""
+        return sys.maxsize if self._points is None else len(self._points)
+
+    def sampler(self, index: int) -> optuna.samplers.BaseSampler:
+        """For one trial.
+
+        Args:
+            index: How many there were before.
+        """
+        import optuna
+
+        seed = _derived(self._seed, 0 if self._node["_target_"] == _KEEPS_ITS_SEED else index)
+        if self._points is not None:
+            # Optuna's own takes a point as done when the trial that had it never ran.
+            with no_news():
+                return optuna.samplers.PartialFixedSampler(
+                    self._points[index % len(self._points)], optuna.samplers.RandomSampler(seed)
+                )
+        given: dict[str, Any] = {"seed": seed}
+        if self._constrained and not hasattr(optuna.trial.Trial, "set_constraint"):
+            given["constraints_func"] = _constraints  # before version 5, samplers look at them only then
+        try:
+            sampler: optuna.samplers.BaseSampler = build_part("sampler", self._node, **given)
+        except ValueError as error:
+            raise ConfigError(str(error), key="hydra.sweeper.sampler") from error
+        return sampler
+
+
+def distribution(dimension: Dimension) -> optuna.distributions.BaseDistribution:
+    """A parameter as Optuna has it.
+
+    Args:
+        dimension: The parameter.
+    """
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(dimension, Choice):
+        return CategoricalDistribution(dimension.values)
+    low, high, step, log = dimension.low, dimension.high, dimension.step, dimension.log
+    if dimension.integer:
+        return IntDistribution(int(low), int(high), log=log, step=int(step) or 1)
+    return FloatDistribution(low, high, log=log, step=step or None)
+
+
+def _constraints(trial: optuna.trial.FrozenTrial) -> list[float]:
+    return list(trial.system_attrs.get("constraints", ()))
+
+
+def _derived(seed: int, index: int) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed}/{index}".encode()).digest()[:4], "big")
+
+
+def _points(space: Space, seed: int) -> list[dict[str, Any]]:
+    """Every combination, in an order that the seed decides."""
+    axes: list[list[tuple[str, Any]]] = []
+    for one in space.dimensions:
+        if isinstance(one, Choice):
+            axes.append([(one.key, value) for value in one.values])
+            continue
+        step = one.step or (1.0 if one.integer else 0.0)
+        if not step:
+            raise ConfigError(
+                f"a grid cannot list every number from {one.low} to {one.high}",
+                key=one.key,
+                hint=f"hydra/sweeper/sampler=tpe, or a list: {one.key}={one.low},{one.high}",
+            )
+        count = round((one.high - one.low) / step) + 1
+        values = [one.low + number * step for number in range(count)]
+        axes.append([(one.key, round(value) if one.integer else value) for value in values])
+    size = math.prod(len(axis) for axis in axes)
+    if size > _MOST_POINTS:
+        raise ConfigError(
+            f"the grid has {size} points", key="hydra.sweeper.sampler", hint="hydra/sweeper/sampler=qmc"
+        )
+    points = [dict(point) for point in itertools.product(*axes)]
+    random.Random(seed).shuffle(points)  # noqa: S311 - no secret
+    return points

@@ -1,0 +1,87 @@
+"""What a sweep asks of whatever chooses its jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.sweep.outcome import Outcome
+
+Known = tuple[str, "Outcome | None", "Sequence[float] | None"]
+"""A proposal's token, how its job ended (None: not yet), and its scores."""
+
+
+@final
+@dataclass(frozen=True)
+class Proposal:
+    """One job that a search wants to be run.
+
+    Attributes:
+        overrides: The whole job: the fixed overrides and this job's values, as typed on a command line.
+        trial: Plain data for the pruning callback in the job's process; see `Task.trial`.
+        token: Names the proposal for the search itself; written into the journal, given back on resume.
+    """
+
+    overrides: tuple[str, ...]
+    trial: dict[str, Any] | None = None
+    token: str = ""
+
+
+class Search(Protocol):
+    """Proposes jobs, hears how they ended, and may propose others for it."""
+
+    @property
+    def total(self) -> int:
+        """Jobs in all, as far as is known now: a pruned trial needs no further seeds."""
+        ...
+
+    @property
+    def waits(self) -> bool:
+        """Whether more may be proposed once running jobs have been told."""
+        ...
+
+    @property
+    def ahead(self) -> bool:
+        """Whether all jobs are known before the first one has ended."""
+        ...
+
+    def next(self) -> Proposal | None:
+        """The next job; None where there is nothing to start now."""
+        ...
+
+    def tell(self, token: str, outcome: Outcome, scores: Sequence[float] | None) -> None:
+        """Say how a job has ended for good; telling it twice changes nothing.
+
+        Args:
+            token: Of its proposal.
+            outcome: How it ended; one that was interrupted will be run again, and has not ended.
+            scores: One an objective; None unless it is done.
+        """
+        ...
+
+    def restore(self, known: Sequence[Known]) -> None:
+        """Take up a sweep where it was left; called once, before all else.
+
+        Args:
+            known: Every proposal of the journal, in order. The sweep runs those without an end again itself.
+        """
+        ...
+
+    def trial(self, token: str) -> dict[str, Any] | None:
+        """What the process of a job gets that was proposed before; see `Proposal.trial`.
+
+        Args:
+            token: Of its proposal.
+        """
+        ...
+
+    def importance(self) -> tuple[list[tuple[str, float]], str]:
+        """Share of each parameter in the differences of the score; or why none can be said."""
+        ...
+
+    def close(self) -> None:
+        """Give back what was opened."""
+        ...

@@ -1,0 +1,295 @@
+"""Hydra's sweep grammar as a search space: `choice(a,b)`, `range(1,9)`, `tag(log, interval(1e-4, 0.1))`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import (
+    ChoiceSweep,
+    Glob,
+    IntervalSweep,
+    Override,
+    RangeSweep,
+    Sweep,
+)
+from hydra.errors import HydraException
+
+from assay.config.did_you_mean import did_you_mean
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hydra.core.config_loader import ConfigLoader
+
+_SEED = "seed"
+_TAGS = ("log", "int")
+
+
+@final
+@dataclass(frozen=True)
+class Choice:
+    """A parameter that takes one of several values.
+
+    Attributes:
+        key: As it is typed, such as `optimizer` or `+model.depth`.
+        values: Each as it is typed.
+    """
+
+    key: str
+    values: tuple[str, ...]
+
+    def text(self, value: Any) -> str:
+        """A value of this parameter as it is typed.
+
+        Args:
+            value: One of `values`.
+        """
+        return str(value)
+
+
+@final
+@dataclass(frozen=True)
+class Numbers:
+    """A parameter that takes any number between two, or one of equally spaced ones.
+
+    Attributes:
+        key: As it is typed.
+        low: Smallest.
+        high: Largest, which belongs to the space too.
+        step: Between neighbours; 0 for any number.
+        log: Each order of magnitude is as likely as the others.
+        integer: Whole numbers alone.
+    """
+
+    key: str
+    low: float
+    high: float
+    step: float = 0.0
+    log: bool = False
+    integer: bool = False
+
+    def text(self, value: Any) -> str:
+        """A value of this parameter as it is typed.
+
+        Args:
+            value: A number of the space.
+
+        >>> Numbers("width", 8, 64, 8, integer=True).text(16.0), Numbers("lr", 1e-5, 1.0).text(1e-05)
+        ('16', '1e-05')
+        """
+        if self.integer:
+            return str(round(value))
+        # Neighbours are reached by adding steps: 0.30000000000000004 is meant to be 0.3.
+        return repr(float(f"{value:.12g}" if self.step else value))
+
+
+Dimension = Choice | Numbers
+
+
+@final
+@dataclass(frozen=True)
+class Space:
+    """What a command line and `hydra.sweeper.params` leave open, and what they fix.
+
+    Attributes:
+        entries: In order: overrides that are the same in every job, and parameters.
+    """
+
+    entries: tuple[str | Dimension, ...]
+
+    @cached_property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """What is searched; the seed is no part of it."""
+        return tuple(one for one in self.entries if not isinstance(one, str) and not _is_seed(one))
+
+    @cached_property
+    def seeds(self) -> tuple[str, ...]:
+        """Each configuration is run with each of these; one empty text where the seed is not swept."""
+        return next((one.values for one in self.entries if isinstance(one, Choice) and _is_seed(one)), ("",))
+
+    def job(self, values: Mapping[str, Any], seed: str = "") -> tuple[str, ...]:
+        """One job's overrides.
+
+        Args:
+            values: Of each parameter, by its key.
+            seed: One of `seeds`.
+        """
+        return tuple(
+            one
+            if isinstance(one, str)
+            else f"{one.key}={seed if _is_seed(one) else one.text(values[one.key])}"
+            for one in self.entries
+        )
+
+
+def parse(
+    overrides: Sequence[str], params: Mapping[str, Any] | None, config_loader: ConfigLoader | None = None
+) -> dict[str, Override]:
+    """What is typed and what `hydra.sweeper.params` holds, as Hydra's basic sweeper reads it.
+
+    Args:
+        overrides: As typed; they win.
+        params: The node; a value is a sweep in Hydra's grammar, or fixed.
+        config_loader: Hydra's, which alone can say what `glob(*)` stands for.
+
+    Returns:
+        By key, in order.
+
+    Raises:
+        ConfigError: Something cannot be parsed.
+    """
+    parser = OverridesParser.create(config_loader=config_loader)
+    found: dict[str, Override] = {}
+    for key, value in _flat(params or {}):
+        line = f"{key}={value if isinstance(value, str) else Override._get_value_element_as_str(value)}"
+        try:
+            override = parser.parse_overrides([line])[0]
+        except HydraException as error:
+            raise ConfigError(
+                f"{value!r} is no sweep: {_first_line(error)}",
+                key=f"hydra.sweeper.params.{key}",
+                hint=f"{key}: choice(a,b), range(1,10), interval(0.1,1) or tag(log, interval(1e-5, 1e-1))",
+            ) from error
+        found[override.get_key_element()] = override
+    for line in overrides:
+        try:
+            override = parser.parse_overrides([line])[0]
+        except HydraException as error:
+            raise ConfigError(f"{line} cannot be parsed: {_first_line(error)}") from error
+        found[override.get_key_element()] = override
+    for key, override in found.items():
+        _check(key, override, config_loader)
+    return found
+
+
+def read_space(
+    overrides: Sequence[str], params: Mapping[str, Any] | None, config_loader: ConfigLoader | None = None
+) -> Space:
+    """The search space of a command line and `hydra.sweeper.params`.
+
+    Args:
+        overrides: As typed; they win.
+        params: The node.
+        config_loader: As for `parse`.
+
+    Raises:
+        ConfigError: Something cannot be parsed or is no space.
+
+    >>> space = read_space(["optimizer=sgd,adamw", "seed=1,2"], {"optimizer.lr": "interval(0, 1)"})
+    >>> [dimension.key for dimension in space.dimensions], space.seeds
+    (['optimizer.lr', 'optimizer'], ('1', '2'))
+    """
+    parsed = parse(overrides, params, config_loader)
+    return Space(tuple(_entry(key, override) for key, override in parsed.items()))
+
+
+def as_typed(key: str, override: Override) -> str:
+    """A fixed override as Hydra's basic sweeper writes it.
+
+    Args:
+        key: Its key element.
+        override: The parsed one.
+    """
+    if override.is_delete():  # Hydra's own sweeper would make `~a=null` of `~a`, which deletes nothing
+        return str(override.input_line)
+    return f"{key}={override.get_value_element_as_str()}"
+
+
+def discrete(override: Override) -> tuple[str, ...]:
+    """The values of a sweep that is no interval, each as it is typed.
+
+    Args:
+        override: The parsed one.
+    """
+    return tuple(override.sweep_string_iterator())
+
+
+def _is_seed(dimension: Dimension) -> bool:
+    return dimension.key.lstrip("+") == _SEED
+
+
+def _flat(params: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
+    """`{optimizer: {lr: …}}` means `optimizer.lr`, as it does everywhere else in a config."""
+    found: list[tuple[str, Any]] = []
+    for key, value in params.items():
+        inner = isinstance(value, Mapping) and value
+        found += _flat(value, f"{before}{key}.") if inner else [(f"{before}{key}", value)]
+    return found
+
+
+def _entry(key: str, override: Override) -> str | Dimension:
+    if not override.is_sweep_override():
+        return as_typed(key, override)
+    sweep = override.value()
+    if key.lstrip("+") == _SEED and isinstance(sweep, IntervalSweep):
+        raise ConfigError("a seed is no number to search for", key=key, hint="seed=range(5), or seed=1,2,3")
+    if isinstance(sweep, IntervalSweep):
+        return _interval(key, sweep)
+    if isinstance(sweep, RangeSweep) and key.lstrip("+") != _SEED:
+        return _range(key, sweep)
+    return Choice(key, discrete(override))
+
+
+def _interval(key: str, sweep: IntervalSweep) -> Numbers:
+    assert sweep.start is not None  # noqa: S101 - the grammar asks for both
+    assert sweep.end is not None  # noqa: S101 - as above
+    integer = "int" in sweep.tags or isinstance(sweep.start, int)
+    low, high = (math.ceil(sweep.start), math.floor(sweep.end)) if integer else (sweep.start, sweep.end)
+    log = "log" in sweep.tags
+    if not (math.isfinite(low) and math.isfinite(high)) or low > high:
+        raise ConfigError(f"there is no number from {sweep.start} to {sweep.end}", key=key)
+    if log and low <= 0:
+        raise ConfigError(
+            f"a logarithmic scale cannot begin at {low}", key=key, hint=f"{key}=tag(log, interval(1e-5, …))"
+        )
+    return Numbers(key, low, high, 1.0 if integer and not log else 0.0, log, integer)
+
+
+def _range(key: str, sweep: RangeSweep) -> Numbers:
+    values = list(sweep.range())
+    integer = all(isinstance(value, int) for value in values)
+    step, log = abs(float(sweep.step)), "log" in sweep.tags
+    low, high = min(values), max(values)
+    if not integer:  # they are sums of steps
+        low, high = float(f"{low:.12g}"), float(f"{high:.12g}")
+    if log and (not integer or step != 1 or low <= 0):
+        raise ConfigError(
+            "a logarithmic range needs whole numbers above 0, one after the other",
+            key=key,
+            hint=f"{key}=tag(log, interval({low}, {high}))",
+        )
+    return Numbers(key, low, high, 0.0 if log else step, log, integer)
+
+
+def _check(key: str, override: Override, config_loader: ConfigLoader | None) -> None:
+    """Refuse what Hydra would let pass or say something obscure about."""
+    sweep = override.value()
+    if not override.is_sweep_override():
+        return
+    if isinstance(sweep, Glob) and config_loader is None:
+        raise ConfigError("glob() is not known here", key=key, hint=f"{key}=a,b,c")
+    if isinstance(sweep, ChoiceSweep) and any(isinstance(value, Sweep) for value in sweep.list):
+        raise ConfigError(
+            f"{override.input_line} is a sweep among values",
+            key=key,
+            hint="write every value: a=1,2,x; or range(1,3) alone",
+        )
+    tags = sweep.tags if isinstance(sweep, IntervalSweep | RangeSweep) else set()
+    unknown = [tag for tag in sorted(tags) if tag not in _TAGS]
+    if unknown:
+        guess = did_you_mean(unknown[0], _TAGS)
+        raise ConfigError(
+            f"there is no tag {unknown[0]!r}{'; ' + guess if guess else ''}",
+            key=key,
+            hint=f"there is: {', '.join(_TAGS)}",
+        )
+    if not isinstance(sweep, IntervalSweep) and not discrete(override):
+        raise ConfigError(f"{override.input_line} has no values", key=key, hint=f"{key}=range(0, 3)")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".")

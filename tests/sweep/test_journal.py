@@ -1,0 +1,190 @@
+"""The journal of a sweep survives every death, and forgets nothing that it has told."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.errors import AssayError
+from assay.sweep.journal import FILE, Entry, Journal, unfinished
+from assay.sweep.outcome import Outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+DONE = Outcome("done", metrics={"val/loss": 0.25}, best={"monitor": "val/loss", "value": 0.2, "epoch": 3})
+NUMBERS = st.integers(0, 3)
+TEXT = st.text(max_size=8)
+STEPS = st.one_of(
+    st.tuples(st.just("start"), NUMBERS, st.integers(1, 4), st.lists(TEXT, max_size=2)),
+    st.tuples(
+        st.just("end"),
+        NUMBERS,
+        st.builds(
+            Outcome,
+            state=st.sampled_from(["done", "failed", "pruned", "interrupted"]),
+            cause=st.sampled_from(["", "killed", "out_of_memory"]),
+            reason=TEXT,
+            metrics=st.dictionaries(TEXT, st.floats(), max_size=2),
+        ),
+        st.booleans(),
+    ),
+    st.tuples(st.just("reopen"), NUMBERS),
+)
+
+
+def entries() -> list[Entry]:
+    return [Entry(number, f"f{number}", (f"seed={number}",), f"t{number}", number) for number in range(4)]
+
+
+def new(folder: Path) -> Journal:
+    journal = Journal.create(folder, overrides=["seed=range(4)"], config_dir="")
+    journal.add(entries())
+    return journal
+
+
+def play(journal: Journal, steps: list[tuple[object, ...]]) -> None:
+    for what, *arguments in steps:
+        if what == "end":
+            number, outcome, final = arguments
+            journal.end(number, outcome, final=final)  # type: ignore[arg-type]  # as STEPS draws them
+        else:
+            getattr(journal, str(what))(*arguments)
+
+
+def same(one: object, two: object) -> bool:
+    return repr(one) == repr(two)  # NaN is NaN here
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(STEPS, max_size=12))
+def test_what_is_read_is_what_was_known(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[object, ...]]
+) -> None:
+    journal = new(tmp_path_factory.mktemp("sweep"))
+    play(journal, steps)
+    again = Journal.open(journal.path.parent)
+    assert same(again.entries, journal.entries)
+    assert again.header == journal.header
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(STEPS, min_size=1, max_size=6), share=st.floats(0, 1))
+def test_a_torn_tail_is_cut_off_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[object, ...]], share: float
+) -> None:
+    folder = tmp_path_factory.mktemp("sweep")
+    journal = new(folder)
+    play(journal, steps[:-1])
+    before = repr(journal.entries)
+    whole = journal.path.read_bytes()
+    play(journal, steps[-1:])
+    last = journal.path.read_bytes()[len(whole) :]
+    journal.path.write_bytes(whole + last[: int(share * (len(last) - 1))])
+    again = Journal.open(folder)
+    assert repr(again.entries) == before
+    assert again.path.read_bytes() == whole
+    again.end(0, DONE)
+    assert Journal.open(folder).entries[0].state == "done"
+
+
+@settings(max_examples=80, deadline=None)
+@given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_damage_within_is_told_not_repaired(
+    tmp_path_factory: pytest.TempPathFactory, where: float, bit: int
+) -> None:
+    journal = new(tmp_path_factory.mktemp("sweep"))
+    journal.start(0, 1)
+    journal.end(0, DONE)
+    content = bytearray(journal.path.read_bytes())
+    last = content[:-1].rfind(b"\n") + 1  # of the last line only the end could be missing
+    content[int(where * last)] ^= 1 << bit
+    journal.path.write_bytes(content)
+    with pytest.raises(AssayError, match="damaged"):
+        Journal.open(journal.path.parent)
+    assert journal.path.read_bytes() == bytes(content)
+
+
+def test_states_follow_from_the_events(tmp_path: Path) -> None:
+    journal = new(tmp_path)
+    journal.start(0, 1)
+    journal.end(0, DONE)
+    journal.start(1, 1)
+    journal.end(1, Outcome("failed", "out_of_memory"), final=False)
+    journal.start(1, 2, ["data.batch_size=8"])
+    journal.start(2, 1)
+    journal.end(2, Outcome("interrupted"))
+    one, two, three, four = (journal.entries[number] for number in range(4))
+    assert (one.state, one.outcome, one.ended) == ("done", DONE, True)
+    assert (two.state, two.attempts, two.changes) == ("running", 2, ("data.batch_size=8",))
+    assert [failure.cause for failure in two.failures] == ["out_of_memory"]
+    assert (three.state, three.attempts, four.state) == ("waiting", 1, "waiting")
+    assert [entry.number for entry in unfinished(journal)] == [1, 2, 3]
+
+
+def test_numbers_that_are_not_finite_come_back(tmp_path: Path) -> None:
+    journal = new(tmp_path)
+    journal.end(0, Outcome("failed", "non_finite", metrics={"a": math.nan, "b": math.inf, "c": -math.inf}))
+    outcome = Journal.open(tmp_path).entries[0].outcome
+    assert outcome is not None
+    assert math.isnan(outcome.metrics["a"])
+    assert (outcome.metrics["b"], outcome.metrics["c"]) == (math.inf, -math.inf)
+    assert "NaN" not in journal.path.read_text()
+
+
+def test_a_journal_is_begun_once(tmp_path: Path) -> None:
+    new(tmp_path)
+    with pytest.raises(AssayError, match="already holds a sweep"):
+        Journal.create(tmp_path, overrides=[])
+    with pytest.raises(AssayError, match="is no sweep"):
+        Journal.open(tmp_path / "other")
+
+
+def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = new(tmp_path)
+    whole, genuine = journal.path.read_bytes(), os.write
+
+    def half(descriptor: int, data: bytes) -> int:
+        if len(data) > 10:
+            return genuine(descriptor, data[:10])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", lambda descriptor, data: half(descriptor, bytes(data)[:11]))
+    with pytest.raises(OSError, match="No space"):
+        journal.start(0, 1)
+    monkeypatch.undo()
+    assert journal.path.read_bytes() == whole
+    assert journal.entries[0].state == "waiting", "what is not on disk has not happened"
+
+
+@pytest.mark.parametrize("kills", [5, pytest.param(100, marks=pytest.mark.long)])
+def test_a_writer_that_is_killed_loses_at_most_its_last_line(tmp_path: Path, kills: int) -> None:
+    new(tmp_path)
+    told = 0
+    for round_ in range(kills):
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            journal = Journal.open(tmp_path)
+            for attempt in range(1, 10_000):
+                journal.start(1, attempt + 10_000 * round_)
+                os.write(write, b".")
+            os._exit(0)
+        os.close(write)
+        told = len(os.read(read, 1 + 7 * round_))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        while more := os.read(read, 65536):
+            told += len(more)
+        os.close(read)
+        before = (tmp_path / FILE).read_bytes()
+        journal = Journal.open(tmp_path)
+        assert before.startswith(journal.path.read_bytes())
+        assert journal.entries[1].attempts - 10_000 * round_ in (told, told + 1), "told is on disk"

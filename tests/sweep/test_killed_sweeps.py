@@ -1,0 +1,171 @@
+"""A sweep whose driver is killed at any time goes on: each job ends once, and the table is the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from tests.sweep.conftest import PROJECT, TINY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOBS = 24
+NURSERY = "assay.sweep.nursery_process"
+OVERRIDES = (
+    *TINY,
+    "callbacks.last_checkpoint.every_n_train_steps=2",
+    "seed=range(8)",
+    "optimizer.lr=0.1,0.03,0.01",
+)
+ASSAY = (sys.executable, "-c", "from assay.cli import main; main()")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project, and in it a sweep that nobody has interrupted."""
+    folder = tmp_path_factory.mktemp("killed sweeps")
+    shutil.copytree(PROJECT, folder, dirs_exist_ok=True)
+    done = begin(folder, "train", "-m", *OVERRIDES, "hydra.sweep.dir=whole").wait(300)
+    assert done == 0, (folder / "output").read_text()
+    return folder
+
+
+def begin(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    with (folder / "output").open("ab") as output:
+        return subprocess.Popen(
+            [*ASSAY, *words], cwd=folder, stdout=output, stderr=output, start_new_session=True
+        )
+
+
+def events(sweep: Path) -> list[dict[str, object]]:
+    """Whole lines of the journal."""
+    lines = (
+        (sweep / "journal.jsonl").read_bytes().split(b"\n")[:-1] if (sweep / "journal.jsonl").exists() else []
+    )
+    return [json.loads(line) for line in lines]
+
+
+def is_over(sweep: Path) -> bool:
+    return sum(event["event"] == "end" and event["state"] == "done" for event in events(sweep)) == JOBS
+
+
+def left_behind(sweep: Path) -> list[int]:
+    """Processes of sweeps in the same place: nurseries and their jobs."""
+    place = str(sweep.parent.resolve())
+    return [
+        process.info["pid"]
+        for process in psutil.process_iter(["pid", "cmdline", "cwd"])
+        if NURSERY in (process.info["cmdline"] or ()) and process.info["cwd"] == place
+    ]
+
+
+def all_gone(sweep: Path) -> bool:
+    """Whether nothing of a sweep is left within the time that jobs have to save."""
+    deadline = time.monotonic() + 30
+    while left_behind(sweep) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not left_behind(sweep)
+
+
+def check(sweep: Path, whole: Path) -> None:
+    for name in ("results.csv", "groups.csv"):
+        assert (sweep / name).read_bytes() == (whole / name).read_bytes()
+    done = Counter(
+        event["number"] for event in events(sweep) if event["event"] == "end" and event["state"] == "done"
+    )
+    assert done == dict.fromkeys(range(JOBS), 1), "each job ends once"
+    for number in range(JOBS):
+        one, two = (folder / str(number) for folder in (sweep, whole))
+        assert (one / "metrics.csv").read_bytes() == (two / "metrics.csv").read_bytes()
+        records = [json.loads((folder / "record.json").read_bytes()) for folder in (one, two)]
+        assert records[0]["weights_sha256"] == records[1]["weights_sha256"]
+        assert not list(one.rglob("*.tmp"))
+    assert all_gone(sweep)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.long)])
+def test_a_driver_killed_at_any_time(place: Path, kills: int) -> None:
+    draw = random.Random(kills)
+    told = killed = number = 0
+    while killed < kills:
+        number += 1
+        sweep = place / f"sweep {kills} {number}"
+        words: tuple[str, ...] = ("train", "-m", *OVERRIDES, f"hydra.sweep.dir='{sweep.name}'")
+        while killed < kills and not is_over(sweep):
+            driver = begin(place, *words)
+            try:
+                # While it composes, while it checks, and while two jobs at a time run.
+                driver.wait(draw.uniform(0.2, 9.0))
+            except subprocess.TimeoutExpired:
+                os.kill(driver.pid, signal.SIGKILL)
+                killed += 1
+            driver.wait()
+            assert all_gone(sweep), "the nursery and the jobs end with their driver"
+            ended = sum(event["event"] == "end" for event in events(sweep))
+            assert ended >= told or not sweep.exists(), "what was told is not forgotten"
+            told = ended
+            if (sweep / "journal.jsonl").exists():
+                words = ("resume", sweep.name)
+        assert begin(place, *words).wait(300) == 0, (place / "output").read_text()[-2000:]
+        told = 0
+        check(sweep, place / "whole")
+
+
+def test_the_jobs_of_a_killed_driver_save_and_end(place: Path) -> None:
+    sweep = place / "orphans"
+    long = [one for one in OVERRIDES if not one.startswith(("trainer.max_epochs", "seed"))]
+    driver = begin(
+        place, "train", "-m", *long, "trainer.max_epochs=100000", "seed=1,2", "hydra.sweep.dir=orphans"
+    )
+    deadline = time.monotonic() + 120
+    while len(list(sweep.glob("*/checkpoints/last.ckpt"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    assert all_gone(sweep)
+    for number in (0, 1):
+        record = json.loads((sweep / str(number) / "record.json").read_bytes())
+        assert (record["status"], record["signal"]) == ("interrupted", "SIGTERM")
+
+
+def test_ctrl_c_saves_the_jobs_and_the_sweep_goes_on(place: Path) -> None:
+    sweep = place / "stopped"
+    driver = begin(place, "train", "-m", *OVERRIDES, "hydra.sweep.dir=stopped")
+    deadline = time.monotonic() + 120
+    while not any(event["event"] == "end" for event in events(sweep)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(driver.pid, signal.SIGINT)
+    assert driver.wait(60) == 130
+    said = (place / "output").read_text()
+    assert "assay resume stopped" in said
+    assert (sweep / "results.csv").exists(), "what is known is in the table already"
+    assert all_gone(sweep)
+    assert begin(place, "resume", "stopped").wait(300) == 0
+    check(sweep, place / "whole")
+
+
+def test_two_drivers_do_not_share_a_sweep(place: Path) -> None:
+    sweep = place / "shared"
+    driver = begin(place, "train", "-m", *OVERRIDES, "hydra.sweep.dir=shared")
+    deadline = time.monotonic() + 120
+    while not any(event["event"] == "start" for event in events(sweep)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    second = subprocess.run(
+        [*ASSAY, "resume", "shared"], cwd=place, capture_output=True, text=True, check=False
+    )
+    assert second.returncode == 1
+    assert "still being written by another process" in second.stderr
+    assert driver.wait(300) == 0
+    check(sweep, place / "whole")

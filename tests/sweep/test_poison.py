@@ -1,0 +1,141 @@
+"""Jobs that die in every way there is: the others complete, and each death is called by its name."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.sweep.conftest import PROJECT, TINY
+
+from assay.sweep.conduct import SweepResult, go_on, start
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.sweep.nursery import Nursery
+
+KINDS = {
+    "exception": "exception",
+    "segfault": "killed",
+    "sigkill": "killed",
+    "memory": "out_of_memory",
+    "hang": "timed_out",
+    "nan": "non_finite",
+}
+LIMITS = ("hydra.launcher.timeout_min=0.3", "hydra.launcher.memory_gb=1.5", "hydra.launcher.jobs_at_once=2")
+
+
+@pytest.fixture(autouse=True)
+def in_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nursery: Nursery) -> None:
+    for name in ("conf", "poisoned"):
+        (tmp_path / name).symlink_to(PROJECT / name)
+    monkeypatch.chdir(tmp_path)
+
+
+def causes(result: SweepResult) -> dict[str, str]:
+    """Cause by kind of poison, of those that failed."""
+    found = {}
+    for entry in result.entries:
+        kind = next(one for one in entry.overrides if one.startswith("callbacks.poison.kind=")).partition(
+            "="
+        )[2]
+        if entry.state == "failed":
+            assert entry.outcome is not None
+            found[kind] = entry.outcome.cause
+        else:
+            assert (kind, entry.state) == ("none", "done")
+    return found
+
+
+@pytest.mark.timeout(600)
+def test_six_poison_jobs_among_24(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    kinds = ["none"] * 24
+    for place, kind in zip((1, 4, 9, 12, 17, 23), KINDS, strict=True):
+        kinds[place] = kind
+    zipped = "hydra.sweeper.zip=[[seed,callbacks.poison.kind]]"
+    typed = [*TINY, *LIMITS, "seed=range(24)", f"callbacks.poison.kind={','.join(kinds)}", zipped]
+    result = start([*typed, "hydra.sweep.dir=sweep"])
+    assert causes(result) == KINDS
+    assert Counter(entry.state for entry in result.entries) == {"done": 18, "failed": 6}
+    assert result.exit_code == 1
+    with (tmp_path / "sweep" / "results.csv").open(newline="") as file:
+        table = [row["cause"] for row in csv.DictReader(file)]
+    assert [cause for cause in table if cause] == list(KINDS.values())
+    said = capfd.readouterr().out
+    for number, kind in enumerate(kinds):
+        if kind != "none":
+            assert f"failed job {number}  seed={number} callbacks.poison.kind={kind}" in said
+    assert "Segmentation fault" in (tmp_path / "sweep" / "logs" / "4.txt").read_text()
+    again = go_on(tmp_path / "sweep")
+    assert causes(again) == KINDS, "nothing that has ended runs again"
+
+
+def test_only_what_may_pass_is_tried_again(tmp_path: Path) -> None:
+    once = (
+        "callbacks.poison.times=1",
+        "callbacks.poison.count=count",
+        "callbacks.last_checkpoint.every_n_train_steps=1",
+    )
+    typed = [*TINY, *once, "hydra.launcher.on_failure=retry", "hydra.sweep.dir=sweep"]
+    result = start([*typed, "callbacks.poison.kind=sigkill"])
+    assert [entry.state for entry in result.entries] == ["done"]
+    (entry,) = result.entries
+    assert [failure.cause for failure in entry.failures] == ["killed"]
+    record = json.loads((tmp_path / "sweep" / "0" / "record.json").read_bytes())
+    # It died at the start of its third step, perhaps before the checkpoint of the second one was on disk.
+    assert record["resumed"][0]["from_step"] in (1, 2)
+    whole = start([*TINY, once[2], "callbacks.poison.kind=none", "hydra.sweep.dir=whole"])
+    weights = [
+        json.loads((tmp_path / folder / "0" / "record.json").read_bytes())["weights_sha256"]
+        for folder in ("sweep", "whole")
+    ]
+    assert weights[0] == weights[1]
+    assert whole.entries[0].outcome is not None
+    assert entry.outcome is not None
+    assert entry.outcome.metrics == whole.entries[0].outcome.metrics
+
+
+def test_an_error_of_the_code_is_never_tried_again(tmp_path: Path) -> None:
+    retry = ("hydra.launcher.on_failure=retry", "hydra.launcher.max_retries=5", "hydra.sweep.dir=sweep")
+    result = start([*TINY, *retry, "callbacks.poison.kind=exception,nan"])
+    assert [entry.attempts for entry in result.entries] == [1, 1]
+    assert [entry.state for entry in result.entries] == ["failed", "failed"]
+
+
+def test_retries_are_bounded(tmp_path: Path) -> None:
+    retry = ("hydra.launcher.on_failure=retry", "hydra.launcher.max_retries=2", "hydra.sweep.dir=sweep")
+    result = start([*TINY, *retry, "callbacks.poison.kind=sigkill"])
+    (entry,) = result.entries
+    assert (entry.state, len(entry.failures)) == ("failed", 2)
+
+
+def test_half_the_batch_after_memory_ran_out(tmp_path: Path) -> None:
+    once = ("callbacks.poison.times=1", "callbacks.poison.count=count", "callbacks.poison.kind=memory")
+    halve = ("hydra.launcher.on_out_of_memory=halve_batch", "data.batch_size=64", *LIMITS)
+    result = start([*TINY, *once, *halve, "hydra.sweep.dir=sweep"])
+    (entry,) = result.entries
+    assert entry.state == "done"
+    assert entry.changes == ("data.batch_size=32", "trainer.accumulate_grad_batches=2")
+    record = json.loads((tmp_path / "sweep" / "0" / "record.json").read_bytes())
+    assert record["overrides"][-2:] == list(entry.changes)
+    config = (tmp_path / "sweep" / "0" / "config.yaml").read_text()
+    assert "batch_size: 32" in config
+    assert (tmp_path / "sweep" / "attempts" / "0-1" / "record.json").is_file(), "what failed is kept"
+    with (tmp_path / "sweep" / "results.csv").open(newline="") as file:
+        assert next(csv.DictReader(file))["changed"] == " ".join(entry.changes)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("jobs", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_two_ranks_a_job(tmp_path: Path, jobs: int) -> None:
+    ddp = [*TINY, "device=ddp_cpu", "trainer.devices=2", f"seed=range({jobs})"]
+    result = start([*ddp, "hydra.sweep.dir=sweep"])
+    assert [entry.state for entry in result.entries] == ["done"] * jobs
+    records = sorted((tmp_path / "sweep").rglob("record.json"))
+    assert records == [tmp_path / "sweep" / str(number) / "record.json" for number in range(jobs)]
+    for number in range(jobs):
+        assert "2 × cpu" in (tmp_path / "sweep" / "logs" / f"{number}.txt").read_text()
+    assert not (tmp_path / "outputs").exists(), "no rank has started a sweep of its own"

@@ -1,0 +1,167 @@
+"""Of two ranks one is killed at any time: all are gone soon, and the run that goes on ends the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from tests.training.forking import Forks
+from tests.training.interrupting import outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROJECT = Path(__file__).parent / "project"
+JOB = (
+    *("data=digits", "model=small_cnn", "device=ddp_cpu", "data.batch_size=8", "trainer.max_epochs=2"),
+    *("trainer.limit_train_batches=6", "trainer.limit_val_batches=1", "trainer.limit_test_batches=1"),
+    *("trainer.val_check_interval=0.5", "trainer.accumulate_grad_batches=2", "callbacks.ema.decay=0.9"),
+    *("callbacks=[checkpoint,last_checkpoint,ema,dying]", "trainer.log_every_n_steps=1"),
+    *("callbacks.last_checkpoint.every_n_train_steps=1", "hydra.run.dir=run"),
+)
+TRAIN = ("train", "--config-dir", str(PROJECT / "conf"), *JOB)
+RESUME = ("resume", "run", "callbacks.dying.batch=null", "trusted_packages=[own_project]")
+SOON = 15.0
+"""Seconds until all processes are gone, of which torch takes five between SIGTERM and SIGKILL."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The run that nobody kills; how long its ranks lived, and how long they trained."""
+
+    outcome: dict[str, str]
+    lived: float
+    trained: float
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with Forks(
+        PYTHONPATH=str(PROJECT), GLOO_SOCKET_IFNAME=os.environ.get("GLOO_SOCKET_IFNAME", "lo")
+    ) as warm:
+        yield warm
+
+
+@pytest.fixture(scope="module")
+def whole(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    place = tmp_path_factory.mktemp("whole")
+    forks.start(*TRAIN, cwd=place)
+    wait_for_ranks(forks)
+    begin = time.monotonic()
+    ended = forks.wait()
+    assert ended.code == 0, (place / "output.txt").read_text()
+    record = json.loads((place / "run" / "record.json").read_text())
+    return Whole(outcome(place / "run"), time.monotonic() - begin, record["seconds"])
+
+
+def descendants(forks: Forks) -> list[psutil.Process]:
+    return psutil.Process(forks.pid).children(recursive=True)
+
+
+def ranks_of(forks: Forks) -> dict[int, psutil.Process]:
+    found = {}
+    for process in descendants(forks):
+        with suppress(psutil.Error, KeyError):
+            if "assay.ranks" in process.cmdline():
+                found[int(process.environ()["RANK"])] = process
+    return found
+
+
+def wait_for_ranks(forks: Forks) -> dict[int, psutil.Process]:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        ranks = ranks_of(forks)
+        if len(ranks) == 2:
+            return ranks
+        time.sleep(0.02)
+    raise AssertionError("two ranks never came to life")
+
+
+def kill_one(
+    forks: Forks, whole: Whole, chance: random.Random, place: Path, *words: str
+) -> tuple[str, float]:
+    """Kill a random rank at a random time; when that was, and how long it took until all were gone."""
+    log = place / "run" / "log.txt"
+    before = log.stat().st_size if log.is_file() else 0
+    forks.start(*words, cwd=place)
+    ranks = wait_for_ranks(forks)
+    begin, in_training = time.monotonic(), chance.random() < 0.7
+    while in_training and log.stat().st_size == before and time.monotonic() < begin + 60:
+        time.sleep(0.005)  # the first rank has built the job when it writes there
+    time.sleep(chance.uniform(0, whole.trained if in_training else whole.lived))
+    victim = chance.randrange(2)
+    others = descendants(forks)
+    alive = ranks[victim].is_running()
+    if alive:
+        ranks[victim].kill()
+    killed = time.monotonic()
+    ended = forks.wait()
+    gone, left = psutil.wait_procs(others, timeout=max(0.0, killed + SOON - time.monotonic()))
+    seconds = time.monotonic() - killed
+    said = (place / "output.txt").read_text()
+    assert not left, (said, log.read_text())
+    assert seconds < SOON, (seconds, said, log.read_text())
+    assert len(gone) == len(others)
+    if not alive:
+        return "after its end", seconds
+    assert ended.code in (0, 1), said
+    return f"rank {victim} {'while training' if in_training else 'at any time'}", seconds
+
+
+def kill_and_resume(
+    forks: Forks, whole: Whole, kills: int, folder: Path, seed: int
+) -> tuple[Counter[str], list[float]]:
+    parts: Counter[str] = Counter()
+    times: list[float] = []
+    number = 0
+    while parts.total() - parts["after its end"] < kills:
+        chance, place = random.Random(f"{seed} {number}"), folder / f"killed {number}"
+        place.mkdir()
+        words: tuple[str, ...] = TRAIN
+        while True:  # now and then in the resumed run, too
+            part, seconds = kill_one(forks, whole, chance, place, *words)
+            parts[part] += 1
+            times.append(seconds)
+            words = RESUME
+            if chance.random() < 0.75:
+                break
+        ended = forks.command(*RESUME, cwd=place)
+        said = (place / "output.txt").read_text()
+        assert ended.code == 0, said
+        assert outcome(place / "run") == whole.outcome, (number, parts, said)
+        assert not list((place / "run").rglob("*.tmp"))
+        number += 1
+    return parts, times
+
+
+def test_a_rank_killed_at_any_time_takes_nothing_along(forks: Forks, whole: Whole, tmp_path: Path) -> None:
+    kill_and_resume(forks, whole, 3, tmp_path, seed=1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_a_rank_killed_at_many_times_takes_nothing_along(forks: Forks, whole: Whole, tmp_path: Path) -> None:
+    parts, times = kill_and_resume(forks, whole, 40, tmp_path, seed=0)
+    print(
+        dict(parts), f"all gone after {max(times):.1f} s at most, {sum(times) / len(times):.1f} s as a rule"
+    )
+    assert {part[:6] for part in parts} >= {"rank 0", "rank 1"}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("batch", [1, 3, 7, 8, 12])
+def test_a_rank_that_dies_after_a_batch(forks: Forks, whole: Whole, tmp_path: Path, batch: int) -> None:
+    ended = forks.command(*TRAIN, f"callbacks.dying.batch={batch}", cwd=tmp_path)
+    assert ended.code == 1
+    assert forks.command(*RESUME, cwd=tmp_path).code == 0
+    assert outcome(tmp_path / "run") == whole.outcome

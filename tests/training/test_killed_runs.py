@@ -1,0 +1,185 @@
+"""Killed by SIGKILL at any time, again and again, a run that goes on ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.training.forking import Forks
+from tests.training.interrupting import outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COMMON = (
+    *("device=cpu", "data=digits", "data.batch_size=8", "data.eval_batch_size=32", "optimizer.lr=0.01"),
+    *("data/transform=crop_flip", "data.transform.train.0.size=8", "trainer.val_check_interval=0.5"),
+    *("trainer.max_epochs=2", "trainer.limit_train_batches=10", "trainer.log_every_n_steps=1"),
+    *("trainer.limit_val_batches=1", "trainer.limit_test_batches=1"),
+)
+NAMED = "callbacks.checkpoint.filename='{epoch}-{step}'"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is run, and how many optimizer steps lie between two of its checkpoints."""
+
+    words: tuple[str, ...]
+    interval: int = 1
+    steps: int = 20
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        every = f"callbacks.last_checkpoint.every_n_train_steps={self.interval}"
+        return ("train", *COMMON, *self.words, every, "hydra.run.dir=run")
+
+
+JOBS = {
+    "mixup": Job(("model=mlp", "model.dropout=0.5", "augment=mixup", "callbacks=[default]")),
+    "ema": Job(
+        ("model=mlp", "callbacks=[default,ema]", "scheduler=plateau", "trainer.accumulate_grad_batches=2"),
+        steps=10,
+    ),
+    "batch_norm": Job(
+        ("model=small_cnn", "optimizer=sgd", "callbacks=[last_checkpoint,checkpoint]", NAMED), 2
+    ),
+    "workers": Job(("model=mlp", "data.num_workers=2", "callbacks=[default]")),
+}
+KILLS_IN_A_ROW = 9
+"""Then the run is left alone."""
+
+
+@dataclass
+class Story:
+    """What happened to a run: how far it was at each kill, and which part of it was hit."""
+
+    reached: list[int] = field(default_factory=list)
+    parts: Counter[str] = field(default_factory=Counter)
+    resumed: int = 0
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The run that nobody kills."""
+
+    outcome: dict[str, str]
+    files: set[str]
+    seconds: float
+    training: float
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    with Forks(HOME=str(tmp_path_factory.mktemp("home"))) as warm:
+        yield warm
+
+
+_whole: dict[str, Whole] = {}
+
+
+def files_of(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+def whole(forks: Forks, kind: str, folder: Path) -> Whole:
+    if kind not in _whole:
+        place = folder / "whole"
+        place.mkdir()
+        ended = forks.command(*JOBS[kind].command, cwd=place)
+        assert ended.code == 0, (place / "output.txt").read_text()
+        record = json.loads((place / "run" / "record.json").read_text())
+        _whole[kind] = Whole(
+            outcome(place / "run"), files_of(place / "run"), ended.seconds, record["seconds"]
+        )
+    return _whole[kind]
+
+
+def steps_reached(run_dir: Path) -> int:
+    """Optimizer steps that are known to be done: a row is written after its step."""
+    table = run_dir / "metrics.csv"
+    text = table.read_text() if table.is_file() else ""
+    rows = list(csv.DictReader(text[: text.rfind("\n") + 1].splitlines()))
+    return max((int(row["step"]) + 1 for row in rows if row.get("train/loss") or row.get("lr")), default=0)
+
+
+def part_hit(run_dir: Path, steps: int) -> str:
+    if not (run_dir / "record.json").is_file():
+        return "before the run"
+    if any(run_dir.rglob("*.tmp")):
+        return "while a file was written"
+    reached = steps_reached(run_dir)
+    return "start" if not reached else "training" if reached < steps else "end"
+
+
+def kill_and_resume(forks: Forks, kind: str, number: int, folder: Path, tmpdir: Path) -> Story:
+    """Kill a run at random times until one of its parts comes to the end, and compare."""
+    job, expected, chance = JOBS[kind], whole(forks, kind, folder), random.Random(f"{kind} {number}")
+    place, story = folder / f"killed {number}", Story()
+    place.mkdir()
+    run_dir = place / "run"
+    words: tuple[str, ...] = job.command
+    while True:
+        # Half of the kills hit the training itself, which is a part of the time.
+        begin = expected.seconds - expected.training if chance.random() < 0.5 else 0.0
+        delay = chance.uniform(begin, expected.seconds) if len(story.reached) < KILLS_IN_A_ROW else None
+        ended = forks.command(*words, cwd=place, kill_after=delay, tmpdir=tmpdir)
+        said = (place / "output.txt").read_text()
+        if (run_dir / "record.json").is_file():
+            check_resumed(run_dir, job, story)
+        if not ended.killed:
+            assert ended.code == 0, said
+            break
+        story.reached.append(steps_reached(run_dir))
+        story.parts[part_hit(run_dir, job.steps)] += 1
+        words = ("resume", "run") if (run_dir / "record.json").is_file() else job.command
+    assert outcome(run_dir) == expected.outcome, (number, story, said)
+    assert files_of(run_dir) == expected.files, (number, story)
+    return story
+
+
+def check_resumed(run_dir: Path, job: Job, story: Story) -> None:
+    """A run that went on did so from where the last checkpoint before the kill must have been."""
+    entries = json.loads((run_dir / "record.json").read_text())["resumed"]
+    if len(entries) == story.resumed:
+        return  # killed before it could go on
+    story.resumed = len(entries)
+    # The newest checkpoint may still have been on its way to the disk; the one before it is there.
+    assert story.reached[-1] - entries[-1]["from_step"] <= 2 * job.interval - 1, (story, entries)
+
+
+def kill(forks: Forks, kind: str, kills: int, folder: Path) -> Counter[str]:
+    parts: Counter[str] = Counter()
+    number = 0
+    other = Path("/dev/shm")  # noqa: S108 - a file system that is surely another one
+    while parts.total() < kills:
+        place = (other if number % 2 and other.is_dir() else folder) / f"assay-killed-{folder.name}-{number}"
+        place.mkdir()
+        try:
+            parts += kill_and_resume(forks, kind, number, folder, place).parts
+            assert not files_of(place), "temporary files"
+        finally:
+            shutil.rmtree(place)
+        number += 1
+    return parts
+
+
+@pytest.mark.parametrize("kind", JOBS)
+def test_killed_at_any_time_it_ends_the_same(forks: Forks, kind: str, tmp_path: Path) -> None:
+    assert kill(forks, kind, 5, tmp_path).total() >= 5
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", JOBS)
+def test_killed_at_many_times_it_ends_the_same(forks: Forks, kind: str, tmp_path: Path) -> None:
+    parts = kill(forks, kind, 60, tmp_path)
+    print(kind, dict(parts))
+    assert parts.total() >= 60
+    assert {"before the run", "start", "training", "end"} <= set(parts)
