@@ -32,7 +32,7 @@ _ONE_THREAD: Final = {
     ),
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-"""For the nursery alone: libraries start threads while they are imported. A job has its driver's variables."""
+"""For the nursery alone: libraries start threads while they are imported. Jobs have the driver's own."""
 _SIGKILL: Final = -9
 _PATIENCE: Final = 15.0
 """Seconds for a nursery to end after its driver has let go of it: its own grace period, and some."""
