@@ -128,12 +128,9 @@ def main() -> None:
         pool.close()
     cold_median, forked_median = statistics.median(slow), statistics.median(quick)
     print(f"{cpu_model()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    print(
-        f"cold process  {cold_median:8.3f} s   (from {min(slow):.3f} to {max(slow):.3f}, {len(slow)} times)"
-    )
-    print(
-        f"forked job    {forked_median:8.3f} s   (from {min(quick):.3f} to {max(quick):.3f}, {len(quick)} times)"
-    )
+    for side, seconds in (("cold process", slow), ("forked job  ", quick)):
+        spread = f"from {min(seconds):.3f} to {max(seconds):.3f}, {len(seconds)} times"
+        print(f"{side}  {statistics.median(seconds):8.3f} s   ({spread})")
     print(f"ratio         1/{cold_median / forked_median:.1f}   goal 1/40")
 
 

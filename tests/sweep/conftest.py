@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -48,22 +49,21 @@ def make_task(tmp_path: Path) -> MakeTask:
         made += 1
         run_dir = tmp_path / f"{made}"
         typed = [*TINY, f"hydra.run.dir={run_dir}", *overrides]
-        (tmp_path / "conf").exists() or (tmp_path / "conf").symlink_to(PROJECT / "conf")
-        (tmp_path / "poisoned").exists() or (tmp_path / "poisoned").symlink_to(PROJECT / "poisoned")
+        for part in ("conf", "poisoned"):
+            if not (tmp_path / part).exists():
+                (tmp_path / part).symlink_to(PROJECT / part)
         with chdir(tmp_path):
             composed = compose(typed)
-        return Task(
-            **{
-                "number": number,
-                "attempt": 1,
-                "run_dir": str(run_dir),
-                "config": to_text(job_config(composed)),
-                "overrides": list(overrides),
-                "choices": choices(composed.hydra),
-                "output": f"{run_dir}.txt",
-                "cwd": str(tmp_path),
-            }
-            | fields
+        task = Task(
+            number=number,
+            attempt=1,
+            run_dir=str(run_dir),
+            config=to_text(job_config(composed)),
+            overrides=list(overrides),
+            choices=choices(composed.hydra),
+            output=f"{run_dir}.txt",
+            cwd=str(tmp_path),
         )
+        return replace(task, **fields)
 
     return make

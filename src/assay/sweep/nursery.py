@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 
 MARK: Final = "ASSAY_NURSERY"
 """Variable by which everything that a nursery has started is found when it is gone."""
-_ONE_THREAD: Final = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-)
+_ONE_THREAD: Final = {
+    **dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+    ),
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+"""For the nursery alone: libraries start threads while they are imported. Jobs have the driver's own."""
 _SIGKILL: Final = -9
 _PATIENCE: Final = 15.0
 """Seconds for a nursery to end after its driver has let go of it: its own grace period, and some."""

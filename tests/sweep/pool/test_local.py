@@ -15,12 +15,13 @@ from assay.record.run_record import RunRecord
 from assay.sweep.pool.local import LocalPool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from tests.sweep.conftest import MakeTask
 
     from assay.sweep.nursery import Nursery
     from assay.sweep.outcome import Outcome
     from assay.sweep.task import Task
-    from tests.sweep.conftest import MakeTask
 
 PATIENCE = 60.0
 
@@ -34,7 +35,8 @@ def pool(nursery: Nursery) -> Iterator[LocalPool]:
 
 def run(pool: LocalPool, *tasks: Task) -> dict[int, Outcome]:
     """Run tasks as a driver does; the outcome of each job."""
-    waiting, outcomes = list(tasks), {}
+    waiting = list(tasks)
+    outcomes: dict[int, Outcome] = {}
     deadline = time.monotonic() + PATIENCE
     while len(outcomes) < len(tasks):
         assert time.monotonic() < deadline
@@ -44,9 +46,9 @@ def run(pool: LocalPool, *tasks: Task) -> dict[int, Outcome]:
     return outcomes
 
 
-def until(condition: object, seconds: float = 10.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
     deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]  # a function of no arguments
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -119,33 +121,31 @@ def test_threads_are_those_of_the_pool(nursery: Nursery, make_task: MakeTask) ->
 
 
 @pytest.mark.parametrize(
-    ("kind", "cause", "transient", "reason"),
+    ("kind", "expected", "reason"),
     [
-        ("exception", "exception", False, "ValueError: this is poison"),
-        ("connection", "exception", True, "ConnectionResetError: the other side is gone"),
-        ("sys_exit", "exception", False, "SystemExit: 3"),
-        ("exit", "exception", False, "its process ended with exit code 3 and did not say why"),
-        ("nan", "non_finite", False, "the loss became nan in batch 2"),
-        ("segfault", "killed", True, "its process was killed by SIGSEGV"),
-        ("abort", "killed", True, "its process was killed by SIGABRT"),
-        ("sigkill", "killed", True, "its process was killed by SIGKILL"),
-        ("memory", "out_of_memory", False, "allocate"),
-        ("python_memory", "out_of_memory", False, "MemoryError"),
+        ("exception", ("exception", False), "ValueError: this is poison"),
+        ("connection", ("exception", True), "ConnectionResetError: the other side is gone"),
+        ("sys_exit", ("exception", False), "SystemExit: 3"),
+        ("exit", ("exception", False), "its process ended with exit code 3 and did not say why"),
+        ("nan", ("non_finite", False), "the loss became nan in batch 2"),
+        ("segfault", ("killed", True), "its process was killed by SIGSEGV"),
+        ("abort", ("killed", True), "its process was killed by SIGABRT"),
+        ("sigkill", ("killed", True), "its process was killed by SIGKILL"),
+        ("memory", ("out_of_memory", False), "allocate"),
+        ("python_memory", ("out_of_memory", False), "MemoryError"),
     ],
 )
 def test_what_kills_a_job_is_told_and_takes_nothing_along(
-    kind: str, cause: str, transient: bool, reason: str, pool: LocalPool, make_task: MakeTask
+    kind: str, expected: tuple[str, bool], reason: str, pool: LocalPool, make_task: MakeTask
 ) -> None:
     bad = make_task(f"callbacks.poison.kind={kind}", number=0, memory_gb=0.5)
-    good = make_task(number=1)
-    outcomes = run(pool, bad, good)
+    outcomes = run(pool, bad, make_task(number=1))
     told = outcomes[0]
-    assert (told.state, told.cause, told.transient) == ("failed", cause, transient), told.reason
-    assert reason in outcomes[0].reason
+    assert (told.state, told.cause, told.transient) == ("failed", *expected), told.reason
+    assert reason in told.reason
     assert outcomes[1].state == "done"
     record = RunRecord.load(Path(bad.run_dir))
-    if record.status != "running":  # it could still say so itself
-        assert record.cause == cause
+    assert record.cause == (told.cause if record.status == "failed" else "")  # where it could still say so
 
 
 def test_a_segfault_says_where(pool: LocalPool, make_task: MakeTask) -> None:
@@ -270,7 +270,7 @@ def test_cores_are_shared_among_processes(make_task: MakeTask, monkeypatch: pyte
 @pytest.mark.parametrize("wrong", [{"jobs_at_once": 0}, {"threads_per_job": "auto "}, {"jobs_per_gpu": -1}])
 def test_what_cannot_be_a_number_of_jobs_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=rf"hydra\.launcher\.{next(iter(wrong))}"):
-        LocalPool(**wrong)  # type: ignore[arg-type]  # what is meant
+        LocalPool(**wrong)
 
 
 def test_a_gpu_belongs_to_one_job(nursery: Nursery, make_task: MakeTask) -> None:
