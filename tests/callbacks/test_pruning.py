@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import lightning as L
 import optuna
@@ -14,6 +13,7 @@ import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from optuna.trial import TrialState, create_trial
 from torch.multiprocessing import ProcessRaisedException
+from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
 from assay.callbacks.optuna_study import close_storage, no_news, open_storage, sqlite_url
@@ -23,8 +23,9 @@ from assay.resume import resume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from conftest import Train
+    from tests.conftest import Train
 
 MEDIAN = {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 1}
 JOB = ("data=digits", "model=linear", "trainer.max_epochs=4", "trainer.limit_train_batches=3")
@@ -33,7 +34,7 @@ JOB = ("data=digits", "model=linear", "trainer.max_epochs=4", "trainer.limit_tra
 class Study:
     """A study in a file, and what a job is told of it."""
 
-    def __init__(self, folder: Path, direction: str = "minimize") -> None:
+    def __init__(self, folder: Path, direction: Literal["minimize", "maximize"] = "minimize") -> None:
         self.url = sqlite_url(folder / "study.db")
         with no_news():
             self.storage = optuna.storages.get_storage(open_storage(self.url, is_new=True))
@@ -82,7 +83,7 @@ class Net(L.LightningModule):
 
     @override
     def validation_step(self, batch: Any, batch_idx: int) -> None:
-        self.log("val/loss", self.losses[self.current_epoch])
+        self.log("val/loss", self.losses[self.current_epoch], sync_dist=True)
 
     @override
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -91,7 +92,7 @@ class Net(L.LightningModule):
 
 def fit(losses: list[float], callback: Pruning, **more: Any) -> tuple[Net, str]:
     """Train; the module, and how the run was pruned."""
-    net, data = Net(losses), torch.utils.data.DataLoader(torch.zeros(4, 1))
+    net, data = Net(losses), DataLoader(TensorDataset(torch.zeros(4, 1)))
     trainer = L.Trainer(
         max_epochs=len(losses),
         accelerator="cpu",
@@ -268,6 +269,10 @@ class NoteEnd(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
     ) -> None:
         (self.folder / str(trainer.global_rank)).write_text(f"{trainer.global_step} {exception}")
+        # The first process that fails has the others ended by torch.
+        until = time.monotonic() + 20
+        while not (self.folder / str(1 - trainer.global_rank)).exists() and time.monotonic() < until:
+            time.sleep(0.01)
 
 
 def test_all_ranks_end_together_and_the_first_one_alone_reports(study: Study, tmp_path: Path) -> None:
@@ -306,8 +311,12 @@ def test_a_report_costs_little(study: Study) -> None:
 
 def test_pruning_saves_steps_and_finds_as_good_a_best(tmp_path: Path) -> None:
     steps, best = {}, {}
-    for pruner in ({"_target_": "optuna.pruners.NopPruner"}, {**MEDIAN, "n_startup_trials": 3}):
-        folder = tmp_path / pruner["_target_"]
+    pruners: dict[str, dict[str, Any]] = {
+        "none": {"_target_": "optuna.pruners.NopPruner"},
+        "median": {**MEDIAN, "n_startup_trials": 3},
+    }
+    for name, pruner in pruners.items():
+        folder = tmp_path / name
         folder.mkdir()
         made = Study(folder)
         made.study.sampler = optuna.samplers.RandomSampler(0)
@@ -321,7 +330,7 @@ def test_pruning_saves_steps_and_finds_as_good_a_best(tmp_path: Path) -> None:
             )
             count += net.steps
             made.study.tell(trial, None if end else level, TrialState.PRUNED if end else None)
-        steps[pruner["_target_"]], best[pruner["_target_"]] = count, made.study.best_value
+        steps[name], best[name] = count, made.study.best_value
         close_storage(made.storage)
-    assert best["optuna.pruners.MedianPruner"] == best["optuna.pruners.NopPruner"]
-    assert steps["optuna.pruners.MedianPruner"] < 0.8 * steps["optuna.pruners.NopPruner"], steps
+    assert best["median"] == best["none"]
+    assert steps["median"] < 0.8 * steps["none"], steps
