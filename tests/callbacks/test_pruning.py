@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import lightning as L
 import optuna
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint
 from optuna.trial import TrialState, create_trial
-from torch.multiprocessing import ProcessRaisedException
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
@@ -23,7 +26,6 @@ from assay.resume import resume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.conftest import Train
 
@@ -258,37 +260,35 @@ def test_a_forked_process_has_a_connection_of_its_own(study: Study) -> None:
     callback._close()
 
 
-class NoteEnd(Callback):
-    """Writes down, in each process, how it ended."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @override
-    def on_exception(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
-    ) -> None:
-        (self.folder / str(trainer.global_rank)).write_text(f"{trainer.global_step} {exception}")
-        # The first process that fails has the others ended by torch.
-        until = time.monotonic() + 20
-        while not (self.folder / str(1 - trainer.global_rank)).exists() and time.monotonic() < until:
-            time.sleep(0.01)
+RANKS = """
+import json, os, sys, warnings
+sys.path.insert(0, sys.argv[2])
+warnings.simplefilter("ignore")
+from tests.callbacks.test_pruning import fit
+from assay.callbacks.pruning import pruning_from
+net, end = fit([0.9, 0.8, 0.7], pruning_from(json.loads(sys.argv[1])), strategy="ddp", devices=2)
+print(f"rank {os.environ.get('LOCAL_RANK', '0')}: {net.steps} {end}", flush=True)
+"""
 
 
+@pytest.mark.long
 def test_all_ranks_end_together_and_the_first_one_alone_reports(study: Study, tmp_path: Path) -> None:
     study.finished(*[0.0] * 3)
     trial = study.trial()
-    close_storage(study.storage)
-    with pytest.raises(ProcessRaisedException, match="pruned at epoch 1"):
-        fit(
-            [0.9, 0.8, 0.7],
-            pruning_from(trial),
-            callbacks=[NoteEnd(tmp_path)],
-            strategy="ddp_fork",
-            devices=2,
-        )
-    ends = {rank: (tmp_path / str(rank)).read_text() for rank in (0, 1)}
-    assert ends == dict.fromkeys((0, 1), "2 pruned at epoch 1: val/loss was 0.9")
+    script = tmp_path / "ranks.py"
+    script.write_text(RANKS)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    done = subprocess.run(
+        [sys.executable, str(script), json.dumps(trial), str(Path(__file__).parents[2])],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**environment, "OMP_NUM_THREADS": "1"},
+    )
+    ends = sorted(line for line in done.stdout.splitlines() if line.startswith("rank"))
+    expected = "pruned at epoch 1: val/loss was 0.9"
+    assert ends == [f"rank {rank}: 2 {expected}" for rank in (0, 1)], done.stdout + done.stderr
     assert study.reported(trial["trial"]) == pytest.approx({0: 0.9})
 
 
