@@ -267,7 +267,7 @@ def _range(key: str, sweep: RangeSweep) -> Numbers:
 
 def _check(key: str, override: Override, config_loader: ConfigLoader | None) -> None:
     """Refuse what Hydra would let pass or say something obscure about."""
-    sweep = override.value()
+    sweep: Any = override.value()
     if not override.is_sweep_override():
         return
     if isinstance(sweep, Glob) and config_loader is None:

@@ -80,9 +80,10 @@ def open_study(
             )
     # Optuna lets through what SQLAlchemy, a driver or a missing one says.
     except Exception as error:
-        lines = str(error).strip().splitlines() or [""]
+        cause = error.__cause__ or error
+        lines = str(cause).strip().splitlines() or [""]
         raise ConfigError(
-            f"the study cannot be opened: {type(error).__name__}: {lines[0]}",
+            f"the study cannot be opened: {type(cause).__name__}: {lines[0]}",
             key="hydra.sweeper.storage",
             hint="null, a URL such as sqlite:///study.db, or a path such as study.journal",
         ) from error
