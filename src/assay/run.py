@@ -193,17 +193,6 @@ def _assembled(config: DictConfig, **options: Any) -> Assembly:
     return assembly
 
 
-def _launch(config: DictConfig, processes: int) -> None:
-    """Run a job on several processes; one that is told to stop before they train has no other word of it."""
-    run_dir = Path(config.run_dir)
-    end = ranks.launch(run_dir, processes, trusted_in(config))
-    record = RunRecord.load(run_dir)
-    if end.startswith("SIG") and record.status == "running":
-        record.status, record.signal, record.finished = "interrupted", end, now()
-        record.reason = "stopped by hand" if end == "SIGINT" else f"stopped by {end}"
-        record.save(run_dir)
-
-
 def prepare(config: DictConfig) -> None:
     """Download data once, before several processes need it.
 
@@ -310,6 +299,17 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
             record.save(run_dir)
         return error.exit_code
     return 0 if not first or record.status in ("finished", "interrupted") else 1
+
+
+def _launch(config: DictConfig, processes: int) -> None:
+    """Run a job on several processes; one that is told to stop before they train has no other word of it."""
+    run_dir = Path(config.run_dir)
+    end = ranks.launch(run_dir, processes, trusted_in(config))
+    record = RunRecord.load(run_dir)
+    if end.startswith("SIG") and record.status == "running":
+        record.status, record.signal, record.finished = "interrupted", end, now()
+        record.reason = "stopped by hand" if end == "SIGINT" else f"stopped by {end}"
+        record.save(run_dir)
 
 
 def result_of(run_dir: Path) -> RunResult:

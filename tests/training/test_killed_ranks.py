@@ -147,7 +147,7 @@ def test_a_rank_killed_at_any_time_takes_nothing_along(forks: Forks, whole: Whol
     kill_and_resume(forks, whole, 3, tmp_path, seed=1)
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_a_rank_that_the_other_waits_for_before_training(forks: Forks, tmp_path: Path, victim: int) -> None:
     """Until all have found each other, a rank waits where Python handles no signal."""
     forks.start(*TRAIN, cwd=tmp_path)
