@@ -72,7 +72,7 @@ def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_error
             elif isinstance(stop.__context__, BrokenPipeError):
                 record.status, record.reason = "interrupted", "its output was closed"
             else:
-                record.status, record.reason = "failed", f"SystemExit: {stop}"  # type: ignore[unreachable]  # by the user's own code
+                record.status, record.reason = "failed", f"SystemExit: {stop}"
                 record.cause = "exception"
         except Pruned as end:
             record.status, record.reason = "pruned", str(end)
