@@ -134,9 +134,12 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
             while proposal := sweep.search.next():
                 number = len(ahead)
                 tokens[number], ahead[number] = proposal.token, sweep.composer.job(proposal.overrides, number)
-        checking.names(ahead)
+        samples = dict(
+            enumerate(sweep.composer.job(sample, n) for n, sample in enumerate(sweep.search.samples()))
+        )
+        checking.names(ahead or samples)
         pool = sweep.pool()
-        checked = checking.all(ahead)
+        checked = checking.all(ahead or samples)
         journal = Journal.create(
             sweep.directory,
             overrides=list(overrides),

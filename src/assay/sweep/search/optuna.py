@@ -17,7 +17,7 @@ from assay.sweep.search.importance import importance
 from assay.sweep.search.objective import read_constraints, read_objectives
 from assay.sweep.search.samplers import Samplers, distribution
 from assay.sweep.search.search import Proposal
-from assay.sweep.search.space import read_space
+from assay.sweep.search.space import Choice, read_space
 from assay.sweep.search.study import make_own, open_study, storage_of
 
 if TYPE_CHECKING:
@@ -221,6 +221,18 @@ class OptunaSearch:
     def ahead(self) -> bool:
         """Never: what comes next depends on what came before."""
         return False
+
+    def samples(self) -> list[tuple[str, ...]]:
+        """Both ends of every range, and each choice."""
+        first = {
+            one.key: one.values[0] if isinstance(one, Choice) else one.low for one in self._space.dimensions
+        }
+        last = {
+            one.key: one.values[-1] if isinstance(one, Choice) else one.high for one in self._space.dimensions
+        }
+        choices = [one for one in self._space.dimensions if isinstance(one, Choice)]
+        between = [{**first, one.key: value} for one in choices for value in one.values[1:-1]]
+        return [self._space.job(values, self._space.seeds[0]) for values in (first, last, *between)]
 
     def next(self) -> Proposal | None:
         """A further seed of a trial that has come through; else a new trial."""
