@@ -13,7 +13,7 @@ from assay.check.values import LARGEST_SEED, check_whole_number
 from assay.config.did_you_mean import did_you_mean
 from assay.config.fingerprint import fingerprint_of
 from assay.config.origin import located
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, ProcessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -115,6 +115,8 @@ class Checking:
         for number, job in jobs.items():
             try:
                 look(number, job)
+            except ProcessError:
+                raise
             except AssayError as error:
                 failures.append((number, job.overrides, error))
         if len(jobs) == 1 and failures:
