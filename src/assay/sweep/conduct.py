@@ -13,9 +13,8 @@ from omegaconf import OmegaConf
 from rich.console import Console
 
 from assay.config.compose import job_config, loader, trust_for
-from assay.config.job_composer import JobComposer
+from assay.config.job_composer import JobComposer, compose_whole
 from assay.config.plain import to_text_of
-from assay.config.sweep import compose_whole
 from assay.record.run_lock import FILE as LOG
 from assay.record.run_lock import writing
 from assay.sweep.checker import Checker, CheckerHere
