@@ -76,9 +76,9 @@ def test_launch_starts_a_process_a_rank_and_tells_how_they_ended(
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setattr("torch.get_num_threads", lambda: 6)
     before = os.environ.get("OMP_NUM_THREADS")
-    assert ranks.launch(tmp_path, 2)
+    assert ranks.launch(tmp_path, 2) == "finished"
     assert [(tmp_path / f"rank{rank}").read_text() for rank in (0, 1)] == ["0 0 2 3", "1 1 2 3"]
     assert os.environ.get("OMP_NUM_THREADS") == before
     (tmp_path / "fail").touch()
-    assert not ranks.launch(tmp_path, 2)
+    assert ranks.launch(tmp_path, 2) == "failed"
     assert os.environ.get("OMP_NUM_THREADS") == before

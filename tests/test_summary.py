@@ -76,7 +76,15 @@ def test_a_run_that_did_not_end_well(status: str, tmp_path: Path) -> None:
         f"{status}: RuntimeError: shape [2, 3] [bold]",
         f"run   {tmp_path}",
         f"log   {tmp_path / 'log.txt'}" + (" has the traceback" if status == "failed" else ""),
+        *([] if status == "failed" else [f"next  assay resume {tmp_path}"]),
     ]
+
+
+def test_a_run_whose_directory_has_a_space_is_resumed_by_one_command(tmp_path: Path) -> None:
+    run_dir = tmp_path / "my run"
+    run_dir.mkdir()
+    command = said(result(status="interrupted", reason="stopped by hand", run_dir=run_dir))[-1]
+    assert shlex.split(command.removeprefix("next  ")) == ["assay", "resume", str(run_dir)]
 
 
 def test_a_run_that_left_no_directory() -> None:

@@ -72,7 +72,7 @@ def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_error
             elif isinstance(stop.__context__, BrokenPipeError):
                 record.status, record.reason = "interrupted", "its output was closed"
             else:
-                record.status, record.reason = "failed", f"SystemExit: {stop}"  # type: ignore[unreachable]  # by the user's own code
+                record.status, record.reason = "failed", f"SystemExit: {stop}"
                 record.cause = "exception"
         except Pruned as end:
             record.status, record.reason = "pruned", str(end)
@@ -149,7 +149,8 @@ def signals(assembly: Assembly) -> AbstractContextManager[None]:
     """
     callbacks: list[Any] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     stops = (callback for callback in callbacks if isinstance(callback, StopOnSignal))
-    return next((stop.watching() for stop in stops), nullcontext())
+    several = assembly.trainer.world_size > 1
+    return next((stop.watching(several=several) for stop in stops), nullcontext())
 
 
 def _best_checkpoint(trainer: L.Trainer) -> ModelCheckpoint | None:

@@ -53,7 +53,7 @@ def world_size(config: DictConfig) -> int:
     return count(config) * int(config.trainer.get("num_nodes") or 1)
 
 
-def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = ()) -> bool:
+def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = ()) -> str:
     """Run a job on several processes and wait for them; when one dies, the others are ended.
 
     Args:
@@ -62,7 +62,8 @@ def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = 
         trusted_packages: What the user trusts; a config file cannot say so itself.
 
     Returns:
-        Whether all ended well. What went wrong stands in the record and the log.
+        `finished`, `failed`, or the name of the signal that was passed on to them. What the run came to
+        stands in the record and the log.
     """
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -89,9 +90,10 @@ def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = 
         elastic_launch(launch_config, sys.executable)(
             "-P", "-m", "assay.ranks", str(run_dir), *trusted_packages
         )
-    except (ChildFailedError, SignalException):
-        # A signal was passed on to the ranks, which have stopped; the first one has put it into the record.
-        return False
+    except ChildFailedError:
+        return "failed"
+    except SignalException as stopped:
+        return signal.Signals(stopped.sigval).name
     finally:
         if threading.current_thread() is threading.main_thread():  # torch leaves its own behind
             for number, handler in handlers.items():
@@ -101,7 +103,7 @@ def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = 
             del os.environ["OMP_NUM_THREADS"]
         else:
             os.environ["OMP_NUM_THREADS"] = before
-    return True
+    return "finished"
 
 
 def main() -> None:

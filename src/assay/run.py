@@ -135,7 +135,7 @@ def run_job(
         prepare(config)
         begin(run_dir, config, overrides, chosen, data_sha256)
         with writing(run_dir):
-            ranks.launch(run_dir, processes, trusted_in(config))
+            _launch(config, processes)
         return result_of(run_dir)
     with quiet():
         assembly = _assembled(config, datamodule=datamodule, checked=True)
@@ -170,7 +170,7 @@ def go_on(config: DictConfig, record: RunRecord, *, raise_errors: bool) -> RunRe
         prepare(config)
         write_config(RunDirectory(run_dir), config)
         record.save(run_dir)
-        ranks.launch(run_dir, processes, trusted_in(config))
+        _launch(config, processes)
         return result_of(run_dir)
     with quiet():
         assembly = _assembled(config, datamodule=prover.datamodule, checked=True)
@@ -299,6 +299,17 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
             record.save(run_dir)
         return error.exit_code
     return 0 if not first or record.status in ("finished", "interrupted") else 1
+
+
+def _launch(config: DictConfig, processes: int) -> None:
+    """Run a job on several processes; one that is told to stop before they train has no other word of it."""
+    run_dir = Path(config.run_dir)
+    end = ranks.launch(run_dir, processes, trusted_in(config))
+    record = RunRecord.load(run_dir)
+    if end.startswith("SIG") and record.status == "running":
+        record.status, record.signal, record.finished = "interrupted", end, now()
+        record.reason = "stopped by hand" if end == "SIGINT" else f"stopped by {end}"
+        record.save(run_dir)
 
 
 def result_of(run_dir: Path) -> RunResult:

@@ -75,6 +75,8 @@ def say_run(console: Console, result: RunResult) -> None:
             console.print(f"run   {result.run_dir}", markup=False)
             traceback = " has the traceback" if result.status == "failed" else ""
             console.print(f"log   {result.run_dir / 'log.txt'}{traceback}", markup=False)
+            if result.status == "interrupted":
+                console.print(f"next  assay resume {shlex.quote(str(result.run_dir))}", markup=False)
         return
     console.print()
     for stage in ("test", "val"):

@@ -37,7 +37,7 @@ def in_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nursery: Nurse
 
 def causes(result: SweepResult) -> dict[str, str]:
     """Cause by kind of poison, of those that failed."""
-    found = {}
+    found: dict[str, str] = {}
     for entry in result.entries:
         kind = next(one for one in entry.overrides if one.startswith("callbacks.poison.kind=")).partition(
             "="

@@ -31,7 +31,7 @@ JOB = (
 TRAIN = ("train", "--config-dir", str(PROJECT / "conf"), *JOB)
 RESUME = ("resume", "run", "callbacks.dying.batch=null", "trusted_packages=[own_project]")
 SOON = 15.0
-"""Seconds until all processes are gone, of which torch takes five between SIGTERM and SIGKILL."""
+"""Seconds until all processes are gone."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,43 @@ def kill_and_resume(
 
 def test_a_rank_killed_at_any_time_takes_nothing_along(forks: Forks, whole: Whole, tmp_path: Path) -> None:
     kill_and_resume(forks, whole, 3, tmp_path, seed=1)
+
+
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.long), 1])
+def test_a_rank_that_the_other_waits_for_before_training(forks: Forks, tmp_path: Path, victim: int) -> None:
+    """Until all have found each other, a rank waits where Python handles no signal."""
+    forks.start(*TRAIN, cwd=tmp_path)
+    ranks = wait_for_ranks(forks)
+    ranks[victim].suspend()
+    time.sleep(0.5)
+    wait_until_idle(ranks[1 - victim])
+    everyone = descendants(forks)
+    ranks[victim].kill()
+    begin = time.monotonic()
+    assert forks.wait().code == 1
+    assert not psutil.wait_procs(everyone, timeout=SOON)[1]
+    assert time.monotonic() - begin < 5
+    assert "a process of the run died" in (tmp_path / "output.txt").read_text()
+
+
+def wait_until_idle(process: psutil.Process) -> None:
+    """Return once a process has done nothing for a while."""
+    used, since = sum(process.cpu_times()[:2]), time.monotonic()
+    while time.monotonic() < since + 1:
+        time.sleep(0.1)
+        if (now := sum(process.cpu_times()[:2])) > used + 0.02:
+            used, since = now, time.monotonic()
+
+
+def test_told_to_stop_before_the_ranks_train(forks: Forks, tmp_path: Path) -> None:
+    forks.start(*TRAIN, cwd=tmp_path)
+    for rank in wait_for_ranks(forks).values():
+        psutil.Process(rank.ppid()).terminate()
+        break
+    assert forks.wait().code == 143
+    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    assert (record["status"], record["signal"]) == ("interrupted", "SIGTERM")
+    assert "interrupted: stopped by SIGTERM" in (tmp_path / "output.txt").read_text()
 
 
 @pytest.mark.long

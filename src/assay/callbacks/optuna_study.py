@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sqlite3
 import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -21,6 +22,18 @@ _OWN_SEED: Final = "seed"
 JOURNAL_ENDINGS: Final = (".log", ".journal")
 _WAIT: Final = 60
 """Seconds that a writer waits for the others."""
+
+
+class _Connection(sqlite3.Connection):
+    """Keeps the file that a transaction can be undone from: four times as fast as making it anew.
+
+    Not SQLite's write-ahead log, which cannot be shared by several machines.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.execute("PRAGMA journal_mode=PERSIST").close()
+        self.execute("PRAGMA synchronous=NORMAL").close()
 
 
 def open_storage(storage: str, *, is_new: bool) -> optuna.storages.BaseStorage:
@@ -43,7 +56,7 @@ def open_storage(storage: str, *, is_new: bool) -> optuna.storages.BaseStorage:
         sqlite = storage.startswith("sqlite")
         return RDBStorage(
             storage,
-            engine_kwargs={"connect_args": {"timeout": _WAIT}} if sqlite else None,
+            engine_kwargs={"connect_args": {"timeout": _WAIT, "factory": _Connection}} if sqlite else None,
             skip_compatibility_check=not is_new,
             skip_table_creation=not is_new,
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
 from lightning.pytorch.callbacks import Callback, Checkpoint, ModelCheckpoint
+from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
 from assay.callbacks.logged_results import take_up_results
@@ -107,6 +108,8 @@ class PickUp(Callback):
             for module, saved in zip(averaged_too(trainer, pl_module), own.get("buffers", ()), strict=False):
                 for name, buffer in module.named_buffers():
                     buffer.copy_(saved[name])
+        if isinstance(trainer.strategy.model, DistributedDataParallel) and "buffers_due" in own:
+            trainer.strategy.model.require_forward_param_sync = own["buffers_due"]
         if self._new_schedule:
             _reschedule(trainer, self._fresh)
         _change_optimizer(trainer, self._optimizer)

@@ -161,7 +161,9 @@ class Pruning(Callback):
                 return bool(study.pruner.prune(study, trial))
         except (StorageInternalError, OSError, KeyError) as error:
             self._unreachable = True
-            log.warning("the study cannot be reached, so nothing is pruned: %s", _first_line(error))
+            log.warning(
+                "the study cannot be reached, so nothing is pruned: %s", _first_line(error.__cause__ or error)
+            )
             return False
 
     def _study(self) -> tuple[optuna.Study, optuna.storages.BaseStorage, int]:
@@ -204,6 +206,6 @@ def _one_an_epoch(trainer: L.Trainer) -> bool:
     return bool(every == math.inf or every >= trainer.num_training_batches)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__

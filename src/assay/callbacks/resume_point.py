@@ -9,6 +9,7 @@ import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint, WeightAveraging
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
 from assay.callbacks.logged_results import results_state
@@ -241,6 +242,10 @@ def _own_state(trainer: L.Trainer, pl_module: L.LightningModule, *, pending: boo
         state["gradients"] = {name: p.grad for name, p in named if p.grad is not None}
     if trainer.world_size > 1:
         state["buffers"] = [dict(module.named_buffers()) for module in averaged_too(trainer, pl_module)]
+        # Whether the first process hands its buffers on before the next batch; a new wrapper would.
+        wrapper = trainer.strategy.model
+        if isinstance(wrapper, DistributedDataParallel):
+            state["buffers_due"] = wrapper.require_forward_param_sync
     return state
 
 

@@ -65,12 +65,21 @@ class StopOnSignal(Checkpoint):
         self._store: Store | None = None
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Take the signals in this block, and give them back after it; nothing off the main thread."""
+    def watching(self, *, several: bool = False) -> Iterator[None]:
+        """Take the signals in this block, and give them back after it; nothing off the main thread.
+
+        Args:
+            several: The process is one of several, which wait for each other before training starts, where
+                Python handles no signal. Until then one simply ends the process: nothing is lost.
+        """
         self.received, self._saved, self._process = "", False, os.getpid()
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.getsignal(number) for number in _SIGNALS}
-        self._take()
+        if several:
+            for number in self._before:
+                signal.signal(number, signal.SIG_DFL)
+        else:
+            self._take()
         try:
             yield
         finally:

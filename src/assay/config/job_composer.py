@@ -92,6 +92,7 @@ class JobComposer:
         self._templates: dict[tuple[str, ...], _Template] = {}
         self._parsed: dict[str, tuple[Override, bool]] = {}
         self._parser = OverridesParser.create()
+        self._groups: dict[str, bool] = {}
 
     def job(self, overrides: Sequence[str], number: int) -> Job:
         """Compose one, as plain data.
@@ -139,8 +140,15 @@ class JobComposer:
         known = self._parsed.get(text)
         if known is None:
             (override,) = self._parser.parse_overrides([text])
-            known = self._parsed[text] = override, _is_plain_value(self._hydra, override)
+            known = self._parsed[text] = override, self._is_plain_value(override)
         return known
+
+    def _is_plain_value(self, override: Override) -> bool:
+        """Whether an override leaves the choice of options, and Hydra's own node, alone."""
+        key = override.key_or_group
+        if key not in self._groups:
+            self._groups[key] = bool(self._hydra.config_loader.get_group_options(key))
+        return override.package is None and key.partition(".")[0] != "hydra" and not self._groups[key]
 
     def _template(self, key: tuple[str, ...], options: Sequence[Override]) -> _Template:
         composed: DictConfig = self._hydra.compose_config(
@@ -181,16 +189,6 @@ def job_composer(
     """
     with loader(config_dir) as hydra:
         yield JobComposer(hydra, trust_for(hydra, overrides), directory)
-
-
-def _is_plain_value(hydra: Hydra, override: Override) -> bool:
-    """Whether an override leaves the choice of options, and Hydra's own node, alone."""
-    key = override.key_or_group
-    return not (
-        override.package is not None
-        or key.partition(".")[0] == "hydra"
-        or hydra.config_loader.get_group_options(key)
-    )
 
 
 def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:

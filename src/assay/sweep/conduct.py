@@ -94,6 +94,8 @@ class _Sweep:
     directory: Path
     launcher: dict[str, Any]
     objectives: list[Objective]
+    needed: list[Objective]
+    """Those that every job must have."""
     policy: Policy
     search: Search
     composer: JobComposer
@@ -214,6 +216,7 @@ def _read(hydra: Hydra, overrides: Sequence[str], config_dir: Path | None) -> _S
     whole = compose_whole(hydra, overrides)
     launcher, sweeper = (_plain(whole.hydra[name]) for name in ("launcher", "sweeper"))
     directory = Path(str(whole.hydra.sweep.dir))
+    asked = sweeper.get("objective") is not None
     aims = objectives(sweeper, _plain(job_config(whole)))
     sweeper |= {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
     search: Search = chosen(
@@ -232,6 +235,7 @@ def _read(hydra: Hydra, overrides: Sequence[str], config_dir: Path | None) -> _S
         directory=directory,
         launcher=launcher,
         objectives=aims,
+        needed=aims if asked or not search.ahead else [],
         policy=policy,
         search=search,
         composer=JobComposer(hydra, trusted, directory),
@@ -318,6 +322,7 @@ def _drive(
         sweep.directory, entries, tuple(sweep.objectives), total, driver.signal, run_dirs=places
     )
     importance, _ = sweep.search.importance()
+    sweep.search.close()
     write_results(result, importance)
     say_results(console, result, importance)
     return result
@@ -344,7 +349,7 @@ def _checking(sweep: _Sweep) -> Iterator[Checking]:
     if not sweep.is_serial:
         Nursery.shared()  # imports torch while this process composes
     try:
-        yield Checking(prove, sweep.objectives, sweep.config_dir)
+        yield Checking(prove, sweep.needed, sweep.config_dir)
     finally:
         if checker is not None:
             checker.close()

@@ -78,6 +78,8 @@ def outcome_of(record: RunRecord) -> Outcome | None:
     kept: Any = {"metrics": record.metrics, "best": record.best, "seconds": record.seconds}
     if record.status == "finished":
         return Outcome("done", **kept)
+    if record.status == "pruned":
+        return Outcome("pruned", reason=record.reason, **kept)
     if record.status == "interrupted" and record.signal:
         return Outcome("interrupted", reason=record.reason, **kept)
     failure = of_message(record.reason)

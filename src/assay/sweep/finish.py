@@ -1,4 +1,4 @@
-"""The end of a sweep: its tables, its best config, and a few lines that say what came out and what is next."""
+"""The end of a sweep: its tables, its best config, and a few lines on what came out and what is next."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 from assay.record.atomic import write_text
 from assay.summary import format_score
 from assay.sweep.show import CAUSES
-from assay.sweep.table import RESULTS, best_job, groups, ranked, varying, write_tables
+from assay.sweep.table import RESULTS, best_job, groups, in_short, ranked, varying, write_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,8 @@ def _say_ranking(console: Console, entries: Sequence[Entry], objective: Objectiv
         table.add_column(key, overflow="fold")
     table.add_column(objective.name, justify="right")
     for group in order[:_ROWS]:
-        values = [escape(group.values.get(key, "")) for key in keys]
+        short = in_short(group.values)
+        values = [escape(short.get(key, "")) for key in keys]
         name = f"{group.done} of {len(group.jobs)}" if repeated else str(group.jobs[0])
         state = by_number[group.jobs[0]].state
         table.add_row(name, *values, _score(group, objective), style="" if state != "pruned" else "dim")
@@ -130,7 +131,7 @@ def _say_failures(console: Console, result: SweepResult) -> None:
         assert outcome is not None  # noqa: S101 - as filtered above
         cause = CAUSES[outcome.cause or "exception"]
         reason = outcome.reason.splitlines()[0] if outcome.reason else ""
-        typed = " ".join(f"{key}={value}" for key, value in values.items())
+        typed = " ".join(f"{key}={value}" for key, value in in_short(values).items())
         tried = f" after {len(entry.failures) + 1} attempts" if entry.failures else ""
         console.print(f"[red]failed[/red] job {entry.number}  {escape(typed)}")
         console.print(f"       {cause}{': ' if cause and reason else ''}{escape(reason)}{tried}")
@@ -162,4 +163,6 @@ def _next(result: SweepResult, best: Entry | None, left: int, failed: int) -> st
 
 def _command(entry: Entry, *, multirun: bool = False) -> str:
     kept = [one for one in entry.overrides if not (multirun and one.startswith("seed="))]
+    if multirun and any(one.startswith("sweep=") for one in kept):
+        kept.append("hydra/sweeper=grid")  # what was searched is found
     return shlex.join(["assay", "train", *(["-m"] if multirun else []), *kept])

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.summary import format_score
-from assay.sweep.table import varying
+from assay.sweep.table import in_short, varying
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -139,13 +139,14 @@ class SweepProgress:
         self._only = set(entries)
         ordered = [entry for _, entry in sorted(entries.items())]
         for entry, values in zip(ordered, varying(ordered), strict=True):
-            self._labels[entry.number] = " ".join(f"{key}={value}" for key, value in values.items())
+            self._labels[entry.number] = _said(values)
 
     # -- drawing -----------------------------------------------------------------------------------------
 
     def _label(self, entry: Entry) -> str:
         if entry.number not in self._labels:
-            self._labels[entry.number] = " ".join(text for text in entry.overrides if text not in self._fixed)
+            own = (text.partition("=") for text in entry.overrides if text not in self._fixed)
+            self._labels[entry.number] = _said({key: value for key, _, value in own})
         return self._labels[entry.number]
 
     def _line(self, entry: Entry, outcome: Outcome, retry: Retry | None) -> Text:
@@ -166,10 +167,12 @@ class SweepProgress:
                 what = " ".join(retry.changes) or "goes on from its last checkpoint"
                 line.append(f"  tried again: {what}", style="yellow")
         else:
-            score = self._objective.score(outcome)
+            if outcome.state == "pruned":
+                line.append(outcome.reason)
+            score = self._objective.score(outcome) if outcome.state == "done" else None
             shown = "" if score is None else format_score(self._objective.name, score)
             line.append(f"{self._objective.name} {shown}" if shown else "", style="bold")
-            if outcome.state != "done":
+            if outcome.state == "interrupted":
                 line.append(f"  {outcome.state}", style=style)
             line.append(f"  {outcome.seconds:.1f} s", style="dim")
         return line
@@ -242,6 +245,10 @@ def last_progress(run_dir: Path, name: str) -> str:
     except ValueError:  # a row that is being written
         shown = ""
     return f"epoch {int(epoch) + 1}{shown}"
+
+
+def _said(values: Mapping[str, str]) -> str:
+    return " ".join(f"{key}={value}" for key, value in in_short(values).items())
 
 
 def _duration(seconds: float) -> str:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 RESULTS: Final = "results.csv"
 GROUPS: Final = "groups.csv"
+_LONG: Final = 8
+"""Characters of a number that nobody has typed."""
 
 
 @final
@@ -63,6 +65,18 @@ def varying(entries: Iterable[Entry]) -> list[dict[str, str]]:
     if len(typed) == 1:  # alone, everything that was typed stands for it
         shared = set()
     return [{key: one[key] for key in keys if key not in shared and key in one} for one in typed]
+
+
+def in_short(values: Mapping[str, str]) -> dict[str, str]:
+    """Values as they are shown: numbers that were drawn, with four significant digits.
+
+    Args:
+        values: As typed, by key.
+
+    >>> in_short({"optimizer.lr": "0.004903618401148253", "seed": "1"})
+    {'optimizer.lr': '0.004904', 'seed': '1'}
+    """
+    return {key: _in_short(value) for key, value in values.items()}
 
 
 def groups(entries: Sequence[Entry], objectives: Sequence[Objective]) -> list[Group]:
@@ -188,6 +202,13 @@ def _score(entry: Entry, objective: Objective) -> float | None:
 def _pair(override: str) -> tuple[str, str]:
     key, _, value = override.partition("=")
     return key.lstrip("+"), value
+
+
+def _in_short(value: str) -> str:
+    try:
+        return value if len(value) <= _LONG else f"{float(value):.4g}"
+    except ValueError:
+        return value
 
 
 def _in_order(keys: Iterable[str]) -> list[str]:

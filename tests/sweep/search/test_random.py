@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import stats  # type: ignore[import-untyped]  # scipy ships no types
 
 from assay.errors import ConfigError
 from assay.sweep.search.random import RandomSearch, draw

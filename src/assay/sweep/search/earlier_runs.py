@@ -19,10 +19,14 @@ from assay.sweep.search.objective import score
 from assay.sweep.search.space import Choice
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from assay.sweep.search.objective import Objective
+    import optuna
+
+    from assay.sweep.search.objective import Constraint, Objective
     from assay.sweep.search.space import Dimension, Space
+
+_RUN = "run"
 
 
 @final
@@ -69,6 +73,37 @@ def earlier_runs(
         looked_at += len(runs)
         found += [run for run in (_read(path, space, objectives) for path in runs) if run is not None]
     return found, looked_at
+
+
+def add_earlier(
+    study: optuna.Study,
+    runs: Sequence[EarlierRun],
+    distributions: Mapping[str, optuna.distributions.BaseDistribution],
+    constraints: Sequence[Constraint],
+) -> None:
+    """Add runs to a study as finished trials; those that it has already stay as they are.
+
+    Args:
+        study: The study.
+        runs: From `earlier_runs`.
+        distributions: Of each parameter.
+        constraints: Bounds on metrics.
+    """
+    import optuna
+
+    there = {trial.user_attrs.get(_RUN) for trial in study.get_trials(deepcopy=False)}
+    for run in runs:
+        if str(run.run_dir) not in there:
+            bounds = [one.excess(run.metrics) for one in constraints]
+            study.add_trial(
+                optuna.trial.create_trial(
+                    params=run.values,
+                    distributions=dict(distributions),
+                    values=list(run.scores),
+                    user_attrs={_RUN: str(run.run_dir)},
+                    system_attrs={"constraints": bounds} if bounds else {},
+                )
+            )
 
 
 def _read(run_dir: Path, space: Space, objectives: Sequence[Objective]) -> EarlierRun | None:

@@ -9,23 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.callbacks.optuna_study import (
-    JOURNAL_ENDINGS,
-    build_part,
-    close_storage,
-    no_news,
-    open_storage,
-    sqlite_url,
-    takes_argument,
-)
+from assay.callbacks.optuna_study import build_part, close_storage, no_news, takes_argument
 from assay.check.installed import install
-from assay.errors import AssayError, ConfigError
-from assay.sweep.search.earlier_runs import earlier_runs
+from assay.errors import ConfigError
+from assay.sweep.search.earlier_runs import add_earlier, earlier_runs
 from assay.sweep.search.importance import importance
 from assay.sweep.search.objective import read_constraints, read_objectives
 from assay.sweep.search.samplers import Samplers, distribution
 from assay.sweep.search.search import Proposal
 from assay.sweep.search.space import read_space
+from assay.sweep.search.study import make_own, open_study, storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +31,7 @@ if TYPE_CHECKING:
     from assay.sweep.search.search import Known
 
 _NONE: Final = "optuna.pruners.NopPruner"
-_SWEEP, _ABANDONED, _RUN, _CONSTRAINTS = "sweep", "abandoned", "run", "constraints"
+_SWEEP, _ABANDONED, _CONSTRAINTS = "sweep", "abandoned", "constraints"
 
 
 @final
@@ -116,7 +109,7 @@ class OptunaSearch:
         self._limit = min(num_trials, self._samplers.most)
         self._sweep_dir, self._warm_start = Path(sweep_dir).resolve(), list(warm_start)
         self._own = storage is None
-        self._storage_text = _storage(storage, self._sweep_dir)
+        self._storage = storage_of(storage, self._sweep_dir)
         self._study_name = study_name or ("sweep" if self._own else self._sweep_dir.name)
         self._opened: tuple[optuna.Study, optuna.storages.BaseStorage] | None = None
         self._trials: dict[int, _Trial] = {}
@@ -189,61 +182,21 @@ class OptunaSearch:
 
     def _open(self) -> tuple[optuna.Study, optuna.storages.BaseStorage]:
         if self._opened is None:
-            import optuna
-
+            study = self._study_name, self._objectives, self._pruner
             if self._own:
-                self._sweep_dir.mkdir(parents=True, exist_ok=True)
-            directions = [one.direction for one in self._objectives]
-            try:
-                with no_news():
-                    storage = optuna.storages.get_storage(open_storage(self._storage_text, is_new=True))
-                    study = optuna.create_study(
-                        storage=storage,
-                        study_name=self._study_name,
-                        directions=directions,
-                        load_if_exists=True,
-                        sampler=optuna.samplers.RandomSampler(0),
-                        pruner=build_part("pruner", self._pruner),
-                    )
-            # Optuna lets through what SQLAlchemy, a driver or a missing one says.
-            except Exception as error:
-                lines = str(error).strip().splitlines() or [""]
-                raise ConfigError(
-                    f"the study cannot be opened: {type(error).__name__}: {lines[0]}",
-                    key="hydra.sweeper.storage",
-                    hint="null, a URL such as sqlite:///study.db, or a path such as study.journal",
-                ) from error
-            if [one.name.lower() for one in study.directions] != directions:
-                raise ConfigError(
-                    f"the study {self._study_name!r} has other objectives already",
-                    key="hydra.sweeper.study_name",
-                    hint="hydra.sweeper.study_name=ANOTHER",
-                )
-            self._opened = study, storage
-            self._add_earlier(study)
+                make_own(self._sweep_dir, *study)
+            self._opened = open_study(self._storage, *study)
+            self._add_earlier(self._opened[0])
         return self._opened
 
     def _add_earlier(self, study: optuna.Study) -> None:
-        if not self._warm_start:
-            return
-        import optuna
-
-        there = {trial.user_attrs.get(_RUN) for trial in study.get_trials(deepcopy=False)}
-        found, looked_at = earlier_runs(self._warm_start, self._space, self._objectives)
-        found = [run for run in found if not run.run_dir.is_relative_to(self._sweep_dir)]
-        for run in found:
-            if str(run.run_dir) not in there:
-                bounds = [one.excess(run.metrics) for one in self._constraints]
-                study.add_trial(
-                    optuna.trial.create_trial(
-                        params=run.values,
-                        distributions=self._distributions,
-                        values=list(run.scores),
-                        user_attrs={_RUN: str(run.run_dir)},
-                        system_attrs={_CONSTRAINTS: bounds} if bounds else {},
-                    )
-                )
-        self.notes.append(f"{len(found)} of {looked_at} earlier runs lie in the search space and are used")
+        if self._warm_start:
+            found, looked_at = earlier_runs(self._warm_start, self._space, self._objectives)
+            found = [run for run in found if not run.run_dir.is_relative_to(self._sweep_dir)]
+            add_earlier(study, found, self._distributions, self._constraints)
+            self.notes.append(
+                f"{len(found)} of {looked_at} earlier runs lie in the search space and are used"
+            )
 
     @property
     def _distributions(self) -> dict[str, Any]:
@@ -326,7 +279,7 @@ class OptunaSearch:
             return None
         return {
             "monitor": self._objectives[0].name,
-            "storage": self._storage_text,
+            "storage": self._storage,
             "study": self._study_name,
             "trial": number,
             "pruner": self._pruner,
@@ -390,30 +343,35 @@ class OptunaSearch:
 
         Args:
             known: Every proposal of the journal, in order.
-
-        Raises:
-            AssayError: The study lacks a trial that has a job.
         """
-        study = self.study
-        stored = {trial.number: trial for trial in study.get_trials(deepcopy=False)}
+        stored = {trial.number: trial for trial in self.study.get_trials(deepcopy=False)}
         for token, _, _ in known:
             number, seed = _parsed(token)
-            if number not in stored:
-                raise AssayError(
-                    f"the study has no trial {number}, of which the sweep has a job",
-                    hint="put its storage back, or begin a new sweep with "
-                    f"hydra.sweeper.warm_start=[{self._sweep_dir}]",
-                )
             if number not in self._trials:
-                self._trials[number] = _Trial(number, dict(stored[number].params))
+                there = number in stored and self._is_ours(stored[number])
+                values = dict(stored[number].params) if there else {}
+                self._trials[number] = _Trial(number, values, told=not there)
             self._trials[number].proposed.append(seed)
+        self._fill_up(len(stored))
         for token, outcome, scores in known:
             if outcome is not None:
                 self.tell(token, outcome, scores)
         for trial in stored.values():
-            ours = self._own or trial.user_attrs.get(_SWEEP) == self._name
-            if ours and trial.number not in self._trials and not trial.state.is_finished():
+            if self._is_ours(trial) and trial.number not in self._trials and not trial.state.is_finished():
                 self._abandon(trial)
+
+    def _is_ours(self, trial: optuna.trial.FrozenTrial) -> bool:
+        return self._own or trial.user_attrs.get(_SWEEP) == self._name
+
+    def _fill_up(self, stored: int) -> None:
+        """Put something in the place of trials that the storage lost, so that no other gets their number."""
+        import optuna
+
+        lost = sum(trial.told for trial in self._trials.values())
+        if lost:
+            self.notes.append(f"the storage has lost {lost} trials: they count, and teach nothing")
+        for _ in range(stored, max(self._trials, default=-1) + 1):
+            self.study.add_trial(optuna.trial.create_trial(state=optuna.trial.TrialState.FAIL))
 
     def _abandon(self, trial: optuna.trial.FrozenTrial) -> None:
         """End a trial that was asked for right before the sweep was killed; none of its jobs ever ran."""
@@ -438,21 +396,6 @@ def _numbers(scores: Sequence[float] | None, count: int) -> list[float] | None:
     if scores is None or len(scores) != count or any(math.isnan(one) for one in scores):
         return None
     return [float(one) for one in scores]
-
-
-def _storage(storage: str | None, sweep_dir: Path) -> str:
-    if storage is None:
-        return sqlite_url(sweep_dir / "study.db")
-    if "://" in storage:
-        return storage
-    path = Path(storage).absolute()  # jobs may run elsewhere
-    if path.suffix not in JOURNAL_ENDINGS:
-        raise ConfigError(
-            f"{storage!r} is no storage of studies",
-            key="hydra.sweeper.storage",
-            hint=f"a URL such as {sqlite_url(path)}, or a path ending in .journal",
-        )
-    return str(path)
 
 
 def _check_installed(sampler: Mapping[str, Any] | None) -> None:

@@ -64,7 +64,7 @@ class Samplers:
         """
         import optuna
 
-        seed = _derived(self._seed, 0 if self._node["_target_"] == _KEEPS_ITS_SEED else index)
+        seed = _derived(self._seed, index)
         if self._points is not None:
             # Optuna's own takes a point as done when the trial that had it never ran.
             with no_news():
@@ -72,6 +72,10 @@ class Samplers:
                     self._points[index % len(self._points)], optuna.samplers.RandomSampler(seed)
                 )
         given: dict[str, Any] = {"seed": seed}
+        if self._node["_target_"] == _KEEPS_ITS_SEED:
+            given["seed"] = _derived(self._seed, 0)
+            if "independent_sampler" not in self._node:  # it draws what comes before the sequence
+                given["independent_sampler"] = optuna.samplers.RandomSampler(seed)
         if self._constrained and not hasattr(optuna.trial.Trial, "set_constraint"):
             given["constraints_func"] = _constraints  # before version 5, samplers look at them only then
         try:

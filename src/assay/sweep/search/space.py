@@ -267,12 +267,13 @@ def _range(key: str, sweep: RangeSweep) -> Numbers:
 
 def _check(key: str, override: Override, config_loader: ConfigLoader | None) -> None:
     """Refuse what Hydra would let pass or say something obscure about."""
-    sweep = override.value()
+    sweep: Any = override.value()
     if not override.is_sweep_override():
         return
     if isinstance(sweep, Glob) and config_loader is None:
         raise ConfigError("glob() is not known here", key=key, hint=f"{key}=a,b,c")
-    if isinstance(sweep, ChoiceSweep) and any(isinstance(value, Sweep) for value in sweep.list):
+    values: list[Any] = list(sweep.list) if isinstance(sweep, ChoiceSweep) else []
+    if any(isinstance(value, Sweep) for value in values):
         raise ConfigError(
             f"{override.input_line} is a sweep among values",
             key=key,
