@@ -108,5 +108,5 @@ def test_mirror(option: Option) -> None:
         text = path.read_text(encoding="utf-8")
         assert f"\nclass {name}" in text or f"\ndef {name}" in text, f"{path} defines no {name}"
         group, _, stem = module.removeprefix("assay.").rpartition(".")
-        test = ROOT / "tests" / group / f"test_{stem}.py"
+        test = ROOT / "tests" / group.replace(".", "/") / f"test_{stem}.py"
         assert test.is_file(), f"no {test.relative_to(ROOT)} for {target}"

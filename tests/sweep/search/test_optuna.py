@@ -334,6 +334,7 @@ def test_a_killed_study_ends_with_exactly_its_trials(calls: int, tmp_path: Path)
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", [*SAMPLERS, "GridSampler"])
 @pytest.mark.parametrize("overrides", [(), ("seed=0,1,2",)], ids=["one seed", "three seeds"])
 def test_killed_between_any_two_calls(name: str, overrides: Sequence[str], tmp_path: Path) -> None:
