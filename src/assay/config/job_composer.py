@@ -28,6 +28,7 @@ from assay.config.fingerprint import fingerprint_of
 from assay.config.hydra_node import check_hydra
 from assay.config.place import split
 from assay.config.tree import walk
+from assay.config.trust import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -155,7 +156,8 @@ class JobComposer:
         key = override.key_or_group
         if key not in self._groups:
             self._groups[key] = bool(self._hydra.config_loader.get_group_options(key))
-        return override.package is None and key.partition(".")[0] != "hydra" and not self._groups[key]
+        first = key.partition(".")[0]
+        return override.package is None and first not in ("hydra", KEY) and not self._groups[key]
 
     def _template(self, key: tuple[str, ...], options: Sequence[Override]) -> _Template:
         composed: DictConfig = self._hydra.compose_config(
