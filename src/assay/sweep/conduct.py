@@ -28,6 +28,7 @@ from assay.sweep.objective import Objective, objectives, scores_of
 from assay.sweep.policy import Policy
 from assay.sweep.pool.serial import SerialPool
 from assay.sweep.recover import recovered, wait_for
+from assay.sweep.search.constraint import read_constraints
 from assay.sweep.show import SweepProgress
 
 if TYPE_CHECKING:
@@ -92,8 +93,8 @@ class _Sweep:
     directory: Path
     launcher: dict[str, Any]
     objectives: list[Objective]
-    needed: list[Objective]
-    """Those that every job must have."""
+    needed: dict[str, str]
+    """Scores that every job must have, and the keys that ask for them."""
     policy: Policy
     search: Search
     composer: JobComposer
@@ -235,11 +236,16 @@ def _read(hydra: Hydra, overrides: Sequence[str], config_dir: Path | None) -> _S
         directory=directory,
         launcher=launcher,
         objectives=aims,
-        needed=aims if asked or not search.ahead else [],
+        needed=_needed(aims if asked or not search.ahead else (), sweeper.get("constraints") or ()),
         policy=policy,
         search=search,
         composer=JobComposer(hydra, trusted, directory),
     )
+
+
+def _needed(aims: Sequence[Objective], constraints: Sequence[str]) -> dict[str, str]:
+    bounds = {one.name: "hydra.sweeper.constraints" for one in read_constraints(constraints)}
+    return bounds | {aim.name: "hydra.sweeper.objective" for aim in aims}
 
 
 def _known_jobs(sweep: _Sweep, journal: Journal, *, again: bool) -> tuple[dict[int, Job], dict[int, str]]:
@@ -306,7 +312,7 @@ def _drive(
             check=checking.one,
             watcher=progress,
         )
-        if not ahead:
+        if not ahead:  # also of a new sweep: a storage may know more than the journal
             sweep.search.restore(
                 [_known(entry, sweep.objectives) for _, entry in sorted(journal.entries.items())]
             )

@@ -522,8 +522,8 @@ def test_two_sweeps_share_one_study(tmp_path: Path) -> None:
             {"pruner": {"_target_": "optuna.pruners.SuccessiveHalvingPruner", "min_resource": 0}},
             "hydra.sweeper.pruner: SuccessiveHalvingPruner",
         ),
-        ({"direction": "up"}, "'up' is no direction"),
-        ({"objective": ["a", "b"], "direction": ["min"] * 3}, "2 objectives have 3 directions"),
+        ({"direction": "up"}, "'up' is neither minimize nor maximize"),
+        ({"objective": ["a", "b"], "direction": ["min"] * 3}, "3 of them for 2 objectives"),
         ({"objective": ["a", "b"], "sampler": sampler("CmaEsSampler")}, "CMA-ES takes one objective"),
         (
             {"objective": ["a", "b"], "pruner": {"_target_": "optuna.pruners.MedianPruner"}},
