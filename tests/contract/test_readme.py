@@ -19,8 +19,10 @@ from assay.paths import CONF_DIR
 from assay.sweep.conduct import plan
 
 ROOT = Path(__file__).parents[2]
-COMMAND = re.compile(r"(?:^|\s|\$\(|`)assay ((?:train|configs|info|-sc|--|[a-z]+\b)[^`#)]*?)(?=  |[`#)]|$)")
-PAGES = ("README.md", "CONTRIBUTING.md", "examples/my_project/README.md")
+COMMAND = re.compile(
+    r"(?:^|\s|\$\(|`)assay ((?:train|configs|info|-sc|--|[a-z]+\b)(?:'[^']*'|[^`#)'])*?)(?=  |[`#)]|$)"
+)
+PAGES = ("README.md", "docs/sweep.md", "CONTRIBUTING.md", "examples/my_project/README.md")
 OWN_PROJECT = ROOT / "examples" / "my_project"
 
 
