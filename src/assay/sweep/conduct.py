@@ -138,7 +138,8 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         )
         checking.names(ahead or samples)
         pool = sweep.pool()
-        checked = checking.all(ahead or samples)
+        with Console(stderr=True).status(_checking_so_many(sweep.search.total)):
+            checked = checking.all(ahead or samples)
         journal = Journal.create(
             sweep.directory,
             overrides=list(overrides),
@@ -180,7 +181,8 @@ def go_on(directory: Path, overrides: Sequence[str] = (), *, again: bool = False
             for number, job in jobs.items()
             if number not in journal.entries or not _is_over(journal.entries[number], again=again)
         }
-        checked = checking.all(left)
+        with Console(stderr=True).status(_checking_so_many(len(left))):
+            checked = checking.all(left)
         if overrides:
             journal.note_command(overrides)
         journal.add([entry_of(number, jobs[number], token) for number, token in tokens.items()])
@@ -241,6 +243,10 @@ def _read(hydra: Hydra, overrides: Sequence[str], config_dir: Path | None) -> _S
         search=search,
         composer=JobComposer(hydra, trusted, directory),
     )
+
+
+def _checking_so_many(jobs: int) -> str:
+    return f"checking {jobs} {'job' if jobs == 1 else 'jobs'}"
 
 
 def _needed(aims: Sequence[Objective], constraints: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -43,6 +43,7 @@ CAUSES: Final = {
 class _Row:
     entry: Entry
     run_dir: Path
+    epochs: int = 0
     started: float = field(default_factory=time.monotonic)
     looked: float = 0.0
     progress: str = ""
@@ -90,14 +91,15 @@ class SweepProgress:
             self._live.stop()
             self._live = None
 
-    def started(self, entry: Entry, run_dir: Path) -> None:
+    def started(self, entry: Entry, run_dir: Path, epochs: Any) -> None:
         """An attempt begins.
 
         Args:
             entry: Of the job.
             run_dir: Where it writes.
+            epochs: That it is to train for; anything but a number is left out.
         """
-        self._rows[entry.number] = _Row(entry, run_dir)
+        self._rows[entry.number] = _Row(entry, run_dir, epochs if isinstance(epochs, int) else 0)
         if self._live is None and self._slots == 1:
             self._print(Text(f"job {entry.number}  {self._label(entry)}", style="dim"))
 
@@ -203,7 +205,7 @@ class SweepProgress:
         fitting = max(1, self._console.height - 4)
         for number, row in list(self._rows.items())[:fitting]:
             if now - row.looked > _LOOK_EVERY:
-                row.looked, row.progress = now, last_progress(row.run_dir, self._objective.name)
+                row.looked, row.progress = now, last_progress(row.run_dir, self._objective.name, row.epochs)
             table.add_row(
                 f"[cyan]● {number}[/cyan]",
                 escape(self._label(row.entry)),
@@ -228,12 +230,13 @@ class SweepProgress:
         return f"  about {_duration(max(0.0, left * each - spent) / self._slots)} left"
 
 
-def last_progress(run_dir: Path, name: str) -> str:
+def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:
     """How far a run is: its epoch, and the last score.
 
     Args:
         run_dir: Where it writes its metrics.csv.
         name: Of the score.
+        epochs: There will be, where that is known.
 
     Returns:
         Empty where nothing is known yet.
@@ -261,7 +264,8 @@ def last_progress(run_dir: Path, name: str) -> str:
         shown = f"  {name} {format_score(name, float(score))}" if score else ""
     except ValueError:  # a row that is being written
         shown = ""
-    return f"epoch {int(epoch) + 1}{shown}"
+    of = f"/{epochs}" if epochs > 0 else ""
+    return f"epoch {int(epoch) + 1}{of}{shown}"
 
 
 def _said(values: Mapping[str, str]) -> str:
