@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -163,8 +163,12 @@ def go_on(directory: Path, overrides: Sequence[str] = (), *, again: bool = False
     Raises:
         AssayError: It is still running, cannot be read, or a job cannot run.
     """
-    Journal.open(directory, repair=False)  # a mistyped directory costs no lock
+    header = Journal.open(directory, repair=False).header  # a mistyped directory costs no lock
     with ExitStack() as stack:
+        before = Path(header["cwd"])
+        if before.is_dir() and not before.samefile(Path.cwd()):  # paths in the config are relative to it
+            directory = directory.resolve()
+            stack.enter_context(chdir(before))
         stack.enter_context(writing(directory))
         journal = Journal.open(directory)
         config_dir = Path(journal.header["config_dir"]) if journal.header["config_dir"] else None

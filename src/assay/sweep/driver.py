@@ -139,6 +139,12 @@ class Driver:
                         self._settle(ended)
                     self._look_at_times()
                     self._watcher.tick(self._journal.entries, self._search.total)
+            except OSError as error:
+                where = error.filename or self._directory
+                raise AssayError(
+                    f"the sweep cannot write down what happens: {error.strerror}: {where}",
+                    hint=f"assay resume {self._directory}, once it can",
+                ) from error
             finally:
                 self._pool.close()
 
