@@ -13,7 +13,7 @@ from assay.check.values import LARGEST_SEED, check_whole_number
 from assay.config.did_you_mean import did_you_mean
 from assay.config.fingerprint import fingerprint_of
 from assay.config.origin import located
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, ProcessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from assay.config.job_composer import Job
     from assay.sweep.checker import Checked
-    from assay.sweep.objective import Objective
 
 
 @final
@@ -30,14 +29,14 @@ class Checking:
 
     Args:
         prove: Does what needs torch.
-        objectives: That each job must have a score for; none where any job will do.
+        scores: That each job must have, and the keys that ask for them.
         config_dir: The user's folder of config groups, to say where a wrong value stands.
     """
 
     def __init__(
-        self, prove: Callable[[Job], Checked], objectives: Sequence[Objective], config_dir: Path | None
+        self, prove: Callable[[Job], Checked], scores: Mapping[str, str], config_dir: Path | None
     ) -> None:
-        self._prove, self._objectives, self._config_dir = prove, objectives, config_dir
+        self._prove, self._scores, self._config_dir = prove, scores, config_dir
         self._seen: set[tuple[str, str]] = set()
         self._proven: dict[str, Checked] = {}
 
@@ -81,7 +80,7 @@ class Checking:
         with located(list(job.overrides), self._config_dir):
             self._names(0, job)
             checked = self._prove(job)
-            self._check_objectives(checked)
+            self._check_scores(checked)
         if alike and not checked.data_read:
             self._proven[alike] = checked
         return checked
@@ -99,14 +98,14 @@ class Checking:
             check_job(config)
         self._seen |= new
 
-    def _check_objectives(self, checked: Checked) -> None:
+    def _check_scores(self, checked: Checked) -> None:
         known = {name.replace("val/", "test/") for name in checked.scores} | set(checked.scores)
-        for objective in self._objectives:
-            if checked.scores and objective.name not in known:
-                guess = did_you_mean(objective.name, sorted(known))
+        for name, key in self._scores.items():
+            if checked.scores and name not in known:
+                guess = did_you_mean(name, sorted(known))
                 raise ConfigError(
-                    f"there is no metric {objective.name!r}{'; ' + guess if guess else ''}",
-                    key="hydra.sweeper.objective",
+                    f"there is no metric {name!r}{'; ' + guess if guess else ''}",
+                    key=key,
                     hint=f"there is: {', '.join(sorted(checked.scores))}",
                 )
 
@@ -115,6 +114,8 @@ class Checking:
         for number, job in jobs.items():
             try:
                 look(number, job)
+            except ProcessError:
+                raise
             except AssayError as error:
                 failures.append((number, job.overrides, error))
         if len(jobs) == 1 and failures:

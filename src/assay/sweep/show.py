@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, final
 
 from rich.console import Console, Group
@@ -55,14 +57,22 @@ class SweepProgress:
         objective: The score to show.
         slots: Jobs that run at once.
         fixed: Overrides that every job has.
+        log: File that takes the same lines.
     """
 
-    def __init__(self, console: Console, objective: Objective, slots: int, fixed: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        console: Console,
+        objective: Objective,
+        slots: int,
+        fixed: Iterable[str] = (),
+        log: Path | None = None,
+    ) -> None:
         self._console, self._objective, self._slots = console, objective, max(1, slots)
         self._rows: dict[int, _Row] = {}
         self._labels: dict[int, str] = {}
         self._only: set[int] | None = None
-        self._fixed = frozenset(fixed)
+        self._fixed, self._log = frozenset(fixed), log
         self._counts = dict.fromkeys(("done", "failed", "pruned", "running", "waiting"), 0)
         self._seconds: list[float] = []
         self._live: Live | None = None
@@ -89,7 +99,7 @@ class SweepProgress:
         """
         self._rows[entry.number] = _Row(entry, run_dir)
         if self._live is None and self._slots == 1:
-            self._console.print(Text(f"job {entry.number}  {self._label(entry)}", style="dim"))
+            self._print(Text(f"job {entry.number}  {self._label(entry)}", style="dim"))
 
     def ended(self, entry: Entry, outcome: Outcome, retry: Retry | None) -> None:
         """An attempt has ended.
@@ -102,7 +112,7 @@ class SweepProgress:
         self._rows.pop(entry.number, None)
         if outcome.state == "done":
             self._seconds.append(outcome.seconds)
-        self._console.print(self._line(entry, outcome, retry))
+        self._print(self._line(entry, outcome, retry))
 
     def say(self, text: str) -> None:
         """Something is to be known.
@@ -110,7 +120,7 @@ class SweepProgress:
         Args:
             text: A line.
         """
-        self._console.print(text, markup=False)
+        self._print(Text(text))
 
     def tick(self, entries: Mapping[int, Entry], total: int) -> None:
         """A moment has passed: draw what is running.
@@ -140,6 +150,13 @@ class SweepProgress:
         ordered = [entry for _, entry in sorted(entries.items())]
         for entry, values in zip(ordered, varying(ordered), strict=True):
             self._labels[entry.number] = _said(values)
+
+    def _print(self, line: Text) -> None:
+        self._console.print(line)
+        if self._log is not None:
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            with suppress(OSError), self._log.open("a", encoding="utf-8") as file:
+                file.write(f"{when} {line.plain}\n")
 
     # -- drawing -----------------------------------------------------------------------------------------
 
