@@ -47,9 +47,10 @@ class Checking:
             jobs: By number.
 
         Raises:
-            AssayError: Of several jobs each is named, with its error.
+            ConfigError: Of the first one that is wrong: most words are typed for all of them.
         """
-        self._each(jobs, self._names)
+        for job in jobs.values():
+            self._names(job)
 
     def all(self, jobs: Mapping[int, Job]) -> dict[int, Checked]:
         """Check each job as far as that can be done before it runs.
@@ -58,10 +59,19 @@ class Checking:
             jobs: By number.
 
         Raises:
-            AssayError: As for `names`.
+            AssayError: Of several jobs each is named, with its error.
         """
         found: dict[int, Checked] = {}
-        self._each(jobs, lambda number, job: found.update({number: self.one(job)}))
+        failures: list[tuple[int, Sequence[str], AssayError]] = []
+        for number, job in jobs.items():
+            try:
+                found[number] = self.one(job)
+            except ProcessError:
+                raise
+            except AssayError as error:
+                failures.append((number, job.overrides, error))
+        if failures:
+            raise failures[0][2] if len(jobs) == 1 else together(failures, len(jobs)) from failures[0][2]
         return found
 
     def one(self, job: Job) -> Checked:
@@ -78,14 +88,14 @@ class Checking:
             check_whole_number("seed", job.config.get("seed"), 0, LARGEST_SEED)
             return self._proven[alike]
         with located(list(job.overrides), self._config_dir):
-            self._names(0, job)
+            self._names(job)
             checked = self._prove(job)
             self._check_scores(checked)
         if alike and not checked.data_read:
             self._proven[alike] = checked
         return checked
 
-    def _names(self, _: int, job: Job) -> None:
+    def _names(self, job: Job) -> None:
         """Look at the job, unless every value in it has been seen in a job like it."""
         # A number is no mistyped word: what is wrong with it is seen soon enough.
         words = (override for override in job.overrides if not _is_number(override.partition("=")[2]))
@@ -108,20 +118,6 @@ class Checking:
                     key=key,
                     hint=f"there is: {', '.join(sorted(checked.scores))}",
                 )
-
-    def _each(self, jobs: Mapping[int, Job], look: Callable[[int, Job], None]) -> None:
-        failures: list[tuple[int, Sequence[str], AssayError]] = []
-        for number, job in jobs.items():
-            try:
-                look(number, job)
-            except ProcessError:
-                raise
-            except AssayError as error:
-                failures.append((number, job.overrides, error))
-        if len(jobs) == 1 and failures:
-            raise failures[0][2]
-        if failures:
-            raise together(failures, len(jobs)) from failures[0][2]
 
 
 def _but_for_the_seed(job: Job) -> str:
