@@ -204,7 +204,7 @@ def resume(
 ) -> None:
     """Go on with a run or a sweep, or train a finished run longer.
 
-    A run that was interrupted ends as if it had never been interrupted, bit for bit: RUN trainer.max_epochs=20 trains on. A sweep
+    A run ends as if it had never been interrupted, bit for bit; RUN trainer.max_epochs=20 trains on. A sweep
     runs what is missing: SWEEP optimizer.lr=0.1,0.2,0.4 is another search space.
     """
     with _reported(debug):
