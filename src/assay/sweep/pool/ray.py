@@ -5,38 +5,25 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import signal
-import tempfile
-import threading
 import time
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
-from assay.check.installed import install
 from assay.errors import AssayError, ConfigError
 from assay.record.run_lock import is_written
 from assay.sweep.death import Death, outcome_after
 from assay.sweep.outcome import Outcome
+from assay.sweep.pool import ray_cluster
 from assay.sweep.pool.keeper import Keeper
 from assay.sweep.pool.pool import Ended
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
     from assay.sweep.task import Task
 
-_SETTINGS: Final = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent to anybody
-    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # else `uv run assay` uploads the current directory
-    "RAY_memory_monitor_refresh_ms": "0",  # the kernel ends a job of its own; Ray would end its keeper
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
-"""For a cluster of this sweep alone."""
 _SIGKILL: Final = -9
-_STORE: Final = 80 << 20
-"""Bytes of the object store, which holds nothing but outcomes; Ray's least."""
 _LEAVE: Final = 20.0
 """Seconds for jobs whose keeper has died to save and end, and for those that were killed to be gone."""
 
@@ -108,11 +95,12 @@ class RayPool:
                     key=f"hydra.launcher.{name}",
                     hint=f"hydra.launcher.{name}=2",
                 )
-        self._ray = _ray()
+        self._ray = ray_cluster.package()
         self._address, self._jobs_at_once, self._threads = address, jobs_at_once, threads_per_job
         self._jobs_per_gpu, self._resources = jobs_per_gpu, resources or {}
         self._total: dict[str, float] = {}
         self._largest: dict[str, float] = {}
+        self._has_joined = False  # and so must leave it
         self._folder: Path | None = None
         self._environment: dict[str, str] | None = None
         self._idle: list[_Place] = []
@@ -221,10 +209,12 @@ class RayPool:
         places = [*self._idle, *(one.place for one in self._running.values())]
         self._retire(places)
         self._idle, self._running = [], {}
-        if self._folder is not None:
+        if self._has_joined:
             self._ray.shutdown()
+            self._has_joined, self._total = False, {}
+        if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder, self._total = None, {}
+            self._folder = None
 
     # -- the cluster ---------------------------------------------------------------------------------------
 
@@ -232,46 +222,16 @@ class RayPool:
         """What the cluster has; it is joined, or started, when a job first asks for it."""
         if not self._total:
             if not self._ray.is_initialized():
-                self._join()
+                cores = 0 if self._jobs_at_once == "auto" else self._jobs_at_once * self._threads
+                self._folder = ray_cluster.join(self._ray, self._address, cores)
+                self._environment = None if self._folder is None else dict(os.environ)
+                self._has_joined = True
             alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
             for node in alive:
                 for name, amount in node.items():
                     self._total[name] = self._total.get(name, 0) + amount
                     self._largest[name] = max(self._largest.get(name, 0), amount)
         return self._total
-
-    def _join(self) -> None:
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
-        if self._address is not None:
-            with _own_signals(), _variables({"RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}):
-                try:
-                    self._ray.init(address=self._address, **quiet)
-                except (ConnectionError, RuntimeError, ValueError) as error:
-                    raise AssayError(
-                        f"no Ray cluster answers at {self._address}: {_first_line(error)}",
-                        hint="hydra.launcher.address=null starts one here",
-                    ) from error
-            return
-        import joblib  # type: ignore[import-untyped]  # it has no stubs
-
-        # Ray's sockets lie in it, whose paths may be no longer than 107 characters.
-        self._folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))
-        cores = int(joblib.cpu_count())
-        if self._jobs_at_once != "auto":
-            cores = max(cores, self._jobs_at_once * self._threads)
-        with _own_signals(), _variables(_SETTINGS):
-            try:
-                self._ray.init(
-                    address="local",
-                    num_cpus=cores,
-                    object_store_memory=_STORE,
-                    include_dashboard=False,
-                    _temp_dir=str(self._folder),
-                    **quiet,
-                )
-            except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-                raise AssayError(f"Ray cannot be started: {_first_line(error)}") from error
-        self._environment = dict(os.environ)
 
     def _needs(self, task: Task) -> dict[str, float]:
         cores = float(self._threads * task.processes)
@@ -326,10 +286,19 @@ class RayPool:
         try:
             said = self._ray.get(result)
         except self._ray.exceptions.RayError as error:
-            self._dying[one.key] = one, _lost(error), time.monotonic() + _LEAVE
+            lost = self._lost(error)
+            self._dying[one.key] = one, lost, time.monotonic() + _LEAVE
             return self._dead()
         self._idle.append(one.place)
         return [Ended(one.task.number, Outcome.from_json(said))]
+
+    def _lost(self, error: Exception) -> Outcome:
+        """What is known of a task whose keeper died."""
+        if isinstance(error, self._ray.exceptions.OutOfMemoryError):
+            return Outcome("failed", "out_of_memory", "Ray ended it, as its machine ran out of memory")
+        return Outcome(
+            "failed", "killed", f"its Ray worker died: {ray_cluster.first_line(error)}", transient=True
+        )
 
     def _dead(self) -> list[Ended]:
         """Tasks whose keeper died, once nobody writes their runs any more."""
@@ -344,58 +313,3 @@ class RayPool:
                 outcome = replace(lost, seconds=death.seconds)
             ended.append(Ended(one.task.number, outcome))
         return ended
-
-
-def _lost(error: Exception) -> Outcome:
-    """What is known of a task whose keeper died."""
-    text = str(error)
-    if "memory" in text and ("OutOfMemory" in text or "OOM" in text or "memory pressure" in text):
-        return Outcome("failed", "out_of_memory", "Ray ended it, as its machine ran out of memory")
-    return Outcome("failed", "killed", f"its Ray worker died: {_first_line(error)}", transient=True)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-def _ray() -> Any:
-    """The package.
-
-    Raises:
-        ConfigError: It is not installed.
-    """
-    try:
-        with _variables({"RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}):  # Ray reads it when it is imported
-            import ray
-    except ImportError as error:
-        raise ConfigError(
-            "Ray is not installed", key="hydra/launcher", hint=install("hydra.launcher.ray", "ray")
-        ) from error
-    return ray
-
-
-@contextmanager
-def _variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables that the user has not set, in this block."""
-    missing = {name: value for name, value in values.items() if name not in os.environ}
-    os.environ.update(missing)
-    try:
-        yield
-    finally:
-        for name in missing:
-            os.environ.pop(name, None)
-
-
-@contextmanager
-def _own_signals() -> Iterator[None]:
-    """Keep the handlers that this process has: Ray sets its own."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            with suppress(TypeError):  # one that was not set from Python
-                signal.signal(number, handler)
