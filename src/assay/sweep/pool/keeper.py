@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import threading
 import uuid
 from contextlib import suppress
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from assay.errors import AssayError
-from assay.sweep import orphans
+from assay.sweep import guard
 from assay.sweep.death import outcome_after
 from assay.sweep.nursery import MARK, Nursery
 from assay.sweep.outcome import Outcome
@@ -21,12 +18,8 @@ from assay.sweep.task import Task
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_MARK: Final = "ASSAY_KEEPER"
-"""Variable by which everything that a keeper has started is found when it is gone."""
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _LOOK_EVERY: Final = 0.2
-_GRACE: Final = 15.0
-"""Seconds that jobs have to save when the process that keeps them is gone; their nursery's own, and some."""
 
 
 @final
@@ -38,9 +31,9 @@ class Keeper:
     """
 
     def __init__(self) -> None:
-        os.environ[_MARK] = uuid.uuid4().hex
+        os.environ[guard.MARK] = uuid.uuid4().hex
         self._nursery = Nursery()
-        self._guard = _guard(os.environ[_MARK])
+        self._guard = guard.guard(os.environ[guard.MARK])
         self._told: dict[int, str] = {}
 
     def ready(self) -> bool:
@@ -99,36 +92,6 @@ class Keeper:
 
 def _instead(environment: Mapping[str, str], task: Task) -> dict[str, str | None]:
     """What turns the variables of this process into others."""
-    kept = {_MARK, MARK} | ({_VISIBLE} if task.gpus else set())
+    kept = {guard.MARK, MARK} | ({_VISIBLE} if task.gpus else set())
     wanted = {name: value for name, value in environment.items() if name not in kept}
     return {**{name: None for name in os.environ if name not in wanted and name not in kept}, **wanted}
-
-
-def _guard(mark: str) -> IO[bytes]:
-    """A process that ends what this one has left behind, once it is gone; the end of a pipe tells it.
-
-    Ray kills the children of a process that it ends: the nursery, not this grandchild.
-    """
-    process = subprocess.Popen(  # noqa: S603 - our own interpreter
-        [sys.executable, "-P", "-m", "assay.sweep.pool.keeper", mark],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    threading.Thread(target=process.wait, daemon=True).start()  # its first half ends at once
-    assert process.stdin is not None  # noqa: S101 - a pipe was asked for
-    return process.stdin
-
-
-def main() -> None:
-    """Wait until the keeper is gone, then until its nursery and jobs are; kill those that stay."""
-    if os.fork():
-        return
-    os.setsid()
-    sys.stdin.buffer.read()
-    orphans.outlive(_MARK, sys.argv[1], _GRACE)
-
-
-if __name__ == "__main__":
-    main()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, final
 
 from assay.errors import AssayError, ConfigError
 from assay.record.run_lock import is_written
@@ -101,7 +100,7 @@ class RayPool:
         self._total: dict[str, float] = {}
         self._largest: dict[str, float] = {}
         self._has_joined = False  # and so must leave it
-        self._folder: Path | None = None
+        self._own: IO[bytes] | None = None  # a cluster of this sweep
         self._environment: dict[str, str] | None = None
         self._idle: list[_Place] = []
         self._running: dict[Any, _Running] = {}
@@ -212,9 +211,9 @@ class RayPool:
         if self._has_joined:
             self._ray.shutdown()
             self._has_joined, self._total = False, {}
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        if self._own is not None:
+            self._own.close()
+            self._own = None
 
     # -- the cluster ---------------------------------------------------------------------------------------
 
@@ -223,8 +222,8 @@ class RayPool:
         if not self._total:
             if not self._ray.is_initialized():
                 cores = 0 if self._jobs_at_once == "auto" else self._jobs_at_once * self._threads
-                self._folder = ray_cluster.join(self._ray, self._address, cores)
-                self._environment = None if self._folder is None else dict(os.environ)
+                self._own = ray_cluster.join(self._ray, self._address, cores)
+                self._environment = None if self._own is None else dict(os.environ)
                 self._has_joined = True
             alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
             for node in alive:

@@ -7,12 +7,14 @@ import os
 import signal
 import tempfile
 import threading
+import uuid
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from assay.check.installed import install
 from assay.errors import AssayError, ConfigError
+from assay.sweep import guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +35,7 @@ STORE: Final = 80 << 20
 """Bytes of the object store, which holds nothing but outcomes; Ray's least."""
 
 
-def join(ray: Any, address: str | None, cores: int) -> Path | None:
+def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
     """Join a cluster, or start one on this machine.
 
     Args:
@@ -42,7 +44,7 @@ def join(ray: Any, address: str | None, cores: int) -> Path | None:
         cores: That one started here has at least; more than there are share them.
 
     Returns:
-        The directory that one started here writes to.
+        A pipe to the guard of one started here: it ends with this process, or when the pipe is closed.
 
     Raises:
         AssayError: It does not answer, or cannot be started.
@@ -62,7 +64,9 @@ def join(ray: Any, address: str | None, cores: int) -> Path | None:
 
     # Ray's sockets lie in it, whose paths may be no longer than 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))
-    with own_signals(), variables(SETTINGS):
+    mark = uuid.uuid4().hex
+    guarded = guard.guard(mark, str(folder))  # Ray's own guard leaves some of its processes
+    with own_signals(), variables({**SETTINGS, guard.MARK: mark}):
         try:
             ray.init(
                 address="local",
@@ -73,8 +77,9 @@ def join(ray: Any, address: str | None, cores: int) -> Path | None:
                 **quiet,
             )
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            guarded.close()
             raise AssayError(f"Ray cannot be started: {first_line(error)}") from error
-    return folder
+    return guarded
 
 
 def first_line(error: Exception) -> str:

@@ -33,15 +33,7 @@ _ASK_EVERY: Final = {"slurm": 20.0, "local": 1.0}
 _GONE: Final = ("", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY")
 _OVER: Final = (*_GONE, "PREEMPTED", "REVOKED", "TIMEOUT")
 """States of a Slurm job that runs no more; one that Slurm does not know any more has none."""
-_QUEUED: Final = (
-    "PENDING",
-    "CONFIGURING",
-    "REQUEUED",
-    "REQUEUE_HOLD",
-    "REQUEUE_FED",
-    "SPECIAL_EXIT",
-    "UNKNOWN",
-)
+_QUEUED: Final = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 _LATE: Final = 10.0
 """Seconds by which another machine's files may be late here."""
 _LEAVE: Final = 20.0
@@ -150,6 +142,7 @@ class SlurmPool:
             **({"local_setup": setup} if setup else {}),
         }
         self._running: dict[int, _Submitted] = {}
+        self._jobs: list[Any] = []  # submitit's
         self._asked = 0.0
         self._left = {path.stem: path.read_text(encoding="ascii") for path in self._folder.glob("*.job")}
         self._left |= {
@@ -262,6 +255,8 @@ class SlurmPool:
             self.wait(deadline - time.monotonic())
         for one in self._running.values():
             self._cancel(one.job_id)
+        while self._is_local and not all(job.done() for job in self._jobs) and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY)
 
     # -- the scheduler -------------------------------------------------------------------------------------
 
@@ -276,9 +271,10 @@ class SlurmPool:
                 cpus_per_task=cpus,
                 gpus_per_node=task.gpus,
             )
-            return str(self._executor.submit(job).job_id)
+            self._jobs.append(self._executor.submit(job))
         except Exception as error:  # submitit's own kinds, and those of what it calls
             raise AssayError(f"Slurm does not take job {task.number}: {error}") from error
+        return str(self._jobs[-1].job_id)
 
     def _ask(self) -> None:
         """Find out now and then which jobs the scheduler still has."""
