@@ -179,7 +179,7 @@ def go_on(directory: Path, overrides: Sequence[str] = (), *, again: bool = False
         jobs, tokens = _known_jobs(sweep, journal, again=again)
         checking.names(jobs)
         pool = sweep.pool()
-        _recover(journal, jobs)
+        _recover(journal, {number: job for number, job in jobs.items() if number not in pool.kept()})
         left = {
             number: job
             for number, job in jobs.items()

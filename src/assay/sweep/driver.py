@@ -282,7 +282,9 @@ class Driver:
         if limit is None:
             return
         for number, running in self._running.items():
-            if running.told is None and now - running.started > 60 * limit:
+            if running.told is None and self._pool.waits(number):
+                running.started = now
+            elif running.told is None and now - running.started > 60 * limit:
                 running.told = now
                 self._pool.stop(number, now=False)
             elif running.told is not None and now - running.told > _GRACE:

@@ -111,6 +111,22 @@ def kill_marked(name: str, value: str, known: Collection[int] = (), patience: fl
         time.sleep(0.01)
 
 
+def outlive(name: str, value: str, grace: float) -> None:
+    """Wait until every process that was started with a variable of this value is gone; end those that stay.
+
+    Args:
+        name: Of the environment variable.
+        value: Its value.
+        grace: Seconds that they have.
+    """
+    deadline = time.monotonic() + grace
+    while any(pid != os.getpid() and mark_of(pid, name) == value for pid in psutil.pids()):
+        if time.monotonic() > deadline:
+            kill_marked(name, value)
+            return
+        time.sleep(_LOOK_EVERY / 2)
+
+
 def _is_gone(pid: int) -> bool:
     """Whether a process has ended; in a container there may be nobody to take note of its end."""
     try:

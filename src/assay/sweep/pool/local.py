@@ -15,7 +15,7 @@ from assay.sweep.pool.gpus import Gpus
 from assay.sweep.pool.pool import Ended
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from assay.sweep.task import Task
 
@@ -142,6 +142,19 @@ class LocalPool:
         if not self._running:
             return []
         return [self._end(key, death) for key, death in self._nursery.wait(self._running, seconds).items()]
+
+    def waits(self, number: int) -> bool:
+        """Never: what was started runs.
+
+        Args:
+            number: Of a job.
+        """
+        del number
+        return False
+
+    def kept(self) -> Collection[int]:
+        """None: jobs end with their driver."""
+        return ()
 
     def stop(self, number: int, *, now: bool) -> None:
         """Ask a task to save and end, or end it at once with all its processes.

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, final
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from assay.sweep.outcome import Outcome
     from assay.sweep.task import Task
 
@@ -62,6 +64,18 @@ class Pool(Protocol):
         Args:
             seconds: To wait at most; 0 only looks.
         """
+        ...
+
+    def waits(self, number: int) -> bool:
+        """Whether a task that was started has no place to run yet, as in the queue of a cluster.
+
+        Args:
+            number: Of its job.
+        """
+        ...
+
+    def kept(self) -> Collection[int]:
+        """Jobs of this sweep that have gone on without their driver; `start` takes each up again."""
         ...
 
     def stop(self, number: int, *, now: bool) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, final
 from assay.sweep.pool.pool import Ended
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from assay.sweep.task import Task
 
 
@@ -62,6 +64,19 @@ class SerialPool:
         del seconds
         ended, self._ended = self._ended, []
         return ended
+
+    def waits(self, number: int) -> bool:
+        """Never: what was started runs.
+
+        Args:
+            number: Of a job.
+        """
+        del number
+        return False
+
+    def kept(self) -> Collection[int]:
+        """None: jobs end with their driver."""
+        return ()
 
     def stop(self, number: int, *, now: bool) -> None:
         """Nothing runs.
