@@ -95,7 +95,7 @@ def check(sweep: Path, whole: Path) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.long)])
 def test_a_driver_killed_at_any_time(place: Path, kills: int) -> None:
     draw = random.Random(kills)
     told = killed = number = 0

@@ -29,7 +29,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, final
 from assay.sweep import nursery_child, orphans
 from assay.sweep.oom_killer import kills
 from assay.sweep.outcome import Outcome
-from assay.sweep.preload import preload, warm_up
+from assay.sweep.preload import preload, preload_study, warm_up
 from assay.sweep.task import Task
 
 if TYPE_CHECKING:
@@ -167,8 +167,10 @@ class Server:
             os.close(connection)
         else:
             environment = message["environment"] | {JOB: f"{os.getpid()}-{message['key']}"}
+            task = Task.from_json(message["task"])
+            if task.trial is not None:
+                preload_study()
             if not self._use_spare(message["key"], environment, message["task"]):
-                task = Task.from_json(message["task"])
                 self._fork(message["key"], environment, lambda result: nursery_child.work(task, result))
 
     def _tell(self, message: dict[str, Any]) -> None:

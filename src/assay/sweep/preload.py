@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import re
@@ -53,6 +54,14 @@ def preload() -> None:
 
     provenance.packages()
     provenance.cpu_model()
+
+
+@functools.cache
+def preload_study() -> None:
+    """Import what a job asks a study with; nothing is opened, since no connection survives a fork."""
+    with suppress(ImportError):
+        for name in ("optuna", "optuna.storages", "sqlalchemy.dialects.sqlite", "alembic"):
+            importlib.import_module(name)
 
 
 def _look_up_options() -> None:
