@@ -16,8 +16,8 @@ import torch
 from assay.check.all_jobs import check_all
 from assay.check.job import check_job
 from assay.config.compose import job_config
-from assay.config.sweep import compose_sweep
 from assay.record.provenance import cpu_model
+from assay.sweep.conduct import plan
 
 ONE = ("seed=0",)
 MANY = ("seed=range(0,10)", "optimizer.lr=0.01,0.02", "optimizer.weight_decay=0.1,0.2,0.3,0.4,0.5")
@@ -26,7 +26,7 @@ MANY = ("seed=range(0,10)", "optimizer.lr=0.01,0.02", "optimizer.weight_decay=0.
 def seconds(overrides: tuple[str, ...]) -> tuple[int, float, float]:
     """Number of jobs, CPU seconds, seconds by the clock."""
     cpu, clock = time.process_time(), time.perf_counter()
-    jobs = compose_sweep(overrides)
+    jobs = plan(overrides)
     for job in jobs:
         check_job(job_config(job))
     reports = check_all(jobs)

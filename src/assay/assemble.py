@@ -159,7 +159,9 @@ def build(config: DictConfig, key: str, without: tuple[str, ...] = ()) -> Any:
         node = OmegaConf.masked_copy(node, [str(name) for name in node if name not in without])
         node._set_parent(parent)  # so that interpolations still find the rest of the config
     try:
-        return _plain_partial(instantiate(ready(config, key, node), _convert_="all"))
+        final = ready(config, key, node)
+        final["_convert_"] = "all"  # as a keyword Hydra would merge it: one more copy of everything
+        return _plain_partial(instantiate(final))
     except (InstantiationException, OmegaConfBaseException) as error:
         raise build_error(error, config, key) from error
 

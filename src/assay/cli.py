@@ -202,9 +202,9 @@ def resume(
     failed: Annotated[bool, typer.Option("--failed", help="In a sweep, run failed jobs again too.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Go on with an interrupted run or sweep, or train a finished run longer.
+    """Go on with a run or a sweep, or train a finished run longer.
 
-    A run ends as if it had never been interrupted, bit for bit: RUN trainer.max_epochs=20 trains on. A sweep
+    A run ends as if it had never been interrupted, bit for bit; RUN trainer.max_epochs=20 trains on. A sweep
     runs what is missing: SWEEP optimizer.lr=0.1,0.2,0.4 is another search space.
     """
     with _reported(debug):

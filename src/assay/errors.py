@@ -68,3 +68,7 @@ class DeviceError(AssayError):
 
 class NonFiniteError(AssayError):
     """A loss, gradient, weight or metric has become NaN or infinite."""
+
+
+class ProcessError(AssayError):
+    """A process that everything else needs cannot be started."""

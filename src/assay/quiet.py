@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _MEANT = (
     r".*is smaller than the logging interval",  # every epoch is logged anyway
     r".*does not have many workers",  # what fits in memory needs none
+    r".*`srun` command is available on your system but is not used",  # the ranks need none
     r".*LeafSpec.* is deprecated",  # Lightning 2.6 with torch 2.15
     r".*Total length of `list` across ranks is zero",  # a config may ask for no validation or test part
     r"Checkpoint directory .* exists and is not empty",  # it is the run's own

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from assay import ranks
 from assay.assemble import DATA_EXTRAS, assemble, build
+from assay.callbacks.pruning import Pruned
 from assay.callbacks.stop_on_signal import StoppedBySignal
 from assay.check.fit import check_stated
 from assay.check.job import check_job
@@ -48,7 +49,7 @@ class RunResult:
 
     Attributes:
         run_dir: Where everything about it lies.
-        status: `finished`, `failed` or `interrupted`.
+        status: `finished`, `failed`, `interrupted` or `pruned`.
         metrics: Last value of each scalar, such as `test/accuracy`.
         best: Monitored metric, its value and the epoch of the best checkpoint; empty without one.
         overrides: What was typed.
@@ -70,9 +71,9 @@ class RunResult:
 
     @property
     def exit_code(self) -> int:
-        """0 for a finished run, 130 for one stopped by hand, 143 for one told to stop, 1 otherwise."""
+        """0 where it finished or was pruned, 130 stopped by hand, 143 told to stop, 1 otherwise."""
         interrupted = 143 if self.signal in ("SIGTERM", "SIGUSR1") else 130
-        return {"finished": 0, "interrupted": interrupted}.get(self.status, 1)
+        return {"finished": 0, "pruned": 0, "interrupted": interrupted}.get(self.status, 1)
 
 
 def train(
@@ -290,7 +291,7 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
             else:
                 with signals(assembly):
                     fit_and_test(assembly, record, run_dir)
-    except StoppedBySignal:
+    except (StoppedBySignal, Pruned):
         return 0  # as all others do: one that fails would have the launcher end the rest
     except AssayError as error:
         if first:
@@ -298,7 +299,7 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
             record.cause = of_exception(error).cause
             record.save(run_dir)
         return error.exit_code
-    return 0 if not first or record.status in ("finished", "interrupted") else 1
+    return 0 if not first or record.status in ("finished", "interrupted", "pruned") else 1
 
 
 def _launch(config: DictConfig, processes: int) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from assay.check.all_jobs import check_all
-from assay.config.sweep import compose_sweep
 from assay.errors import AssayError
+from assay.sweep.conduct import plan
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "check_sweep.py"
 
 
 def test_one_report_a_job_in_order() -> None:
-    reports = check_all(compose_sweep(["data=iris,wine", "device=cpu", "trainer.max_epochs=1,2"]))
+    reports = check_all(plan(["data=iris,wine", "device=cpu", "trainer.max_epochs=1,2"]))
     assert [(report.spec["num_classes"], report.spec["total_steps"]) for report in reports] == [
         (3, 6),
         (3, 12),
@@ -25,7 +25,7 @@ def test_one_report_a_job_in_order() -> None:
 
 
 def test_every_error_is_told_once_with_its_jobs() -> None:
-    jobs = compose_sweep(["data=iris", "device=cpu", "optimizer.lr=0.1,-1,-2", "optimizer.eps=1e-8,-3"])
+    jobs = plan(["data=iris", "device=cpu", "optimizer.lr=0.1,-1,-2", "optimizer.eps=1e-8,-3"])
     with pytest.raises(AssayError) as caught:
         check_all(jobs)
     lines = str(caught.value).splitlines()
@@ -38,7 +38,7 @@ def test_every_error_is_told_once_with_its_jobs() -> None:
 
 def test_a_single_job_has_its_own_error() -> None:
     with pytest.raises(AssayError, match=r"^optimizer\.lr: Invalid learning rate: -1 \(command line\)"):
-        check_all(compose_sweep(["data=iris", "optimizer.lr=-1"]))
+        check_all(plan(["data=iris", "optimizer.lr=-1"]))
 
 
 @pytest.mark.long

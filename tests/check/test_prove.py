@@ -15,8 +15,8 @@ from assay.check.fake_step import take_step
 from assay.check.job import check_job
 from assay.check.prove import Prover
 from assay.config.compose import compose, job_config
-from assay.config.sweep import compose_sweep
 from assay.errors import AssayError, ConfigError
+from assay.sweep.conduct import plan
 
 if TYPE_CHECKING:
     from assay.check.report import Report
@@ -120,7 +120,7 @@ def test_distinct_steps_are_proven_once(monkeypatch: pytest.MonkeyPatch) -> None
         return take_step(*args)
 
     monkeypatch.setattr("assay.check.prove.take_step", counted)
-    jobs = compose_sweep(["data=iris", "model.hidden=[8],[16]", "optimizer.lr=0.1,0.2,0.3", "seed=1,2"])
+    jobs = plan(["data=iris", "model.hidden=[8],[16]", "optimizer.lr=0.1,0.2,0.3", "seed=1,2"])
     reports = check_all(jobs)
     assert len(reports) == 12
     assert len(taken) == 2
@@ -128,7 +128,7 @@ def test_distinct_steps_are_proven_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_each_value_of_a_sweep_is_checked_though_its_step_is_known() -> None:
-    jobs = compose_sweep(["data=iris", "optimizer.lr=0.1,0.2,-0.3,0.4", "model.dropout=0.1,1.5"])
+    jobs = plan(["data=iris", "optimizer.lr=0.1,0.2,-0.3,0.4", "model.dropout=0.1,1.5"])
     with pytest.raises(AssayError) as caught:
         check_all(jobs)
     text = str(caught.value)

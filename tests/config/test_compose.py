@@ -10,9 +10,9 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from assay.config.compose import choices, compose, job_config, loader
-from assay.config.sweep import compose_sweep
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
+from assay.sweep.conduct import plan
 
 
 def test_typed_wins_over_the_option_and_the_option_over_the_default() -> None:
@@ -63,7 +63,7 @@ def test_choices_leave_hydras_own_out() -> None:
 
 
 def test_a_sweep_is_every_combination() -> None:
-    jobs = compose_sweep(["optimizer=sgd,adam", "seed=1,2", "optimizer.lr=0.5"])
+    jobs = plan(["optimizer=sgd,adam", "seed=1,2", "optimizer.lr=0.5"])
     assert [(job.optimizer._target_.rpartition(".")[2], job.seed, job.optimizer.lr) for job in jobs] == [
         ("SGD", 1, 0.5),
         ("SGD", 2, 0.5),
@@ -75,7 +75,7 @@ def test_a_sweep_is_every_combination() -> None:
 @pytest.mark.parametrize("typed", ["optimizer=sgd,sdg", "seed=1,", "optimizer.lr=[1"])
 def test_a_sweep_with_a_wrong_job(typed: str) -> None:
     with pytest.raises(ConfigError):
-        compose_sweep([typed, "data=wine,iris"])
+        plan([typed, "data=wine,iris"])
 
 
 def test_leaves_somebody_elses_hydra_alone(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from assay.config.compose import compose
 from assay.config.options import list_options
 from assay.config.origin import Origins, locate, located, origins, overrides_of
 from assay.config.place import COMMAND_LINE, Setting, split
-from assay.config.sweep import compose_sweep
 from assay.config.tree import walk
 from assay.errors import ConfigError, DataError
+from assay.sweep.conduct import plan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -233,12 +233,12 @@ def test_never_raises(tmp_path: Path) -> None:
 def test_located_leaves_other_errors_alone() -> None:
     with pytest.raises(DataError, match=r"^no data$"), located([]):
         raise DataError("no data")
-    with pytest.raises(ConfigError, match=r"seed: is wrong \(conf/train\.yaml:23\)"), located([]):
+    with pytest.raises(ConfigError, match=r"seed: is wrong \(conf/train\.yaml:25\)"), located([]):
         raise ConfigError("is wrong", key="seed")
 
 
 def test_a_job_of_a_sweep_knows_its_own_overrides() -> None:
-    jobs = compose_sweep(["optimizer=sgd,adam", "optimizer.lr=1", "hydra.sweep.dir=x"])
+    jobs = plan(["optimizer=sgd,adam", "optimizer.lr=1", "hydra.sweep.dir=x"])
     assert [set(overrides_of(job)) for job in jobs] == [
         {"optimizer=sgd", "optimizer.lr=1", "hydra.sweep.dir=x"},
         {"optimizer=adam", "optimizer.lr=1", "hydra.sweep.dir=x"},

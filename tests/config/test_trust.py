@@ -7,9 +7,9 @@ import pytest
 
 from assay.config.compose import compose, compose_with, job_config, loader
 from assay.config.fingerprint import fingerprint
-from assay.config.sweep import compose_sweep
 from assay.config.trust import checked_names, project_packages, typed_packages
 from assay.errors import ConfigError
+from assay.sweep.conduct import plan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def test_named_by_the_project_and_on_the_command_line(
     typed = ["trusted_packages=[another.part,my_project]"]
     assert compose(typed, conf).trusted_packages == ["another.part", "my_project"]
     assert compose([], conf).trusted_packages == ["my_project"]
-    assert [job.trusted_packages for job in compose_sweep(["seed=1,2", *typed])] == [
+    assert [job.trusted_packages for job in plan(["seed=1,2", *typed])] == [
         ["another.part", "my_project"]
     ] * 2
     monkeypatch.chdir(tmp_path)
@@ -84,7 +84,7 @@ def test_the_last_one_typed_holds(overrides: list[str]) -> None:
 )
 def test_no_such_names(typed: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        compose_sweep([f"trusted_packages={typed}"])
+        plan([f"trusted_packages={typed}"])
     assert caught.value.key == "trusted_packages"
     assert "trusted_packages=[" in caught.value.hint
 
@@ -135,7 +135,7 @@ def test_an_experiment_cannot_trust(tmp_path: Path, option: str, typed: list[str
         with pytest.raises(ConfigError, match="must not choose what is trusted"):
             compose(overrides, conf)
         with pytest.raises(ConfigError, match="must not choose what is trusted"):
-            compose_sweep([*overrides, "seed=1,2"], conf)
+            plan([*overrides, "seed=1,2"], conf)
 
 
 @pytest.mark.parametrize("value", ["{a: evil}", "[[evil]]"])

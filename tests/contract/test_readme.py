@@ -15,12 +15,14 @@ from typer.testing import CliRunner
 
 from assay.cli import app
 from assay.config.compose import compose
-from assay.config.sweep import compose_sweep
 from assay.paths import CONF_DIR
+from assay.sweep.conduct import plan
 
 ROOT = Path(__file__).parents[2]
-COMMAND = re.compile(r"(?:^|\s|\$\(|`)assay ((?:train|configs|info|-sc|--|[a-z]+\b)[^`#)]*?)(?=  |[`#)]|$)")
-PAGES = ("README.md", "CONTRIBUTING.md", "examples/my_project/README.md")
+COMMAND = re.compile(
+    r"(?:^|\s|\$\(|`)assay ((?:train|configs|info|-sc|--|[a-z]+\b)(?:'[^']*'|[^`#)'])*?)(?=  |[`#)]|$)"
+)
+PAGES = ("README.md", "docs/sweep.md", "CONTRIBUTING.md", "examples/my_project/README.md")
 OWN_PROJECT = ROOT / "examples" / "my_project"
 
 
@@ -89,7 +91,7 @@ def test_can_be_typed(command: Command, tmp_path: Path) -> None:
     overrides = context.params["overrides"] or []
     with chdir(OWN_PROJECT if "model=wide" in overrides else tmp_path):
         if context.params["multirun"]:
-            assert len(compose_sweep(overrides)) > 1
+            assert len(plan(overrides)) > 1
         else:
             compose(overrides)
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from assay.errors import AssayError, ConfigError
 from assay.sweep.conduct import SweepResult, go_on, plan, start
+from assay.sweep.journal import Journal
+
+if TYPE_CHECKING:
+    from assay.sweep.outcome import Outcome
 
 QUICK = ["debug=one_batch", "device=cpu", "data=iris", "callbacks=[]"]
 HERE = ["hydra/launcher=serial", "hydra.sweep.dir=sweep"]
@@ -169,3 +174,31 @@ def test_stopping_on_failure_starts_nothing_further(capsys: pytest.CaptureFixtur
     assert result.exit_code == 1
     assert "assay resume sweep" in capsys.readouterr().out
     assert states(go_on(Path("sweep"))) == ["failed", "done", "done"]
+
+
+def test_a_sweep_goes_on_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start([*QUICK, *HERE, "seed=1"])
+    other = tmp_path / "other place"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    result = go_on(Path("../sweep"), ["seed=1,2"])
+    assert states(result) == ["done", "done"]
+    assert (tmp_path / "sweep" / "1" / "record.json").is_file()
+    assert list(other.iterdir()) == []
+
+
+def test_a_full_disk_ends_the_sweep_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    genuine = Journal.end
+    written: list[int] = []
+
+    def full(journal: Journal, number: int, outcome: Outcome, *, final: bool = True) -> None:
+        if written:
+            raise OSError(28, "No space left on device", str(journal.path))
+        written.append(number)
+        genuine(journal, number, outcome, final=final)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "end", full)
+        with pytest.raises(AssayError, match=r"No space left on device(?s:.*)assay resume sweep"):
+            start([*QUICK, *HERE, "seed=1,2,3"])
+    assert states(go_on(Path("sweep"))) == ["done"] * 3, "the one that could not be told is found"

@@ -94,8 +94,27 @@ def check(sweep: Path, whole: Path) -> None:
     assert all_gone(sweep)
 
 
+def survives(driver: subprocess.Popen[bytes], sweep: Path, draw: random.Random) -> bool:
+    """Wait for a random moment; whether the driver is there still.
+
+    A quarter of the moments come while it composes and checks, the others when some more jobs have begun or
+    ended.
+    """
+    try:
+        if draw.random() < 0.25:
+            driver.wait(draw.uniform(0.2, 6.0))
+            return False
+        more = len(events(sweep)) + draw.randint(1, 9)
+        while len(events(sweep)) < more and driver.poll() is None:
+            time.sleep(0.01)
+        driver.wait(draw.uniform(0.0, 0.6))
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.long)])
 def test_a_driver_killed_at_any_time(place: Path, kills: int) -> None:
     draw = random.Random(kills)
     told = killed = number = 0
@@ -105,10 +124,7 @@ def test_a_driver_killed_at_any_time(place: Path, kills: int) -> None:
         words: tuple[str, ...] = ("train", "-m", *OVERRIDES, f"hydra.sweep.dir='{sweep.name}'")
         while killed < kills and not is_over(sweep):
             driver = begin(place, *words)
-            try:
-                # While it composes, while it checks, and while two jobs at a time run.
-                driver.wait(draw.uniform(0.2, 9.0))
-            except subprocess.TimeoutExpired:
+            if survives(driver, sweep, draw):
                 os.kill(driver.pid, signal.SIGKILL)
                 killed += 1
             driver.wait()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.sweep.conftest import MakeTask
 
     from assay.sweep.nursery import Nursery
+    from assay.sweep.task import Task
 
 DRIVER = """
 import sys
@@ -59,6 +60,48 @@ def test_a_nursery_has_one_thread_and_no_gpu(nursery: Nursery, make_task: MakeTa
     process = psutil.Process(nursery.pid)
     assert process.num_threads() == 1
     assert not [path.path for path in process.open_files() if "nvidia" in path.path]
+
+
+def spare_of(nursery: Nursery) -> int:
+    """The process that waits to become a job, once there is one and nothing else."""
+    process = psutil.Process(nursery.pid)
+    until(lambda: len(process.children()) == 1)
+    return process.children()[0].pid
+
+
+def said_by(nursery: Nursery, task: Task) -> tuple[str, int]:
+    """State of a job, and the process that it ran in."""
+    key = nursery.start(task)
+    state: str = json.loads(nursery.wait([key], 60.0)[key].said)["state"]
+    line = Path(task.output).read_text(encoding="utf-8").partition("\n")[0]
+    return state, int(line.partition("process ")[2].partition(":")[0])
+
+
+def test_a_job_is_what_a_spare_process_has_waited_for(nursery: Nursery, make_task: MakeTask) -> None:
+    waiting = spare_of(nursery)
+    assert said_by(nursery, make_task()) == ("done", waiting)
+    assert spare_of(nursery) != waiting
+
+
+def test_a_spare_process_changes_no_number(nursery: Nursery, make_task: MakeTask) -> None:
+    waiting = spare_of(nursery)
+    first, second = make_task(), make_task()
+    keys = [nursery.start(first), nursery.start(second)]  # one has a spare process, one has none
+    while keys:
+        keys = [key for key in keys if key not in nursery.wait(keys, 60.0)]
+    records = [json.loads(Path(task.run_dir, "record.json").read_text()) for task in (first, second)]
+    assert records[0]["weights_sha256"] == records[1]["weights_sha256"]
+    assert records[0]["metrics"] == records[1]["metrics"]
+    assert f"process {waiting}:" in Path(first.output).read_text()
+    assert f"process {waiting}:" not in Path(second.output).read_text()
+
+
+def test_a_spare_process_that_is_gone_is_missed_by_nobody(nursery: Nursery, make_task: MakeTask) -> None:
+    waiting = spare_of(nursery)
+    os.kill(waiting, signal.SIGKILL)
+    state, process = said_by(nursery, make_task())
+    assert state == "done"
+    assert process != waiting
 
 
 def test_a_key_is_told_once(nursery: Nursery, make_task: MakeTask) -> None:
@@ -205,11 +248,11 @@ def test_gpus_are_counted_elsewhere(checker: Checker) -> None:
 
 
 def test_a_closed_checker_ends(checker: Checker, nursery: Nursery) -> None:
+    waiting = spare_of(nursery)
     checker.gpus()
-    started = [child.pid for child in psutil.Process(nursery.pid).children()]
-    assert started
+    (started,) = {child.pid for child in psutil.Process(nursery.pid).children()} - {waiting}
     checker.close()
-    until(lambda: all(map(is_gone, started)), 20.0)
+    until(lambda: is_gone(started), 20.0)
 
 
 # -- a nursery that cannot start ---------------------------------------------------------------------------

@@ -17,6 +17,8 @@ import pytest
 from tests.training.forking import Forks
 from tests.training.interrupting import outcome
 
+from assay.record.run_record import RunRecord
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -131,8 +133,9 @@ def kill_and_resume(
             part, seconds = kill_one(forks, whole, chance, place, *words)
             parts[part] += 1
             times.append(seconds)
+            print(f"{part}: all gone after {seconds:.1f} s", flush=True)
             words = RESUME
-            if chance.random() < 0.75:
+            if chance.random() < 0.75 or RunRecord.load(place / "run").status == "finished":
                 break
         ended = forks.command(*RESUME, cwd=place)
         said = (place / "output.txt").read_text()

@@ -84,7 +84,12 @@ class Prover:
         config = _copy(job)
         stated = config.data.get("_target_") == _OUR_DATA and config.data.get("spec") is not None
         # Where nothing is read, the other nodes can wait for the spec, with which they are looked at anyway.
-        self._signatures(config, ("data", "trainer") if stated else tuple(config))
+        early = (
+            "data",
+            "trainer",
+            *(["spec"] if "spec" in config else ()),
+        )  # that one is about to be replaced
+        self._signatures(config, early if stated else tuple(config))
         with torch.random.fork_rng(devices=[]), quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
             spec, data_read = self._spec(config, stated)

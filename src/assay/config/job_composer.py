@@ -6,7 +6,6 @@ import copy
 import hashlib
 import json
 import re
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
@@ -15,12 +14,21 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from assay.config.compose import PRIMARY, choices, complete, explained, job_config, loader, trust_for
+from assay.config.compose import (
+    PRIMARY,
+    choices,
+    complete,
+    compose_with,
+    explained,
+    job_config,
+)
 from assay.config.fingerprint import fingerprint_of
+from assay.config.hydra_node import check_hydra
 from assay.config.place import split
 from assay.config.tree import walk
+from assay.config.trust import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -148,7 +156,8 @@ class JobComposer:
         key = override.key_or_group
         if key not in self._groups:
             self._groups[key] = bool(self._hydra.config_loader.get_group_options(key))
-        return override.package is None and key.partition(".")[0] != "hydra" and not self._groups[key]
+        first = key.partition(".")[0]
+        return override.package is None and first not in ("hydra", KEY) and not self._groups[key]
 
     def _template(self, key: tuple[str, ...], options: Sequence[Override]) -> _Template:
         composed: DictConfig = self._hydra.compose_config(
@@ -176,19 +185,24 @@ class JobComposer:
         return config
 
 
-@contextmanager
-def job_composer(
-    overrides: Sequence[str], directory: Path, config_dir: Path | None = None
-) -> Iterator[JobComposer]:
-    """Open Hydra's loader for as long as a sweep composes jobs.
+def compose_whole(hydra: Hydra, overrides: Sequence[str]) -> DictConfig:
+    """A sweep as a whole, whose `hydra` node says which launcher and sweeper it has, and where it is written.
 
     Args:
-        overrides: As typed.
-        directory: Of the sweep.
-        config_dir: The user's folder of config groups.
+        hydra: From `assay.config.compose.loader`.
+        overrides: As typed, sweeps among them.
+
+    Raises:
+        ConfigError: It cannot be composed, or asks Hydra for what it may not do.
     """
-    with loader(config_dir) as hydra:
-        yield JobComposer(hydra, trust_for(hydra, overrides), directory)
+    composed = compose_with(hydra, overrides, RunMode.MULTIRUN)
+    check_hydra(composed.hydra)
+    HydraConfig.instance().set_config(composed)
+    with explained(hydra, overrides):
+        directory = str(composed.hydra.sweep.dir)
+        with read_write(composed.hydra), open_dict(composed.hydra):
+            composed.hydra.sweep.dir = directory  # the clock is asked once
+    return composed
 
 
 def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:

@@ -13,7 +13,7 @@ from assay.check.values import LARGEST_SEED, check_whole_number
 from assay.config.did_you_mean import did_you_mean
 from assay.config.fingerprint import fingerprint_of
 from assay.config.origin import located
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, ProcessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from assay.config.job_composer import Job
     from assay.sweep.checker import Checked
-    from assay.sweep.objective import Objective
 
 
 @final
@@ -30,14 +29,14 @@ class Checking:
 
     Args:
         prove: Does what needs torch.
-        objectives: That each job must have a score for; none where any job will do.
+        scores: That each job must have, and the keys that ask for them.
         config_dir: The user's folder of config groups, to say where a wrong value stands.
     """
 
     def __init__(
-        self, prove: Callable[[Job], Checked], objectives: Sequence[Objective], config_dir: Path | None
+        self, prove: Callable[[Job], Checked], scores: Mapping[str, str], config_dir: Path | None
     ) -> None:
-        self._prove, self._objectives, self._config_dir = prove, objectives, config_dir
+        self._prove, self._scores, self._config_dir = prove, scores, config_dir
         self._seen: set[tuple[str, str]] = set()
         self._proven: dict[str, Checked] = {}
 
@@ -48,9 +47,10 @@ class Checking:
             jobs: By number.
 
         Raises:
-            AssayError: Of several jobs each is named, with its error.
+            ConfigError: Of the first one that is wrong: most words are typed for all of them.
         """
-        self._each(jobs, self._names)
+        for job in jobs.values():
+            self._names(job)
 
     def all(self, jobs: Mapping[int, Job]) -> dict[int, Checked]:
         """Check each job as far as that can be done before it runs.
@@ -59,10 +59,19 @@ class Checking:
             jobs: By number.
 
         Raises:
-            AssayError: As for `names`.
+            AssayError: Of several jobs each is named, with its error.
         """
         found: dict[int, Checked] = {}
-        self._each(jobs, lambda number, job: found.update({number: self.one(job)}))
+        failures: list[tuple[int, Sequence[str], AssayError]] = []
+        for number, job in jobs.items():
+            try:
+                found[number] = self.one(job)
+            except ProcessError:
+                raise
+            except AssayError as error:
+                failures.append((number, job.overrides, error))
+        if failures:
+            raise failures[0][2] if len(jobs) == 1 else together(failures, len(jobs)) from failures[0][2]
         return found
 
     def one(self, job: Job) -> Checked:
@@ -79,14 +88,14 @@ class Checking:
             check_whole_number("seed", job.config.get("seed"), 0, LARGEST_SEED)
             return self._proven[alike]
         with located(list(job.overrides), self._config_dir):
-            self._names(0, job)
+            self._names(job)
             checked = self._prove(job)
-            self._check_objectives(checked)
+            self._check_scores(checked)
         if alike and not checked.data_read:
             self._proven[alike] = checked
         return checked
 
-    def _names(self, _: int, job: Job) -> None:
+    def _names(self, job: Job) -> None:
         """Look at the job, unless every value in it has been seen in a job like it."""
         # A number is no mistyped word: what is wrong with it is seen soon enough.
         words = (override for override in job.overrides if not _is_number(override.partition("=")[2]))
@@ -99,28 +108,16 @@ class Checking:
             check_job(config)
         self._seen |= new
 
-    def _check_objectives(self, checked: Checked) -> None:
+    def _check_scores(self, checked: Checked) -> None:
         known = {name.replace("val/", "test/") for name in checked.scores} | set(checked.scores)
-        for objective in self._objectives:
-            if checked.scores and objective.name not in known:
-                guess = did_you_mean(objective.name, sorted(known))
+        for name, key in self._scores.items():
+            if checked.scores and name not in known:
+                guess = did_you_mean(name, sorted(known))
                 raise ConfigError(
-                    f"there is no metric {objective.name!r}{'; ' + guess if guess else ''}",
-                    key="hydra.sweeper.objective",
+                    f"there is no metric {name!r}{'; ' + guess if guess else ''}",
+                    key=key,
                     hint=f"there is: {', '.join(sorted(checked.scores))}",
                 )
-
-    def _each(self, jobs: Mapping[int, Job], look: Callable[[int, Job], None]) -> None:
-        failures: list[tuple[int, Sequence[str], AssayError]] = []
-        for number, job in jobs.items():
-            try:
-                look(number, job)
-            except AssayError as error:
-                failures.append((number, job.overrides, error))
-        if len(jobs) == 1 and failures:
-            raise failures[0][2]
-        if failures:
-            raise together(failures, len(jobs)) from failures[0][2]
 
 
 def _but_for_the_seed(job: Job) -> str:

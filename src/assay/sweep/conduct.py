@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,9 +13,9 @@ from omegaconf import OmegaConf
 from rich.console import Console
 
 from assay.config.compose import job_config, loader, trust_for
-from assay.config.job_composer import JobComposer
+from assay.config.job_composer import JobComposer, compose_whole
 from assay.config.plain import to_text_of
-from assay.config.sweep import compose_whole
+from assay.record.run_lock import FILE as LOG
 from assay.record.run_lock import writing
 from assay.sweep.checker import Checker, CheckerHere
 from assay.sweep.checking import Checking
@@ -28,6 +28,7 @@ from assay.sweep.objective import Objective, objectives, scores_of
 from assay.sweep.policy import Policy
 from assay.sweep.pool.serial import SerialPool
 from assay.sweep.recover import recovered, wait_for
+from assay.sweep.search.constraint import read_constraints
 from assay.sweep.show import SweepProgress
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from assay.sweep.pool.pool import Pool
     from assay.sweep.search.search import Search
 
-_FIRST: Final = 10
-"""Jobs that stand for a search without an end, when a sweep is only looked at."""
 _POLICY: Final = ("on_failure", "max_retries", "on_out_of_memory", "timeout_min", "memory_gb")
 
 
@@ -94,8 +93,8 @@ class _Sweep:
     directory: Path
     launcher: dict[str, Any]
     objectives: list[Objective]
-    needed: list[Objective]
-    """Those that every job must have."""
+    needed: dict[str, str]
+    """Scores that every job must have, and the keys that ask for them."""
     policy: Policy
     search: Search
     composer: JobComposer
@@ -134,9 +133,13 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
             while proposal := sweep.search.next():
                 number = len(ahead)
                 tokens[number], ahead[number] = proposal.token, sweep.composer.job(proposal.overrides, number)
-        checking.names(ahead)
+        samples = dict(
+            enumerate(sweep.composer.job(sample, n) for n, sample in enumerate(sweep.search.samples()))
+        )
+        checking.names(ahead or samples)
         pool = sweep.pool()
-        checked = checking.all(ahead)
+        with Console(stderr=True).status(_checking_so_many(sweep.search.total)):
+            checked = checking.all(ahead or samples)
         journal = Journal.create(
             sweep.directory,
             overrides=list(overrides),
@@ -160,8 +163,12 @@ def go_on(directory: Path, overrides: Sequence[str] = (), *, again: bool = False
     Raises:
         AssayError: It is still running, cannot be read, or a job cannot run.
     """
-    Journal.open(directory, repair=False)  # a mistyped directory costs no lock
+    header = Journal.open(directory, repair=False).header  # a mistyped directory costs no lock
     with ExitStack() as stack:
+        before = Path(header["cwd"])
+        if before.is_dir() and not before.samefile(Path.cwd()):  # paths in the config are relative to it
+            directory = directory.resolve()
+            stack.enter_context(chdir(before))
         stack.enter_context(writing(directory))
         journal = Journal.open(directory)
         config_dir = Path(journal.header["config_dir"]) if journal.header["config_dir"] else None
@@ -169,7 +176,7 @@ def go_on(directory: Path, overrides: Sequence[str] = (), *, again: bool = False
         place = [f"hydra.sweep.dir={_quoted(str(directory))}"]
         sweep = _read(stack.enter_context(loader(config_dir)), [*typed, *place], config_dir)
         checking = stack.enter_context(_checking(sweep))
-        jobs, tokens = _known_jobs(sweep, journal)
+        jobs, tokens = _known_jobs(sweep, journal, again=again)
         checking.names(jobs)
         pool = sweep.pool()
         _recover(journal, {number: job for number, job in jobs.items() if number not in pool.kept()})
@@ -178,7 +185,8 @@ def go_on(directory: Path, overrides: Sequence[str] = (), *, again: bool = False
             for number, job in jobs.items()
             if number not in journal.entries or not _is_over(journal.entries[number], again=again)
         }
-        checked = checking.all(left)
+        with Console(stderr=True).status(_checking_so_many(len(left))):
+            checked = checking.all(left)
         if overrides:
             journal.note_command(overrides)
         journal.add([entry_of(number, jobs[number], token) for number, token in tokens.items()])
@@ -196,14 +204,13 @@ def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictC
         config_dir: The user's folder of config groups.
 
     Returns:
-        All of them, or those that a search proposes before it has seen a score.
+        All of them, or those that stand for all where a search thinks of them one by one.
     """
     with loader(config_dir) as hydra:
         sweep = _read(hydra, overrides, config_dir)
-        jobs: list[DictConfig] = []
-        while (sweep.search.ahead or len(jobs) < _FIRST) and (proposal := sweep.search.next()):
-            jobs.append(sweep.composer.composed(proposal.overrides, len(jobs)))
-        return jobs
+        proposed = iter(sweep.search.next, None)
+        every = [one.overrides for one in proposed] if sweep.search.ahead else sweep.search.samples()
+        return [sweep.composer.composed(overrides, number) for number, overrides in enumerate(every)]
 
 
 def _read(hydra: Hydra, overrides: Sequence[str], config_dir: Path | None) -> _Sweep:
@@ -235,22 +242,31 @@ def _read(hydra: Hydra, overrides: Sequence[str], config_dir: Path | None) -> _S
         directory=directory,
         launcher=launcher,
         objectives=aims,
-        needed=aims if asked or not search.ahead else [],
+        needed=_needed(aims if asked or not search.ahead else (), sweeper.get("constraints") or ()),
         policy=policy,
         search=search,
         composer=JobComposer(hydra, trusted, directory),
     )
 
 
-def _known_jobs(sweep: _Sweep, journal: Journal) -> tuple[dict[int, Job], dict[int, str]]:
+def _checking_so_many(jobs: int) -> str:
+    return f"checking {jobs} {'job' if jobs == 1 else 'jobs'}"
+
+
+def _needed(aims: Sequence[Objective], constraints: Sequence[str]) -> dict[str, str]:
+    bounds = {one.name: "hydra.sweeper.constraints" for one in read_constraints(constraints)}
+    return bounds | {aim.name: "hydra.sweeper.objective" for aim in aims}
+
+
+def _known_jobs(sweep: _Sweep, journal: Journal, *, again: bool) -> tuple[dict[int, Job], dict[int, str]]:
     """The jobs of a sweep that goes on, each under the number that it has always had.
 
     Returns:
         The jobs, and the search's names for those that the journal does not know.
     """
     if not sweep.search.ahead:
-        kept = sorted(journal.entries.items())
-        return {number: sweep.composer.job(entry.overrides, number) for number, entry in kept}, {}
+        kept = (entry for _, entry in sorted(journal.entries.items()) if not _is_over(entry, again=again))
+        return {entry.number: sweep.composer.job(entry.overrides, entry.number) for entry in kept}, {}
     numbers: dict[str, list[int]] = {}
     for number, entry in sorted(journal.entries.items(), reverse=True):
         numbers.setdefault(entry.fingerprint, []).append(number)
@@ -281,7 +297,8 @@ def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
 
 
 def _is_over(entry: Entry, *, again: bool) -> bool:
-    return entry.ended and not (again and entry.state == "failed")
+    # One without a fingerprint could not even be composed.
+    return entry.ended and not (again and entry.state == "failed" and entry.fingerprint)
 
 
 def _drive(
@@ -294,7 +311,7 @@ def _drive(
     ahead = sweep.search.ahead
     first = sweep.objectives[0]
     console = Console(highlight=False, soft_wrap=True)
-    with SweepProgress(console, first, pool.slots, sweep.overrides) as progress:
+    with SweepProgress(console, first, pool.slots, sweep.overrides, log=sweep.directory / LOG) as progress:
         driver = Driver(
             journal,
             sweep.search,
@@ -305,7 +322,7 @@ def _drive(
             check=checking.one,
             watcher=progress,
         )
-        if not ahead:
+        if not ahead:  # also of a new sweep: a storage may know more than the journal
             sweep.search.restore(
                 [_known(entry, sweep.objectives) for _, entry in sorted(journal.entries.items())]
             )

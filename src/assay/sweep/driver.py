@@ -44,8 +44,8 @@ _GRACE: Final = 10.0
 class Watcher(Protocol):
     """Is told what happens, and shows it."""
 
-    def started(self, entry: Entry, run_dir: Path) -> None:
-        """An attempt begins."""
+    def started(self, entry: Entry, run_dir: Path, epochs: Any) -> None:
+        """An attempt begins, which is to train for so many epochs."""
         ...
 
     def ended(self, entry: Entry, outcome: Outcome, retry: Retry | None) -> None:
@@ -139,6 +139,12 @@ class Driver:
                         self._settle(ended)
                     self._look_at_times()
                     self._watcher.tick(self._journal.entries, self._search.total)
+            except OSError as error:
+                where = error.filename or self._directory
+                raise AssayError(
+                    f"the sweep cannot write down what happens: {error.strerror}: {where}",
+                    hint=f"assay resume {self._directory}, once it can",
+                ) from error
             finally:
                 self._pool.close()
 
@@ -157,7 +163,8 @@ class Driver:
             task = replace(task, resume=task.resume and (Path(task.run_dir) / RECORD).is_file())
             self._journal.start(entry.number, task.attempt, entry.changes)
             entry = self._journal.entries[entry.number]
-            self._watcher.started(entry, Path(task.run_dir))
+            epochs = (job.config.get("trainer") or {}).get("max_epochs")
+            self._watcher.started(entry, Path(task.run_dir), epochs)
             self._running[entry.number] = _Running(job, time.monotonic())
             self._pool.start(task)
 

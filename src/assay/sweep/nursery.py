@@ -15,7 +15,7 @@ import uuid
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, Final, final
 
-from assay.errors import AssayError
+from assay.errors import AssayError, ProcessError
 from assay.sweep import orphans
 from assay.sweep.death import Death
 
@@ -88,7 +88,7 @@ class Nursery:
             A key, by which the process is known from here on.
 
         Raises:
-            AssayError: The nursery cannot be started.
+            ProcessError: The nursery cannot be started.
         """
         return self._ask({"do": "run", "task": task.to_json()})
 
@@ -99,7 +99,7 @@ class Nursery:
             Its socket; closing it ends the process.
 
         Raises:
-            AssayError: The nursery cannot be started.
+            ProcessError: The nursery cannot be started.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -175,14 +175,14 @@ class Nursery:
         """Have a nursery.
 
         Raises:
-            AssayError: It ended before it had imported everything.
+            ProcessError: It ended before it had imported everything.
         """
         while self._process is not None and self._receive(0):
             pass
         if self._process is None:
             if self._said:
                 said, self._said = self._said, ""
-                raise AssayError(f"the process that jobs are forked from cannot be started: {said}")
+                raise ProcessError(f"the process that jobs are forked from cannot be started: {said}")
             self._spawn()
 
     def _ask(self, message: dict[str, Any], descriptor: int | None = None) -> int:

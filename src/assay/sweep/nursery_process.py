@@ -4,6 +4,9 @@ Started by `assay.sweep.nursery` as a fresh program, so that it has one thread a
 forks are safe for the same reason that they are for Python's forkserver. It never computes and never asks for
 a GPU: the threads of OpenMP and a CUDA context do not survive a fork.
 
+While nothing is asked of it, it keeps one spare child, which has done what only a process that computes may
+do, and waits for the next job: that one starts without the cost of a fork.
+
 Messages are lines of JSON over one socket. It is told `run`, `check` (with a socket of the checker's own, so
 that nothing of a check passes through here) and `stop`, and tells `ready`, `started` and `ended`.
 """
@@ -21,12 +24,12 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Final, NoReturn, final
+from typing import IO, TYPE_CHECKING, Any, Final, final
 
-from assay.sweep import orphans
+from assay.sweep import nursery_child, orphans
 from assay.sweep.oom_killer import kills
 from assay.sweep.outcome import Outcome
-from assay.sweep.preload import preload
+from assay.sweep.preload import preload, preload_study, warm_up
 from assay.sweep.task import Task
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ _GRACE: Final = 10.0
 """Seconds in which jobs may save once their driver is gone."""
 _LARGEST: Final = 16 << 20
 """Bytes of an outcome."""
+_IDLE: Final = 0.25
+"""Seconds after which a spare child is made: not while jobs are being started, whose cores it would take."""
 
 
 @final
@@ -54,9 +59,32 @@ class _Child:
     """
 
     key: int
-    result: IO[bytes]
+    result: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
     kills: int = field(default_factory=kills)
     start: float = field(default_factory=time.monotonic)
+
+
+@final
+@dataclass
+class _Spare:
+    """A process that waits to become a job.
+
+    Attributes:
+        pid: Its process id.
+        result: As in `_Child`.
+        request: Takes the job. A file, because it is written at once, whatever the child does.
+        go: A byte here says that the request is written; closing it ends the child.
+    """
+
+    pid: int
+    result: IO[bytes]
+    request: IO[bytes]
+    go: int
+
+    def close(self) -> None:
+        """Let go of all but its result."""
+        self.request.close()
+        os.close(self.go)
 
 
 @final
@@ -76,6 +104,7 @@ class Server:
         self._received: list[int] = []
         self._selector = selectors.DefaultSelector()
         self._woken, self._wake = os.pipe()
+        self._spare: _Spare | None = None
         self._ending = False
 
     def run(self) -> None:
@@ -90,11 +119,14 @@ class Server:
         self._selector.register(self._driver, selectors.EVENT_READ)
         self._tell({"is": "ready"})
         while not self._ending:
-            self._step(None)
+            if not self._step(_IDLE if self._spare is None else None) and self._spare is None:
+                self._make_spare()
         self._end()
 
-    def _step(self, seconds: float | None) -> None:
-        for key, events in self._selector.select(seconds):
+    def _step(self, seconds: float | None) -> bool:
+        """Do what there is to do, or wait for it; whether there was anything."""
+        found = self._selector.select(seconds)
+        for key, events in found:
             if key.fileobj == self._woken:
                 with suppress(BlockingIOError):
                     os.read(self._woken, 4096)
@@ -104,6 +136,7 @@ class Server:
             if events & selectors.EVENT_READ:  # also what says that the driver is gone
                 self._receive()
         self._reap()
+        return bool(found)
 
     # -- messages ------------------------------------------------------------------------------------------
 
@@ -130,12 +163,15 @@ class Server:
             self._stop(message["key"], now=message["now"])
         elif message["do"] == "check":
             connection = self._received.pop(0)
-            self._fork(message["key"], message["environment"], lambda _: _check(connection))
+            self._fork(message["key"], message["environment"], lambda _: nursery_child.check(connection))
             os.close(connection)
         else:
-            task = Task.from_json(message["task"])
             environment = message["environment"] | {JOB: f"{os.getpid()}-{message['key']}"}
-            self._fork(message["key"], environment, lambda result: _work(task, result))
+            task = Task.from_json(message["task"])
+            if task.trial is not None:
+                preload_study()
+            if not self._use_spare(message["key"], environment, message["task"]):
+                self._fork(message["key"], environment, lambda result: nursery_child.work(task, result))
 
     def _tell(self, message: dict[str, Any]) -> None:
         self._outbox += json.dumps(message).encode() + b"\n"
@@ -152,29 +188,89 @@ class Server:
     # -- children ------------------------------------------------------------------------------------------
 
     def _fork(self, key: int, environment: Mapping[str, str], body: Callable[[int], None]) -> None:
+        child = _Child(key)
+
+        def run() -> None:
+            self._take_variables(environment)
+            body(child.result.fileno())
+
+        try:
+            pid = self._child(run)
+        except OSError as error:
+            child.result.close()
+            outcome = Outcome("failed", "exception", f"it could not be forked: {error}", transient=True)
+            self._tell({"is": "ended", "key": key, "exit_code": 1, "said": outcome.to_json()})
+            return
+        self._started(pid, child)
+
+    def _started(self, pid: int, child: _Child) -> None:
+        self._children[pid] = child
+        self._pids[child.key] = pid
+        self._tell({"is": "started", "key": child.key, "pid": pid})
+
+    def _make_spare(self) -> None:
+        result, request = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115 - as long as the child lives
+        ready, go = os.pipe()
+
+        def wait_and_run() -> None:
+            os.close(go)
+            warm_up()
+            if os.read(ready, 1):
+                asked = json.loads(os.pread(request.fileno(), os.fstat(request.fileno()).st_size, 0))
+                for end in (ready, request.fileno()):
+                    os.close(end)
+                self._take_variables(asked["environment"])
+                nursery_child.work(Task.from_json(asked["task"]), result.fileno())
+
+        try:
+            self._spare = _Spare(self._child(wait_and_run), result, request, go)
+        except OSError:  # no room for another process; a job that is asked for says so
+            for file in (result, request):
+                file.close()
+            os.close(go)
+        finally:
+            os.close(ready)
+
+    def _use_spare(self, key: int, environment: Mapping[str, str], task: str) -> bool:
+        """Make the spare child a job, if there is one."""
+        spare, self._spare = self._spare, None
+        if spare is None:
+            return False
+        try:
+            spare.request.write(json.dumps({"environment": environment, "task": task}).encode())
+            spare.request.flush()
+            os.write(spare.go, b"x")
+        except OSError:  # it is gone
+            return False
+        else:
+            self._started(spare.pid, _Child(key, spare.result))
+            return True
+        finally:
+            spare.close()
+
+    def _child(self, body: Callable[[], None]) -> int:
+        """Fork a child that does something and ends; its process id.
+
+        Raises:
+            OSError: There is no room for another process.
+        """
         nursery = os.getpid()
-        result = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the child lives
-        child = _Child(key, result)
         # What is sent to the child before it has its own handlers must not get lost in ours.
         signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
         try:
             pid = os.fork()
             if pid == 0:
-                self._become_child(nursery, environment)
-                body(result.fileno())
-                _leave()
-        except OSError as error:
-            result.close()
-            outcome = Outcome("failed", "exception", f"it could not be forked: {error}", transient=True)
-            self._tell({"is": "ended", "key": key, "exit_code": 1, "said": outcome.to_json()})
-            return
+                self._become_child(nursery)
+                nursery_child.live(body)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
-        self._children[pid] = child
-        self._pids[key] = pid
-        self._tell({"is": "started", "key": key, "pid": pid})
+        return pid
 
-    def _become_child(self, nursery: int, environment: Mapping[str, str]) -> None:
+    def _take_variables(self, environment: Mapping[str, str]) -> None:
+        os.environ.clear()
+        os.environ.update({**self._settings, **environment})
+
+    def _become_child(self, nursery: int) -> None:
         """Keep nothing of the nursery but its modules."""
         try:
             os.setsid()
@@ -190,8 +286,6 @@ class Server:
                 os.close(end)
             for other in self._children.values():
                 other.result.close()
-            os.environ.clear()
-            os.environ.update({**self._settings, **environment})
             sys.argv = ["assay"]
             gc.enable()
         except BaseException:
@@ -212,6 +306,10 @@ class Server:
         ended: list[tuple[int, _Child, int]] = []
         with suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                if self._spare is not None and found[0] == self._spare.pid:
+                    self._spare.result.close()
+                    self._spare.close()
+                    self._spare = None
                 child = self._children.pop(found[0], None)
                 if child is not None:
                     ended.append((found[0], child, os.waitstatus_to_exitcode(found[1])))
@@ -239,7 +337,7 @@ class Server:
         """End what came to this process because the job that it belongs to is gone."""
         live = {f"{os.getpid()}-{key}" for key in self._pids}
         for pid in orphans.children():
-            if pid in self._children:
+            if pid in self._children or (self._spare is not None and pid == self._spare.pid):
                 continue
             mark = orphans.mark_of(pid, JOB)
             if mark:
@@ -251,6 +349,9 @@ class Server:
                 orphans.kill(pid)
 
     def _end(self) -> None:
+        if self._spare is not None:
+            self._spare.close()
+            os.kill(self._spare.pid, signal.SIGTERM)
         for pid in self._children:
             os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + _GRACE
@@ -261,36 +362,6 @@ class Server:
                 orphans.kill(one)
         for pid in orphans.children():
             orphans.kill(pid)
-
-
-def _work(task: Task, result: int) -> None:
-    from assay.sweep.work import run_task
-
-    process = os.getpid()
-    outcome = run_task(task)
-    if os.getpid() == process:  # not for a process that the job has forked and not kept to itself
-        with suppress(OSError):
-            os.write(result, outcome.to_json().encode())
-
-
-def _check(connection: int) -> None:
-    from assay.sweep.checker import serve
-
-    serve(connection)
-
-
-def _leave() -> NoReturn:
-    """End as a program does, without what the nursery's own modules would do at its end."""
-    import atexit
-    import threading
-
-    try:
-        threading._shutdown()  # type: ignore[attr-defined]  # waits for what is not a daemon, as a program does
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-    finally:
-        os._exit(0)
 
 
 def main() -> None:

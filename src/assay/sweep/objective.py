@@ -87,7 +87,9 @@ def objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objec
     """
     monitored = _monitored(job)
     names = _listed(sweeper.get("objective")) or [next(iter(monitored), "val/loss")]
-    given = _listed(sweeper.get("direction"))
+    given = [_SHORT.get(one, one) for one in _listed(sweeper.get("direction"))]
+    if len(given) == 1:
+        given *= len(names)  # one stands for all
     if given and len(given) != len(names):
         raise ConfigError(
             f"{len(given)} of them for {len(names)} objectives",
@@ -110,6 +112,7 @@ def _direction(name: str, monitored: Mapping[str, Direction]) -> Direction:
     return monitored.get(name, guess)
 
 
+_SHORT = {"min": "minimize", "max": "maximize"}
 _SMALL_IS_GOOD = ("loss", "mae", "mse", "rmse", "error", "perplexity", "seconds")
 
 

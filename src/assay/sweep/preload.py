@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 import re
@@ -55,6 +56,14 @@ def preload() -> None:
     provenance.cpu_model()
 
 
+@functools.cache
+def preload_study() -> None:
+    """Import what a job asks a study with; nothing is opened, since no connection survives a fork."""
+    with suppress(ImportError):
+        for name in ("optuna", "optuna.storages", "sqlalchemy.dialects.sqlite", "alembic"):
+            importlib.import_module(name)
+
+
 def _look_up_options() -> None:
     """Find the classes that assay's own options name, and parse their interpolations once: parsers learn."""
     from omegaconf import grammar_parser
@@ -80,3 +89,37 @@ def _look_up_plugins() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         train_test_split([0, 1, 2, 3], random_state=0)
+
+
+def warm_up() -> None:
+    """Take one training step of next to nothing, in a process that is to become a job.
+
+    Libraries set themselves up when they are first used, and a forked process copies a page when it first
+    writes to it; here both happen before there is a job. No generator of random numbers is touched.
+    """
+    import torch
+    import torchmetrics
+    from omegaconf import OmegaConf
+
+    from assay.assemble import build
+
+    torch.set_num_threads(1)
+    node = {
+        "width": 4,
+        "model": {"_target_": "torch.nn.Linear", "in_features": "${width}", "out_features": 2},
+    }
+    config = OmegaConf.create(node)
+    OmegaConf.to_yaml(config, resolve=True)
+    with torch.random.fork_rng(devices=[]):
+        model = build(config, "model")
+    image = torch.zeros(1, 1, 2, 2)
+    kernel = torch.zeros(4, 1, 1, 1, requires_grad=True)
+    targets = torch.zeros(1, dtype=torch.long)
+    hidden = torch.nn.functional.max_pool2d(torch.nn.functional.conv2d(image, kernel), 2).flatten(1)
+    outputs = model(hidden)
+    optimizer = torch.optim.AdamW([kernel, *model.parameters()])
+    loss = torch.nn.functional.cross_entropy(outputs, targets)
+    loss.backward()  # type: ignore[no-untyped-call]  # torch left it untyped
+    optimizer.step()
+    metrics = torchmetrics.MetricCollection({"accuracy": torchmetrics.Accuracy("multiclass", num_classes=2)})
+    metrics.clone().update(outputs.detach(), targets)

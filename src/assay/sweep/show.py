@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, final
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, final
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -41,6 +43,7 @@ CAUSES: Final = {
 class _Row:
     entry: Entry
     run_dir: Path
+    epochs: int = 0
     started: float = field(default_factory=time.monotonic)
     looked: float = 0.0
     progress: str = ""
@@ -55,14 +58,22 @@ class SweepProgress:
         objective: The score to show.
         slots: Jobs that run at once.
         fixed: Overrides that every job has.
+        log: File that takes the same lines.
     """
 
-    def __init__(self, console: Console, objective: Objective, slots: int, fixed: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        console: Console,
+        objective: Objective,
+        slots: int,
+        fixed: Iterable[str] = (),
+        log: Path | None = None,
+    ) -> None:
         self._console, self._objective, self._slots = console, objective, max(1, slots)
         self._rows: dict[int, _Row] = {}
         self._labels: dict[int, str] = {}
         self._only: set[int] | None = None
-        self._fixed = frozenset(fixed)
+        self._fixed, self._log = frozenset(fixed), log
         self._counts = dict.fromkeys(("done", "failed", "pruned", "running", "waiting"), 0)
         self._seconds: list[float] = []
         self._live: Live | None = None
@@ -80,16 +91,17 @@ class SweepProgress:
             self._live.stop()
             self._live = None
 
-    def started(self, entry: Entry, run_dir: Path) -> None:
+    def started(self, entry: Entry, run_dir: Path, epochs: Any) -> None:
         """An attempt begins.
 
         Args:
             entry: Of the job.
             run_dir: Where it writes.
+            epochs: That it is to train for; anything but a number is left out.
         """
-        self._rows[entry.number] = _Row(entry, run_dir)
+        self._rows[entry.number] = _Row(entry, run_dir, epochs if isinstance(epochs, int) else 0)
         if self._live is None and self._slots == 1:
-            self._console.print(Text(f"job {entry.number}  {self._label(entry)}", style="dim"))
+            self._print(Text(f"job {entry.number}  {self._label(entry)}", style="dim"))
 
     def ended(self, entry: Entry, outcome: Outcome, retry: Retry | None) -> None:
         """An attempt has ended.
@@ -102,7 +114,7 @@ class SweepProgress:
         self._rows.pop(entry.number, None)
         if outcome.state == "done":
             self._seconds.append(outcome.seconds)
-        self._console.print(self._line(entry, outcome, retry))
+        self._print(self._line(entry, outcome, retry))
 
     def say(self, text: str) -> None:
         """Something is to be known.
@@ -110,7 +122,7 @@ class SweepProgress:
         Args:
             text: A line.
         """
-        self._console.print(text, markup=False)
+        self._print(Text(text))
 
     def tick(self, entries: Mapping[int, Entry], total: int) -> None:
         """A moment has passed: draw what is running.
@@ -140,6 +152,13 @@ class SweepProgress:
         ordered = [entry for _, entry in sorted(entries.items())]
         for entry, values in zip(ordered, varying(ordered), strict=True):
             self._labels[entry.number] = _said(values)
+
+    def _print(self, line: Text) -> None:
+        self._console.print(line)
+        if self._log is not None:
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            with suppress(OSError), self._log.open("a", encoding="utf-8") as file:
+                file.write(f"{when} {line.plain}\n")
 
     # -- drawing -----------------------------------------------------------------------------------------
 
@@ -186,7 +205,7 @@ class SweepProgress:
         fitting = max(1, self._console.height - 4)
         for number, row in list(self._rows.items())[:fitting]:
             if now - row.looked > _LOOK_EVERY:
-                row.looked, row.progress = now, last_progress(row.run_dir, self._objective.name)
+                row.looked, row.progress = now, last_progress(row.run_dir, self._objective.name, row.epochs)
             table.add_row(
                 f"[cyan]● {number}[/cyan]",
                 escape(self._label(row.entry)),
@@ -211,12 +230,13 @@ class SweepProgress:
         return f"  about {_duration(max(0.0, left * each - spent) / self._slots)} left"
 
 
-def last_progress(run_dir: Path, name: str) -> str:
+def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:
     """How far a run is: its epoch, and the last score.
 
     Args:
         run_dir: Where it writes its metrics.csv.
         name: Of the score.
+        epochs: There will be, where that is known.
 
     Returns:
         Empty where nothing is known yet.
@@ -244,7 +264,8 @@ def last_progress(run_dir: Path, name: str) -> str:
         shown = f"  {name} {format_score(name, float(score))}" if score else ""
     except ValueError:  # a row that is being written
         shown = ""
-    return f"epoch {int(epoch) + 1}{shown}"
+    of = f"/{epochs}" if epochs > 0 else ""
+    return f"epoch {int(epoch) + 1}{of}{shown}"
 
 
 def _said(values: Mapping[str, str]) -> str:

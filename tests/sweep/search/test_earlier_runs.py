@@ -9,9 +9,9 @@ from optuna.trial import TrialState
 
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord, Status
+from assay.sweep.objective import Objective
 from assay.sweep.outcome import Outcome
 from assay.sweep.search.earlier_runs import earlier_runs
-from assay.sweep.search.objective import read_objectives
 from assay.sweep.search.optuna import OptunaSearch
 from assay.sweep.search.space import read_space
 
@@ -52,13 +52,13 @@ def write(
 
 
 def found(folder: Path) -> list[str]:
-    runs, _ = earlier_runs([str(folder)], read_space([], SPACE), read_objectives("val/loss", "min"))
+    runs, _ = earlier_runs([str(folder)], read_space([], SPACE), [Objective("val/loss", "minimize")])
     return [run.run_dir.name for run in runs]
 
 
 def test_a_run_is_read_as_the_space_writes_it(tmp_path: Path) -> None:
     run = write(tmp_path / "run", lr=0.02, optimizer="adamw", width=64)
-    runs, looked_at = earlier_runs([str(run)], read_space([], SPACE), read_objectives(None, None))
+    runs, looked_at = earlier_runs([str(run)], read_space([], SPACE), [Objective("val/loss", "minimize")])
     assert looked_at == 1
     assert runs[0].values == {"optimizer.lr": 0.02, "optimizer": "adamw", "+model.width": 64}
     assert runs[0].scores == (0.5,), "of the best checkpoint, not the last"

@@ -334,6 +334,7 @@ def test_a_killed_study_ends_with_exactly_its_trials(calls: int, tmp_path: Path)
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", [*SAMPLERS, "GridSampler"])
 @pytest.mark.parametrize("overrides", [(), ("seed=0,1,2",)], ids=["one seed", "three seeds"])
 def test_killed_between_any_two_calls(name: str, overrides: Sequence[str], tmp_path: Path) -> None:
@@ -521,8 +522,8 @@ def test_two_sweeps_share_one_study(tmp_path: Path) -> None:
             {"pruner": {"_target_": "optuna.pruners.SuccessiveHalvingPruner", "min_resource": 0}},
             "hydra.sweeper.pruner: SuccessiveHalvingPruner",
         ),
-        ({"direction": "up"}, "'up' is no direction"),
-        ({"objective": ["a", "b"], "direction": ["min"] * 3}, "2 objectives have 3 directions"),
+        ({"direction": "up"}, "'up' is neither minimize nor maximize"),
+        ({"objective": ["a", "b"], "direction": ["min"] * 3}, "3 of them for 2 objectives"),
         ({"objective": ["a", "b"], "sampler": sampler("CmaEsSampler")}, "CMA-ES takes one objective"),
         (
             {"objective": ["a", "b"], "pruner": {"_target_": "optuna.pruners.MedianPruner"}},

@@ -15,7 +15,7 @@ from yaml import YAMLError
 from assay.errors import AssayError, ConfigError
 from assay.record.run_directory import RunDirectory, find_runs
 from assay.record.run_record import RunRecord
-from assay.sweep.search.objective import score
+from assay.sweep.outcome import Outcome
 from assay.sweep.search.space import Choice
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     import optuna
 
-    from assay.sweep.search.objective import Constraint, Objective
+    from assay.sweep.objective import Objective
+    from assay.sweep.search.constraint import Constraint
     from assay.sweep.search.space import Dimension, Space
 
 _RUN = "run"
@@ -112,7 +113,8 @@ def _read(run_dir: Path, space: Space, objectives: Sequence[Objective]) -> Earli
         config = OmegaConf.load(RunDirectory(run_dir).config)
     except (AssayError, OmegaConfBaseException, YAMLError, OSError, ValueError):
         return None  # one damaged run among many is no reason not to use the others
-    scores = [score(one.name, record.metrics, record.best) for one in objectives]
+    outcome = Outcome("done", metrics=record.metrics, best=record.best)
+    scores = [one.score(outcome) for one in objectives]
     if record.status != "finished" or not isinstance(config, DictConfig) or None in scores:
         return None
     values: dict[str, Any] = {}

@@ -75,6 +75,10 @@ class GridSearch:
         """Always."""
         return True
 
+    def samples(self) -> list[tuple[str, ...]]:
+        """None: all jobs are known."""
+        return []
+
     def next(self) -> Proposal | None:
         """The next combination."""
         while self._position < len(self._jobs):

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, final
 from assay.callbacks.optuna_study import build_part, close_storage, no_news, takes_argument
 from assay.check.installed import install
 from assay.errors import ConfigError
+from assay.sweep.objective import objectives
+from assay.sweep.search.constraint import read_constraints
 from assay.sweep.search.earlier_runs import add_earlier, earlier_runs
 from assay.sweep.search.importance import importance
-from assay.sweep.search.objective import read_constraints, read_objectives
 from assay.sweep.search.samplers import Samplers, distribution
 from assay.sweep.search.search import Proposal
-from assay.sweep.search.space import read_space
+from assay.sweep.search.space import Choice, read_space
 from assay.sweep.search.study import make_own, open_study, storage_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
 
     from assay.sweep.outcome import Outcome
-    from assay.sweep.search.objective import Constraint
+    from assay.sweep.search.constraint import Constraint
     from assay.sweep.search.search import Known
 
 _NONE: Final = "optuna.pruners.NopPruner"
@@ -63,7 +64,7 @@ class OptunaSearch:
         sweep_dir: Of the sweep; holds `study.db`.
         params: The search space by key, in Hydra's sweep grammar; what is typed wins.
         num_trials: In all, those before a resume included, earlier runs not.
-        objective: Metric to optimize, or several; None for the one the best checkpoint is chosen by.
+        objective: Metric to optimize, or several; None for `val/loss`.
         direction: `minimize` or `maximize`, of each.
         sampler: `_target_` of one of Optuna's and its arguments.
         pruner: The same.
@@ -100,7 +101,7 @@ class OptunaSearch:
     ) -> None:
         _check_installed(sampler)
         self._space = read_space(overrides, params, config_loader)
-        self._objectives = read_objectives(objective, direction)
+        self._objectives = tuple(objectives({"objective": objective, "direction": direction}, {}))
         self._constraints = read_constraints(constraints)
         self._sampler = dict(sampler or {"_target_": "optuna.samplers.TPESampler"})
         self._pruner = dict(pruner or {"_target_": _NONE})
@@ -141,7 +142,7 @@ class OptunaSearch:
             build_part("pruner", self._pruner)
         except ValueError as error:
             raise ConfigError(str(error), key="hydra.sweeper.pruner") from error
-        tested = next((one.name for one in self._objectives if (one.name or "").startswith("test/")), None)
+        tested = next((one.name for one in self._objectives if one.name.startswith("test/")), None)
         if self._prunes and (len(self._objectives) > 1 or tested):
             what = f"{tested} is known only at the end" if tested else "there are several objectives"
             raise ConfigError(
@@ -221,6 +222,18 @@ class OptunaSearch:
     def ahead(self) -> bool:
         """Never: what comes next depends on what came before."""
         return False
+
+    def samples(self) -> list[tuple[str, ...]]:
+        """Both ends of every range, and each choice."""
+        first = {
+            one.key: one.values[0] if isinstance(one, Choice) else one.low for one in self._space.dimensions
+        }
+        last = {
+            one.key: one.values[-1] if isinstance(one, Choice) else one.high for one in self._space.dimensions
+        }
+        choices = [one for one in self._space.dimensions if isinstance(one, Choice)]
+        between = [{**first, one.key: value} for one in choices for value in one.values[1:-1]]
+        return [self._space.job(values, self._space.seeds[0]) for values in (first, last, *between)]
 
     def next(self) -> Proposal | None:
         """A further seed of a trial that has come through; else a new trial."""

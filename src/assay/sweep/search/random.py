@@ -83,6 +83,10 @@ class RandomSearch:
         """Always."""
         return True
 
+    def samples(self) -> list[tuple[str, ...]]:
+        """None: all jobs are known."""
+        return []
+
     def next(self) -> Proposal | None:
         """The next sample, or the next seed of it."""
         while self._position < self.total:

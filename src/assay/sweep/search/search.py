@@ -48,6 +48,10 @@ class Search(Protocol):
         """Whether all jobs are known before the first one has ended."""
         ...
 
+    def samples(self) -> list[tuple[str, ...]]:
+        """Jobs that stand for all others when a sweep is checked, where these are not known ahead."""
+        ...
+
     def next(self) -> Proposal | None:
         """The next job; None where there is nothing to start now."""
         ...

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import optuna
 
-    from assay.sweep.search.objective import Objective
+    from assay.sweep.objective import Objective
 
 FILE = "study.db"
 

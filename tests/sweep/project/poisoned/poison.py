@@ -62,6 +62,8 @@ class Poison(Callback):
                 os.abort()
             case "sigkill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "interrupt":
+                os.kill(os.getpid(), signal.SIGINT)
             case "memory":
                 held: list[Any] = []
                 while sum(one.numel() for one in held) * 4 < MOST:

@@ -7,8 +7,8 @@ import pytest
 from omegaconf import OmegaConf, open_dict, read_write
 
 from assay.config.compose import compose
-from assay.config.sweep import compose_sweep
 from assay.errors import ConfigError
+from assay.sweep.conduct import plan
 
 _CLOCK = re.compile(r"\d{2}-\d{2}-\d{2}-[0-9a-f]{6}|[0-9a-f]{6}$")
 
@@ -33,7 +33,7 @@ def plain(config: Any) -> str:
     ],
 )
 def test_a_job_is_what_it_is_alone(typed: list[str]) -> None:
-    jobs = compose_sweep(typed)
+    jobs = plan(typed)
     assert len(jobs) > 1
     for job in jobs:
         alone = compose([*map(str, job.hydra.overrides.hydra), *map(str, job.hydra.overrides.task)])
@@ -41,11 +41,11 @@ def test_a_job_is_what_it_is_alone(typed: list[str]) -> None:
 
 
 def test_every_job_has_an_id_of_its_own() -> None:
-    jobs = compose_sweep(["seed=1,2,3"])
+    jobs = plan(["seed=1,2,3"])
     assert len({str(job.run_dir) for job in jobs}) == 3
     assert [job.seed for job in jobs] == [1, 2, 3]
 
 
 def test_the_job_with_the_mistake_is_named() -> None:
     with pytest.raises(ConfigError, match=r"optimizer\.lrr.*did you mean"):
-        compose_sweep(["seed=1,2", "optimizer.lrr=0.1,0.2"])
+        plan(["seed=1,2", "optimizer.lrr=0.1,0.2"])

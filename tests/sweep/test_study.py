@@ -1,0 +1,145 @@
+"""A study over a pool: pruning saves steps, a killed study ends with as many trials, seeds are one trial."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import optuna
+import pytest
+
+from assay.errors import ConfigError
+from assay.sweep.conduct import SweepResult, go_on, start
+
+if TYPE_CHECKING:
+    from assay.sweep.nursery import Nursery
+
+CHEAP = (
+    *(
+        "data=digits",
+        "model=linear",
+        "optimizer=sgd",
+        "scheduler=none",
+        "device=cpu",
+        "callbacks=[checkpoint]",
+    ),
+    *("trainer.max_epochs=8", "trainer.limit_train_batches=5", "trainer.limit_test_batches=0"),
+    "optimizer.lr=tag(log, interval(1e-4, 10))",
+)
+ASSAY = (sys.executable, "-c", "from assay.cli import main; main()")
+LONG = pytest.mark.long
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def search(name: str, trials: int, pruner: str, *more: str) -> list[str]:
+    sweeper = ("hydra/sweeper=optuna", f"hydra.sweeper.num_trials={trials}", f"hydra/sweeper/pruner={pruner}")
+    return [*CHEAP, *sweeper, f"hydra.sweep.dir={name}", *more]
+
+
+def steps(sweep: Path) -> int:
+    """Optimizer steps of all runs."""
+    total = 0
+    for path in sweep.glob("*/metrics.csv"):
+        with path.open(newline="") as file:
+            total += max(int(row["step"]) for row in csv.DictReader(file))
+    return total
+
+
+def best(result: SweepResult) -> float:
+    scores = [
+        result.objectives[0].score(one.outcome)
+        for one in result.entries
+        if one.outcome and one.state == "done"
+    ]
+    return min(score for score in scores if score is not None)
+
+
+def trials_of(sweep: str) -> list[optuna.trial.FrozenTrial]:
+    return optuna.load_study(study_name="sweep", storage=f"sqlite:///{Path(sweep).resolve()}/study.db").trials
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("trials", [20, pytest.param(200, marks=LONG)])
+def test_pruning_takes_fewer_steps_to_the_same_best(trials: int, nursery: Nursery) -> None:
+    every = start(search("every", trials, "none"))
+    pruned = start(search("pruned", trials, "median"))
+    states = [entry.state for entry in pruned.entries]
+    assert states.count("pruned") >= trials // 10
+    assert states.count("done") + states.count("pruned") == trials == len(trials_of("pruned"))
+    assert steps(Path("pruned")) < 0.9 * steps(Path("every"))
+    # The noise is what trials of nearly the best learning rate differ by.
+    scores = sorted(
+        score
+        for one in every.entries
+        if one.outcome and (score := every.objectives[0].score(one.outcome)) is not None
+    )
+    noise = statistics.pstdev(scores[: max(3, trials // 5)])
+    assert best(pruned) <= best(every) + 2 * noise + 0.01
+    assert Path("pruned/importance.csv").read_text().startswith("parameter,importance\noptimizer.lr,")
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("trials", "kills"), [(16, 1), pytest.param(200, 4, marks=LONG)])
+def test_a_killed_study_ends_with_the_trials_it_was_to_have(tmp_path: Path, trials: int, kills: int) -> None:
+    words: tuple[str, ...] = ("train", "-m", *search("study", trials, "median"))
+    journal = tmp_path / "study" / "journal.jsonl"
+    for kill in range(1, kills + 1):
+        driver = subprocess.Popen([*ASSAY, *words], stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 600
+        while driver.poll() is None and time.monotonic() < deadline:
+            if journal.exists() and journal.read_text().count('"event":"end"') >= kill * trials // (
+                kills + 1
+            ):
+                break
+            time.sleep(0.02)
+        os.kill(driver.pid, signal.SIGKILL)
+        driver.wait()
+        words = ("resume", "study")
+    assert subprocess.run([*ASSAY, *words], stdout=subprocess.DEVNULL, check=False).returncode == 0
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    ended = [one["number"] for one in events if one["event"] == "end" and one["state"] in ("done", "pruned")]
+    assert sorted(ended) == list(range(trials))
+    counted = [one for one in trials_of("study") if "abandoned" not in one.user_attrs]
+    assert len(counted) == trials
+    assert {one.state.name for one in counted} <= {"COMPLETE", "PRUNED"}
+    with (tmp_path / "study" / "results.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == trials
+
+
+def test_a_study_can_be_made_longer(nursery: Nursery) -> None:
+    start(search("study", 3, "none"))
+    result = go_on(Path("study"), ["hydra.sweeper.num_trials=5"])
+    assert [entry.state for entry in result.entries] == ["done"] * 5
+    assert len(trials_of("study")) == 5
+
+
+def test_the_value_of_a_trial_is_the_mean_over_its_seeds(nursery: Nursery) -> None:
+    result = start(search("study", 3, "none", "seed=1,2"))
+    assert sorted(entry.seed for entry in result.entries) == [1, 1, 1, 2, 2, 2]
+    by_number = {entry.number: entry for entry in result.entries}
+    for trial in trials_of("study"):
+        jobs = [one for one in by_number.values() if one.token.startswith(f"{trial.number}/")]
+        scores = [one.outcome.best["value"] for one in jobs if one.outcome]
+        assert trial.value == pytest.approx(statistics.fmean(scores), rel=1e-12)
+    with Path("study/groups.csv").open(newline="") as file:
+        assert [row["done"] for row in csv.DictReader(file)] == ["2", "2", "2"]
+
+
+def test_an_objective_that_nobody_measures_is_refused_before_the_first_trial(nursery: Nursery) -> None:
+    with pytest.raises(ConfigError, match=r"hydra\.sweeper\.objective: there is no metric 'val/acc'"):
+        start(search("study", 3, "none", "hydra.sweeper.objective=val/acc"))
+    with pytest.raises(ConfigError, match=r"model\.hiden"):
+        start(search("study", 3, "none", "model.hiden=1"))
+    assert not Path("study").exists()
