@@ -258,6 +258,7 @@ def left_behind(place: Path) -> list[str]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_killed_driver_leaves_nothing_and_the_sweep_goes_on(nursery: Nursery, project: Path) -> None:
     sweep = (*TINY, "callbacks.last_checkpoint.every_n_train_steps=2", "seed=1,2")
@@ -298,3 +299,15 @@ def test_a_killed_driver_leaves_nothing_and_the_sweep_goes_on(nursery: Nursery, 
         )
         assert one["weights_sha256"] == two["weights_sha256"]
     until(lambda: not left_behind(project), 30)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_poison_in_a_sweep(nursery: Nursery, project: Path, cluster: Any) -> None:
+    kinds = ["none", "exception", "hang", "memory", "sigkill"]
+    limits = ("hydra.launcher.timeout_min=0.3", "hydra.launcher.memory_gb=1.5")
+    result = start(
+        [*TINY, *LAUNCHER, *limits, f"callbacks.poison.kind={','.join(kinds)}", "hydra.sweep.dir=sweep"]
+    )
+    causes = [entry.outcome.cause if entry.outcome else "?" for entry in result.entries]
+    assert causes == ["", "exception", "timed_out", "out_of_memory", "killed"]

@@ -202,6 +202,7 @@ def test_poison_in_a_sweep(project: Path, nursery: Nursery) -> None:
     assert causes == ["", "exception", "timed_out", "out_of_memory", "killed"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_sweep_whose_driver_is_killed_ends_as_any_other(project: Path, nursery: Nursery) -> None:
     sweep = (*TINY, "trainer.max_epochs=150", "seed=1,2")
