@@ -326,5 +326,5 @@ def test_ctrl_c_leaves_a_record_and_a_clean_terminal(tmp_path: Path) -> None:
     assert (code, record["status"], record["reason"]) == (130, "interrupted", "stopped by hand"), text
     assert "Traceback" not in text
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1, "the cursor is back"
-    last = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", line) for line in text.splitlines()[-3:]]
-    assert [line.split()[0] for line in last] == ["interrupted:", "run", "log"]
+    last = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", line) for line in text.splitlines()[-4:]]
+    assert [line.split()[0] for line in last] == ["interrupted:", "run", "log", "next"]

@@ -260,7 +260,7 @@ def test_a_command_that_is_told_to_stop(tmp_path: Path, name: str) -> None:
     assert process.returncode == 143, output
     assert (record(tmp_path)["status"], record(tmp_path)["signal"]) == ("interrupted", name), output
     assert "Traceback" not in output
-    assert "interrupted: stopped by" in output.splitlines()[-3], output
+    assert "interrupted: stopped by" in output.splitlines()[-4], output
     saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
     assert saved["global_step"] > 0
 

@@ -87,7 +87,7 @@ def check(train: Train, point: Point) -> None:
     if point.job not in _whole:
         _whole[point.job] = outcome(train(*point.job).run_dir)
     run_dir = train(*point.job, callbacks=[Interrupt(point.hook, point.number)]).run_dir
-    assert '"status": "interrupted"' in (run_dir / "record.json").read_text()
+    assert '"status": "failed"' in (run_dir / "record.json").read_text(), "as after any end of its process"
     go_on(run_dir)
     assert outcome(run_dir) == _whole[point.job]
 
@@ -181,7 +181,7 @@ def test_interrupted_again_and_again(train: Train, monkeypatch: pytest.MonkeyPat
     with chdir(run_dir.parent), unchanged_process():
         ends = [resume(run_dir).status for _ in range(2)]
     monkeypatch.undo()
-    assert ends == ["interrupted", "interrupted"]
+    assert ends == ["failed", "failed"]
     go_on(run_dir)
     assert outcome(run_dir) == outcome(train(*point.job).run_dir)
 
