@@ -240,6 +240,7 @@ def test_a_pruned_run_keeps_its_checkpoints_and_rows_and_can_be_resumed(
 # -- other processes -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long  # forks this process, which must not have computed much before
 def test_a_forked_process_has_a_connection_of_its_own(study: Study) -> None:
     study.finished(*[0.0] * 4)
     callback = pruning_from(study.trial())

@@ -83,6 +83,7 @@ def test_a_job_is_what_a_spare_process_has_waited_for(nursery: Nursery, make_tas
     assert spare_of(nursery) != waiting
 
 
+@pytest.mark.long  # takes minutes where other tests compute beside it
 def test_a_spare_process_changes_no_number(nursery: Nursery, make_task: MakeTask) -> None:
     waiting = spare_of(nursery)
     first, second = make_task(), make_task()
