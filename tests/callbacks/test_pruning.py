@@ -240,25 +240,49 @@ def test_a_pruned_run_keeps_its_checkpoints_and_rows_and_can_be_resumed(
 # -- other processes -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.long  # forks this process, which must not have computed much before
-def test_a_forked_process_has_a_connection_of_its_own(study: Study) -> None:
+FORKED = """
+import json, os, sys, warnings
+sys.path.insert(0, sys.argv[2])
+warnings.simplefilter("ignore")
+from tests.callbacks.test_pruning import fit
+from assay.callbacks.pruning import pruning_from
+callback = pruning_from(json.loads(sys.argv[1]))
+callback.monitor = "val/loss"
+callback._study()  # this process has one open
+before = callback._opened
+child = os.fork()
+if child == 0:
+    _, end = fit([0.9, 0.8], callback)
+    print(f"{callback._opened is not before} {end}", flush=True)
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+callback._close()
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def script(tmp_path: Path, text: str, trial: dict[str, Any]) -> str:
+    """What a process of its own says: one that has computed cannot be forked any more."""
+    file = tmp_path / "script.py"
+    file.write_text(text)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    done = subprocess.run(
+        [sys.executable, str(file), json.dumps(trial), str(Path(__file__).parents[2])],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**environment, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_forked_process_has_a_connection_of_its_own(study: Study, tmp_path: Path) -> None:
     study.finished(*[0.0] * 4)
-    callback = pruning_from(study.trial())
-    callback.monitor = "val/loss"
-    callback._study()  # this process has one open
-    before = callback._opened
-    child = os.fork()
-    if child == 0:
-        try:
-            _, end = fit([0.9, 0.8], callback)
-            assert callback._opened is not before
-            os._exit(0 if end.startswith("pruned at epoch 1") else 1)
-        except BaseException:
-            os._exit(2)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+    said = script(tmp_path, FORKED, study.trial())
+    assert said.strip().startswith("True pruned at epoch 1")
     assert study.study.get_trials()[1].intermediate_values == pytest.approx({0: 0.9})
-    callback._close()
 
 
 RANKS = """
@@ -276,20 +300,10 @@ print(f"rank {os.environ.get('LOCAL_RANK', '0')}: {net.steps} {end}", flush=True
 def test_all_ranks_end_together_and_the_first_one_alone_reports(study: Study, tmp_path: Path) -> None:
     study.finished(*[0.0] * 3)
     trial = study.trial()
-    script = tmp_path / "ranks.py"
-    script.write_text(RANKS)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    done = subprocess.run(
-        [sys.executable, str(script), json.dumps(trial), str(Path(__file__).parents[2])],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**environment, "OMP_NUM_THREADS": "1"},
-    )
-    ends = sorted(line for line in done.stdout.splitlines() if line.startswith("rank"))
+    said = script(tmp_path, RANKS, trial)
+    ends = sorted(line for line in said.splitlines() if line.startswith("rank"))
     expected = "pruned at epoch 1: val/loss was 0.9"
-    assert ends == [f"rank {rank}: 2 {expected}" for rank in (0, 1)], done.stdout + done.stderr
+    assert ends == [f"rank {rank}: 2 {expected}" for rank in (0, 1)], said
     assert study.reported(trial["trial"]) == pytest.approx({0: 0.9})
 
 

@@ -116,7 +116,6 @@ def test_tensorboard_alone(tmp_path: Path) -> None:
 
 
 # MLflow asks SQLAlchemy in a way that SQLAlchemy is about to drop.
-@pytest.mark.long  # MLflow keeps the store of an earlier test of the same process
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated:DeprecationWarning")
 def test_all_four_at_once(tmp_path: Path) -> None:
     """The slow one: importing MLflow and making its tables takes most of the time."""

@@ -178,10 +178,12 @@ def test_two_drivers_do_not_share_a_sweep(place: Path) -> None:
     deadline = time.monotonic() + 120
     while not any(event["event"] == "start" for event in events(sweep)) and time.monotonic() < deadline:
         time.sleep(0.05)
+    os.kill(driver.pid, signal.SIGSTOP)  # or it may be done before the second one has begun
     second = subprocess.run(
         [*ASSAY, "resume", "shared"], cwd=place, capture_output=True, text=True, check=False
     )
+    os.kill(driver.pid, signal.SIGCONT)
+    assert driver.wait(300) == 0
     assert second.returncode == 1
     assert "still being written by another process" in second.stderr
-    assert driver.wait(300) == 0
     check(sweep, place / "whole")
