@@ -284,7 +284,7 @@ def test_what_is_no_run_is_told_before_torch_is_imported(tmp_path: Path) -> None
 @pytest.mark.filterwarnings("ignore")  # MLflow has its own
 @pytest.mark.parametrize("logger", ["tensorboard", "mlflow"])
 def test_other_loggers_go_on_with_the_same_run(train: Train, tmp_path: Path, logger: str) -> None:
-    job = (*JOB, f"logger=[csv,{logger}]")
+    job: tuple[str, ...] = (*JOB, f"logger=[csv,{logger}]")
     if logger == "mlflow":  # it keeps what it opened under the usual, relative address for the whole process
         job = (*job, f"logger.mlflow.tracking_uri=sqlite:///{tmp_path}/mlflow.db")
     run_dir = train(*job, callbacks=[Interrupt("batch", 2)]).run_dir

@@ -25,6 +25,7 @@ from assay.check.job import OUR_MODULE
 from assay.check.resolve import ready, resolve
 from assay.check.signature import check_signatures
 from assay.check.target import trusted_in
+from assay.config.plain import known
 from assay.data.stated import Stated
 from assay.errors import ConfigError
 from assay.logger.run_csv import RunCSV
@@ -56,6 +57,11 @@ class Assembly:
     datamodule: L.LightningDataModule
     trainer: L.Trainer
     config: DictConfig
+
+    @functools.cached_property
+    def plain(self) -> dict[str, Any]:
+        """The config as plain data, as it was when this was first asked for."""
+        return known(self.config)
 
 
 def assemble(
@@ -154,12 +160,8 @@ def build(config: DictConfig, key: str, without: tuple[str, ...] = ()) -> Any:
     node = OmegaConf.select(config, key)
     if not node:
         return None
-    if without:
-        parent = node._get_parent()
-        node = OmegaConf.masked_copy(node, [str(name) for name in node if name not in without])
-        node._set_parent(parent)  # so that interpolations still find the rest of the config
     try:
-        final = ready(config, key, node)
+        final = ready(config, key, node, without)
         final["_convert_"] = "all"  # as a keyword Hydra would merge it: one more copy of everything
         return _plain_partial(instantiate(final))
     except (InstantiationException, OmegaConfBaseException) as error:

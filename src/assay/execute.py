@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
-from omegaconf import OmegaConf
 
 from assay.callbacks.pruning import Pruned
 from assay.callbacks.stop_on_signal import StopOnSignal, StoppedBySignal
@@ -106,10 +105,9 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         KeyboardInterrupt: It was stopped by hand.
     """
     trainer, module, datamodule = assembly.trainer, assembly.module, assembly.datamodule
-    plain = OmegaConf.to_container(assembly.config, resolve="spec" in assembly.config)
     for logger in trainer.loggers:
         if type(logger).__name__ not in record.loggers:  # MLflow refuses what is not as it was
-            logger.log_hyperparams(redact_tree(plain))
+            logger.log_hyperparams(redact_tree(assembly.plain))
     record.loggers = logger_ids(trainer)
     if record.loggers and trainer.is_global_zero:
         record.save(run_dir)  # now, for a run that is killed says nothing later

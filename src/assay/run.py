@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
 
 from assay import ranks
 from assay.assemble import DATA_EXTRAS, assemble, build
@@ -24,6 +23,7 @@ from assay.config.compose import choices, compose, job_config
 from assay.config.fingerprint import fingerprint
 from assay.config.interpolations import interpolations
 from assay.config.origin import located
+from assay.config.plain import known, to_yaml
 from assay.continuation import same_data, same_logs
 from assay.errors import AssayError, ConfigError
 from assay.execute import execute, fit_and_test, signals
@@ -38,6 +38,8 @@ from assay.sweep.outcome import TRIAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from omegaconf import DictConfig
 
     from assay.assemble import Assembly
     from assay.check.report import Report
@@ -134,7 +136,7 @@ def run_job(
     processes = ranks.count(config)
     if processes > 1:
         prepare(config)
-        begin(run_dir, config, overrides, chosen, data_sha256)
+        begin(run_dir, config, overrides, chosen, plain=known(config), data_sha256=data_sha256)
         with writing(run_dir):
             _launch(config, processes)
         return result_of(run_dir)
@@ -142,7 +144,7 @@ def run_job(
         assembly = _assembled(config, datamodule=datamodule, checked=True)
         check_stated({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
-        record = begin(run_dir, assembly.config, overrides, chosen, data_sha256)
+        record = begin(run_dir, config, overrides, chosen, plain=assembly.plain, data_sha256=data_sha256)
         with writing(run_dir):
             execute(assembly, record, run_dir, raise_errors=raise_errors)
     return result_of(run_dir)
@@ -169,7 +171,7 @@ def go_on(config: DictConfig, record: RunRecord, *, raise_errors: bool) -> RunRe
     processes = ranks.count(config)
     if processes > 1:
         prepare(config)
-        write_config(RunDirectory(run_dir), config)
+        write_config(RunDirectory(run_dir), known(config))
         record.save(run_dir)
         _launch(config, processes)
         return result_of(run_dir)
@@ -177,7 +179,7 @@ def go_on(config: DictConfig, record: RunRecord, *, raise_errors: bool) -> RunRe
         assembly = _assembled(config, datamodule=prover.datamodule, checked=True)
         check_stated({} if report.data_read else report.spec, assembly.config)
         same_data(assembly, record)
-        write_config(RunDirectory(run_dir), assembly.config)
+        write_config(RunDirectory(run_dir), assembly.plain)
         record.save(run_dir)
         execute(assembly, record, run_dir, raise_errors=raise_errors)
     return result_of(run_dir)
@@ -208,7 +210,9 @@ def begin(
     config: DictConfig,
     overrides: Sequence[str],
     chosen: Mapping[str, Any],
-    data_sha256: str = "",
+    *,
+    plain: Mapping[str, Any],
+    data_sha256: str,
 ) -> RunRecord:
     """Make the run directory: config, overrides, patch, and a record that says `running`.
 
@@ -217,6 +221,7 @@ def begin(
         config: The job.
         overrides: What was typed.
         chosen: Which option of each group.
+        plain: The job, as it is written.
         data_sha256: As for `run_job`.
 
     Raises:
@@ -246,8 +251,8 @@ def begin(
         interpolations=interpolations(config),
     )
     try:
-        write_config(directory, config)
-        directory.write("overrides.yaml", OmegaConf.to_yaml(OmegaConf.create(list(overrides))))
+        write_config(directory, plain)
+        directory.write("overrides.yaml", to_yaml(list(overrides)))
         if patch:
             directory.write("code.patch", patch)
         record.save(run_dir)
@@ -259,14 +264,14 @@ def begin(
     return record
 
 
-def write_config(directory: RunDirectory, config: DictConfig) -> None:
-    """Write `config.yaml`, resolved as far as the data is known.
+def write_config(directory: RunDirectory, plain: Mapping[str, Any]) -> None:
+    """Write `config.yaml`.
 
     Args:
         directory: The run directory.
-        config: The job.
+        plain: The job, resolved as far as the data is known.
     """
-    directory.write(directory.config.name, OmegaConf.to_yaml(config, resolve="spec" in config))
+    directory.write(directory.config.name, to_yaml(plain))
 
 
 def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
@@ -286,7 +291,7 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
         with writing(run_dir, shared=True), quiet():
             assembly = _assembled(config, prepare=False)
             if first:
-                write_config(RunDirectory(run_dir), assembly.config)
+                write_config(RunDirectory(run_dir), assembly.plain)
                 execute(assembly, record, run_dir, raise_errors=False)
             else:
                 with signals(assembly):

@@ -81,7 +81,7 @@ def resolve(key: str, target: str, packages: Sequence[str] = ()) -> Any:
         raise ConfigError(error.message, key=at, hint=error.hint) from error.__cause__
 
 
-def ready(config: DictConfig, key: str, node: DictConfig) -> DictConfig:
+def ready(config: DictConfig, key: str, node: DictConfig, without: Sequence[str] = ()) -> DictConfig:
     """What may be handed to Hydra: a copy with nothing left to resolve, and every target in it judged.
 
     Resolvers, and data that is read before, can bring new nodes into a config; this is the last look at it.
@@ -90,15 +90,20 @@ def ready(config: DictConfig, key: str, node: DictConfig) -> DictConfig:
         config: The job.
         key: Full key of the node.
         node: A part of the job.
+        without: Keys of the node that are left out.
 
     Raises:
         ConfigError: A target is not allowed.
     """
     resolved = copy.deepcopy(node)
     resolved._set_flag(["struct", "readonly"], [False, False])
-    resolved._set_parent(node._get_parent())
+    resolved._set_parent(node._get_parent())  # so that interpolations find the rest of the config
+    for name in without:
+        if name in resolved._content:  # type: ignore[operator]  # `in resolved` would resolve it
+            del resolved[name]
     OmegaConf.resolve(resolved)
-    for entry in walk(resolved, key):
+    entries = list(walk(resolved, key))
+    for entry in entries:
         if entry.is_interpolation:  # an escaped one: Hydra would resolve it again, after it was judged
             raise ConfigError(
                 f"{entry.node._value()!r} is still an interpolation once it is resolved",
@@ -107,7 +112,7 @@ def ready(config: DictConfig, key: str, node: DictConfig) -> DictConfig:
             )
     packages = trusted_in(config)
     _resolve_all(list(targets(resolved, key)), packages)
-    for inner in [resolved, *(entry.node for entry in walk(resolved, key) if entry.is_container)]:
+    for inner in [resolved, *(entry.node for entry in entries if entry.is_container)]:
         if isinstance(inner, DictConfig) and inner.get("_target_") == "assay.load":
             inner[KEY] = list(packages)  # another run is judged with the trust of this job, not with its own
     return resolved

@@ -1,4 +1,4 @@
-"""A job's config as text, for another process: as it was composed, interpolations included."""
+"""A job's config as plain data and as text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,48 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from omegaconf import OmegaConf
+from omegaconf._utils import get_omega_conf_dumper
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 
+class _Dumper(getattr(yaml, "CDumper", yaml.Dumper)):  # type: ignore[misc]  # libyaml's is four times as fast
+    """Quotes the text that OmegaConf would read as something else."""
+
+
+_Dumper.add_representer(str, get_omega_conf_dumper().str_representer)
+
+
+def known(config: DictConfig) -> dict[str, Any]:
+    """A job as plain data, resolved once its data has told the `spec`.
+
+    Args:
+        config: A job.
+    """
+    plain: Any = OmegaConf.to_container(config, resolve="spec" in config, enum_to_str=True)
+    return dict(plain)
+
+
+def to_yaml(plain: Any) -> str:
+    """Plain data as `OmegaConf.to_yaml` writes it.
+
+    Args:
+        plain: Containers of numbers, text and None.
+
+    >>> print(to_yaml({"lr": 0.1, "tags": ["1e3"]}), end="")
+    lr: 0.1
+    tags:
+    - '1e3'
+    """
+    text: str = yaml.dump(
+        plain, Dumper=_Dumper, default_flow_style=False, allow_unicode=True, sort_keys=False
+    )
+    return text
+
+
 def to_text(config: DictConfig) -> str:
-    """One line of JSON; YAML where a key is no text, which JSON cannot write.
+    """As it was composed, for another process: a line of JSON; YAML where a key is no text.
 
     Args:
         config: A job.

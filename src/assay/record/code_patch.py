@@ -61,9 +61,7 @@ def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str
         with repository.git.custom_environment(**environment):
             too_large = _announce_untracked(repository, root)
             too_large += _large_changes(repository, root, largest)
-            base = (
-                "HEAD" if repository.head.is_valid() else repository.git.hash_object("-t", "tree", os.devnull)
-            )
+            base = "HEAD" if head_of(repository) else repository.git.hash_object("-t", "tree", os.devnull)
             kept_out = [f":(top,exclude,literal){name}" for name in too_large]
             content = repository.git.diff(
                 base, *_FORMAT, "--", ":/", *kept_out, stdout_as_string=False, strip_newline_in_stdout=False
@@ -72,6 +70,20 @@ def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str
     redacted = redact_values(text)
     patch, cut = _fitting(redacted, largest)
     return patch, not (too_large or cut or redacted != text)
+
+
+def head_of(repository: git.Repo) -> str | None:
+    """The commit that is checked out, in hexadecimal digits; None before the first.
+
+    Args:
+        repository: Any.
+    """
+    from git import SymbolicReference
+
+    try:  # GitPython's `head.commit` starts a process to look the commit up
+        return SymbolicReference.dereference_recursive(repository, repository.head.path)
+    except ValueError:
+        return None
 
 
 def _announce_untracked(repository: git.Repo, root: Path) -> list[str]:
@@ -105,7 +117,7 @@ def _generated(folder: Path, root: Path, known: dict[Path, bool]) -> bool:
 
 
 def _large_changes(repository: git.Repo, root: Path, largest: int) -> list[str]:
-    if not repository.head.is_valid():
+    if head_of(repository) is None:
         return []
     changed = repository.git.diff("HEAD", "--name-only", "--no-renames", "--no-relative", "-z").split("\0")
     return [name for name in changed if name and _size(root / name) > largest]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError
-from assay.record.code_patch import code_patch
+from assay.record.code_patch import code_patch, head_of
 from assay.record.secrets import is_secret, redact, redact_values
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
                 return None, ""
             patch, complete = _patch(repository)
             return {
-                "commit": repository.head.commit.hexsha if repository.head.is_valid() else None,
+                "commit": head_of(repository),
                 "branch": None if repository.head.is_detached else repository.active_branch.name,
                 "dirty": bool(patch) or not complete,
                 "remote": _remote(repository),

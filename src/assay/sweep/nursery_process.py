@@ -29,7 +29,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, final
 from assay.sweep import nursery_child, orphans
 from assay.sweep.oom_killer import kills
 from assay.sweep.outcome import Outcome
-from assay.sweep.preload import preload, preload_study, warm_up
+from assay.sweep.preload import practice, preload, preload_study, warm_up
 from assay.sweep.task import Task
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ _GRACE: Final = 10.0
 """Seconds in which jobs may save once their driver is gone."""
 _LARGEST: Final = 16 << 20
 """Bytes of an outcome."""
+_COLLECT: Final = (10_000, 20, 20)
+"""Thresholds of the garbage collector: a job begins with a hundred thousand objects that are no garbage."""
 _IDLE: Final = 0.25
 """Seconds after which a spare child is made: not while jobs are being started, whose cores it would take."""
 
@@ -53,12 +55,14 @@ class _Child:
 
     Attributes:
         key: By which the driver knows it.
+        computes: It is a job; what checks jobs mostly waits for one.
         result: Takes its outcome. A file and no pipe: whatever becomes of the child, nobody waits for it.
         kills: Of the kernel's OOM killer before it.
         start: Of a monotonic clock.
     """
 
     key: int
+    computes: bool = True
     result: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
     kills: int = field(default_factory=kills)
     start: float = field(default_factory=time.monotonic)
@@ -163,7 +167,8 @@ class Server:
             self._stop(message["key"], now=message["now"])
         elif message["do"] == "check":
             connection = self._received.pop(0)
-            self._fork(message["key"], message["environment"], lambda _: nursery_child.check(connection))
+            checker = _Child(message["key"], computes=False)
+            self._fork(checker, message["environment"], lambda _: nursery_child.check(connection))
             os.close(connection)
         else:
             environment = message["environment"] | {JOB: f"{os.getpid()}-{message['key']}"}
@@ -171,7 +176,8 @@ class Server:
             if task.trial is not None:
                 preload_study()
             if not self._use_spare(message["key"], environment, message["task"]):
-                self._fork(message["key"], environment, lambda result: nursery_child.work(task, result))
+                child = _Child(message["key"])
+                self._fork(child, environment, lambda result: nursery_child.work(task, result))
 
     def _tell(self, message: dict[str, Any]) -> None:
         self._outbox += json.dumps(message).encode() + b"\n"
@@ -187,9 +193,7 @@ class Server:
 
     # -- children ------------------------------------------------------------------------------------------
 
-    def _fork(self, key: int, environment: Mapping[str, str], body: Callable[[int], None]) -> None:
-        child = _Child(key)
-
+    def _fork(self, child: _Child, environment: Mapping[str, str], body: Callable[[int], None]) -> None:
         def run() -> None:
             self._take_variables(environment)
             body(child.result.fileno())
@@ -199,7 +203,7 @@ class Server:
         except OSError as error:
             child.result.close()
             outcome = Outcome("failed", "exception", f"it could not be forked: {error}", transient=True)
-            self._tell({"is": "ended", "key": key, "exit_code": 1, "said": outcome.to_json()})
+            self._tell({"is": "ended", "key": child.key, "exit_code": 1, "said": outcome.to_json()})
             return
         self._started(pid, child)
 
@@ -211,10 +215,12 @@ class Server:
     def _make_spare(self) -> None:
         result, request = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115 - as long as the child lives
         ready, go = os.pipe()
+        busy = sum(child.computes for child in self._children.values())
+        job = practice() if busy < (os.cpu_count() or 1) else ""
 
         def wait_and_run() -> None:
             os.close(go)
-            warm_up()
+            warm_up(job)
             if os.read(ready, 1):
                 asked = json.loads(os.pread(request.fileno(), os.fstat(request.fileno()).st_size, 0))
                 for end in (ready, request.fileno()):
@@ -243,7 +249,7 @@ class Server:
         except OSError:  # it is gone
             return False
         else:
-            self._started(spare.pid, _Child(key, spare.result))
+            self._started(spare.pid, _Child(key, result=spare.result))
             return True
         finally:
             spare.close()
@@ -288,6 +294,7 @@ class Server:
                 other.result.close()
             sys.argv = ["assay"]
             gc.enable()
+            gc.set_threshold(*_COLLECT)
         except BaseException:
             os._exit(70)
 

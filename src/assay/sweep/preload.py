@@ -6,8 +6,9 @@ import functools
 import importlib
 import pkgutil
 import re
+import tempfile
 import warnings
-from contextlib import suppress
+from contextlib import chdir, suppress
 from typing import Final
 
 from assay.errors import ConfigError
@@ -31,6 +32,10 @@ _MODULES: Final = (
     "torchvision.models",
     "torchvision.transforms.v2",
 )
+_PRACTICE: Final = (
+    *("data=iris", "model=mlp", "device=cpu", "hydra.run.dir=run"),
+    *("trainer.max_steps=1", "trainer.limit_val_batches=0", "trainer.log_every_n_steps=1"),
+)
 _INTERPOLATION: Final = re.compile(r"[^\s:]*\$\{[^}]*\}[^\s#]*")
 _TARGET: Final = re.compile(r"^( *)_target_: (\S+)$", re.MULTILINE)
 
@@ -53,7 +58,7 @@ def preload() -> None:
     from assay.record import provenance
 
     provenance.packages()
-    provenance.cpu_model()
+    provenance.machine([], 1)
 
 
 @functools.cache
@@ -91,35 +96,54 @@ def _look_up_plugins() -> None:
         train_test_split([0, 1, 2, 3], random_state=0)
 
 
-def warm_up() -> None:
-    """Take one training step of next to nothing, in a process that is to become a job.
+@functools.cache
+def practice() -> str:
+    """A small job of assay's own options as text, composed apart from any project."""
+    from assay.config.compose import compose, job_config
+    from assay.config.plain import to_text
+
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        return to_text(job_config(compose(_PRACTICE)))
+
+
+def warm_up(job: str = "") -> None:
+    """Train for one step, in a process that is to become a job.
 
     Libraries set themselves up when they are first used, and a forked process copies a page when it first
-    writes to it; here both happen before there is a job. No generator of random numbers is touched.
+    writes to it; here both happen before there is a job. Generators of random numbers stay as they are.
+
+    Args:
+        job: From `practice`, where a core is free for it: a job's whole way to its first step. Otherwise only
+            torch takes one.
     """
     import torch
-    import torchmetrics
-    from omegaconf import OmegaConf
-
-    from assay.assemble import build
+    from lightning.pytorch.utilities.seed import isolate_rng
 
     torch.set_num_threads(1)
-    node = {
-        "width": 4,
-        "model": {"_target_": "torch.nn.Linear", "in_features": "${width}", "out_features": 2},
-    }
-    config = OmegaConf.create(node)
-    OmegaConf.to_yaml(config, resolve=True)
-    with torch.random.fork_rng(devices=[]):
-        model = build(config, "model")
-    image = torch.zeros(1, 1, 2, 2)
+    with isolate_rng(include_cuda=False):  # else a job could not be given a GPU any more
+        _step()
+        if job:
+            with suppress(Exception):  # no room on the disk, say: the job itself will find out
+                _train(job)
+
+
+def _train(job: str) -> None:
+    from assay.assemble import assemble
+    from assay.config.plain import from_text, to_yaml
+    from assay.quiet import quiet
+
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), quiet():
+        assembly = assemble(from_text(job), checked=True)
+        to_yaml(assembly.plain)
+        del assembly.trainer.callbacks[:]  # type: ignore[attr-defined]  # a plain attribute
+        assembly.trainer.fit(assembly.module, datamodule=assembly.datamodule)
+
+
+def _step() -> None:
+    import torch
+
     kernel = torch.zeros(4, 1, 1, 1, requires_grad=True)
-    targets = torch.zeros(1, dtype=torch.long)
-    hidden = torch.nn.functional.max_pool2d(torch.nn.functional.conv2d(image, kernel), 2).flatten(1)
-    outputs = model(hidden)
-    optimizer = torch.optim.AdamW([kernel, *model.parameters()])
-    loss = torch.nn.functional.cross_entropy(outputs, targets)
+    hidden = torch.nn.functional.max_pool2d(torch.nn.functional.conv2d(torch.zeros(1, 1, 2, 2), kernel), 2)
+    loss = torch.nn.functional.cross_entropy(hidden.flatten(1), torch.zeros(1, dtype=torch.long))
     loss.backward()  # type: ignore[no-untyped-call]  # torch left it untyped
-    optimizer.step()
-    metrics = torchmetrics.MetricCollection({"accuracy": torchmetrics.Accuracy("multiclass", num_classes=2)})
-    metrics.clone().update(outputs.detach(), targets)
+    torch.optim.AdamW([kernel]).step()
