@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,15 @@ import pytest
 
 from assay.config.compose import choices, compose, job_config
 from assay.config.plain import to_text
+from assay.record.run_record import RunRecord
 from assay.sweep.nursery import Nursery
 from assay.sweep.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from assay.sweep.outcome import Outcome
+    from assay.sweep.pool.pool import Pool
 
 PROJECT = Path(__file__).parent / "project"
 TINY = (
@@ -67,3 +72,34 @@ def make_task(tmp_path: Path) -> MakeTask:
         return replace(task, **fields)
 
     return make
+
+
+PATIENCE = 120.0
+"""Seconds for what takes one on a machine with nothing else to do."""
+
+
+def run(pool: Pool, *tasks: Task) -> dict[int, Outcome]:
+    """Run tasks as a driver does; the outcome of each job."""
+    waiting = list(tasks)
+    outcomes: dict[int, Outcome] = {}
+    deadline = time.monotonic() + PATIENCE
+    while len(outcomes) < len(tasks):
+        assert time.monotonic() < deadline
+        while waiting and pool.has_room(waiting[0]):
+            pool.start(waiting.pop(0))
+        outcomes |= {ended.number: ended.outcome for ended in pool.wait(1.0)}
+    return outcomes
+
+
+def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def environment(task: Task) -> dict[str, str]:
+    """The variables of a job, those that a record keeps."""
+    kept: dict[str, str] = RunRecord.load(Path(task.run_dir)).machine["environment"]
+    return kept

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.check.prove import Prover
-from assay.check.together import together
+from assay.check.together import each
 from assay.config.compose import job_config
 from assay.config.origin import located, overrides_of
-from assay.errors import AssayError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,17 +35,11 @@ def check_all(
         AssayError: At least one of them cannot run; of several jobs each is named, with its error.
     """
     prover = Prover()
-    reports: list[Report] = []
-    failures: list[tuple[int, Sequence[str], AssayError]] = []
-    for number, job in enumerate(jobs):
+
+    def check(job: DictConfig) -> Report:
         own = overrides_of(job)
-        try:
-            with located(own, config_dir):
-                reports.append(prover.prove(job_config(job), own, curve=curve))
-        except AssayError as error:
-            failures.append((number, own, error))
-    if not failures:
-        return reports
-    if len(jobs) == 1:
-        raise failures[0][2]
-    raise together(failures, len(jobs)) from failures[0][2]
+        with located(own, config_dir):
+            return prover.prove(job_config(job), own, curve=curve)
+
+    numbered = {number: (job, overrides_of(job)) for number, job in enumerate(jobs)}
+    return list(each(numbered, check).values())

@@ -1,26 +1,54 @@
-"""What is wrong with several jobs of a sweep, as one error."""
+"""Checking several jobs: what is wrong with them is one error."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, ProcessError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+_Job = TypeVar("_Job")
+_Found = TypeVar("_Found")
+_Failure = tuple[int, "Sequence[str]", AssayError]
 _MOST: Final = 10
 """Different errors to show."""
 
 
-def together(failures: Sequence[tuple[int, Sequence[str], AssayError]], total: int) -> AssayError:
-    """One error for all; those with the same message are told once.
+def each(
+    jobs: Mapping[int, tuple[_Job, Sequence[str]]], check: Callable[[_Job], _Found]
+) -> dict[int, _Found]:
+    """Check jobs one after another, whatever becomes of each.
 
     Args:
-        failures: Number, overrides and error of each job that cannot run.
-        total: Jobs in all.
+        jobs: And their overrides, by number.
+        check: Checks one.
+
+    Returns:
+        What it found, by number.
+
+    Raises:
+        AssayError: At least one of them cannot run; of several jobs each is named, with its error.
+        ProcessError: Nothing can be checked.
     """
-    by_message: dict[str, list[tuple[int, Sequence[str], AssayError]]] = {}
+    found: dict[int, _Found] = {}
+    failures: list[_Failure] = []
+    for number, (job, overrides) in jobs.items():
+        try:
+            found[number] = check(job)
+        except ProcessError:
+            raise
+        except AssayError as error:
+            failures.append((number, overrides, error))
+    if failures:
+        raise failures[0][2] if len(jobs) == 1 else _together(failures, len(jobs)) from failures[0][2]
+    return found
+
+
+def _together(failures: Sequence[_Failure], total: int) -> AssayError:
+    """One error for all; those with the same message are told once."""
+    by_message: dict[str, list[_Failure]] = {}
     for failure in failures:
         by_message.setdefault(str(failure[2]), []).append(failure)
     lines = [f"{len(failures)} of {total} jobs cannot run; none was started"]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
 
 _MANY_OPTIONS = ("callbacks", "logger")
+_OF_OPTUNA = ("hydra/sweeper/pruner", "hydra/sweeper/sampler")
 _OPTIONAL = ("augment", "debug", "experiment", "param_groups", "scheduler")
 
 
@@ -181,6 +182,12 @@ def _unknown_group(mistake: _Mistake) -> ConfigError:
     if group in known:
         return ConfigError(
             "has no option yet", key=group, hint=f"add one: +{group}=…; see: assay configs {group}"
+        )
+    if group in _OF_OPTUNA:
+        return ConfigError(
+            "belongs to hydra/sweeper=optuna, which is not the one chosen",
+            key=group,
+            hint="hydra/sweeper=optuna, which with hydra/sweeper/sampler=random draws at random",
         )
     guess = did_you_mean(group, known)
     return ConfigError(

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import OmegaConf
+from assay.config.plain import written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,14 +22,13 @@ def fingerprint(config: DictConfig) -> str:
     Args:
         config: A job; interpolations count as written, so that it can be taken before the data is read.
 
+    >>> from omegaconf import OmegaConf
     >>> one = OmegaConf.create({"seed": 1, "lr": 0.1, "run_dir": "a"})
     >>> two = OmegaConf.create({"lr": 0.1, "run_dir": "b", "seed": 1})
     >>> fingerprint(one) == fingerprint(two)
     True
     """
-    plain = OmegaConf.to_container(config, resolve=False)
-    assert isinstance(plain, dict)  # noqa: S101 - a job is a mapping
-    return fingerprint_of({str(key): value for key, value in plain.items()})
+    return fingerprint_of(written(config))
 
 
 def fingerprint_of(config: Mapping[str, Any], without: Sequence[str] = ()) -> str:

@@ -27,6 +27,7 @@ from assay.config.compose import (
 from assay.config.fingerprint import fingerprint_of
 from assay.config.hydra_node import check_hydra
 from assay.config.place import split
+from assay.config.plain import written
 from assay.config.tree import walk
 from assay.config.trust import KEY
 
@@ -116,7 +117,7 @@ class JobComposer:
             request = self._request(overrides)
             config = _with_values(request.template, request.values)
             if config is None:
-                config = _plain(job_config(self._completed(request, number)))
+                config = written(job_config(self._completed(request, number)))
             else:
                 config["run_dir"] = str(self._directory / str(number))
         own = tuple(str(one.input_line) for one in request.parsed if not one.is_hydra_override())
@@ -168,7 +169,7 @@ class JobComposer:
         by_number = str(composed.hydra.sweep._get_node("subdir")._value()) == "${hydra.job.num}"
         if not by_number or not all(_SAME_FOR_ALL.match(call) for call in _calls(composed)):
             return bare
-        plain = _plain(job_config(self._completed(_Request(bare, options, ()), 0)))
+        plain = written(job_config(self._completed(_Request(bare, options, ()), 0)))
         text = json.dumps(plain)
         return replace(bare, text=text) if json.loads(text) == plain else bare
 
@@ -248,9 +249,3 @@ def _with_values(template: _Template, values: Sequence[Override]) -> dict[str, A
             return None
         inner[parts[-1]] = value
     return config
-
-
-def _plain(config: DictConfig) -> dict[str, Any]:
-    plain = OmegaConf.to_container(config, resolve=False)
-    assert isinstance(plain, dict)  # noqa: S101 - a job is a mapping
-    return {str(key): value for key, value in plain.items()}

@@ -20,6 +20,16 @@ class _Dumper(getattr(yaml, "CDumper", yaml.Dumper)):  # type: ignore[misc]  # l
 _Dumper.add_representer(str, get_omega_conf_dumper().str_representer)
 
 
+def written(config: DictConfig) -> dict[str, Any]:
+    """A mapping as plain data, as it is written.
+
+    Args:
+        config: A job, or a part of one.
+    """
+    plain: Any = OmegaConf.to_container(config, resolve=False)
+    return {str(key): value for key, value in plain.items()}
+
+
 def known(config: DictConfig) -> dict[str, Any]:
     """A job as plain data, resolved once its data has told the `spec`.
 

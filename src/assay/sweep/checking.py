@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, final
 from omegaconf import OmegaConf
 
 from assay.check.job import check_job
-from assay.check.together import together
+from assay.check.together import each
 from assay.check.values import LARGEST_SEED, check_whole_number
 from assay.config.did_you_mean import did_you_mean
 from assay.config.fingerprint import fingerprint_of
 from assay.config.origin import located
-from assay.errors import AssayError, ConfigError, ProcessError
+from assay.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from assay.config.job_composer import Job
@@ -61,18 +61,7 @@ class Checking:
         Raises:
             AssayError: Of several jobs each is named, with its error.
         """
-        found: dict[int, Checked] = {}
-        failures: list[tuple[int, Sequence[str], AssayError]] = []
-        for number, job in jobs.items():
-            try:
-                found[number] = self.one(job)
-            except ProcessError:
-                raise
-            except AssayError as error:
-                failures.append((number, job.overrides, error))
-        if failures:
-            raise failures[0][2] if len(jobs) == 1 else together(failures, len(jobs)) from failures[0][2]
-        return found
+        return each({number: (job, job.overrides) for number, job in jobs.items()}, self.one)
 
     def one(self, job: Job) -> Checked:
         """Check one job.

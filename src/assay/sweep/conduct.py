@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from omegaconf import OmegaConf
 from rich.console import Console
 
 from assay.config.compose import job_config, loader, trust_for
 from assay.config.job_composer import JobComposer, compose_whole
-from assay.config.plain import to_text_of
+from assay.config.plain import to_text_of, written
 from assay.record.run_lock import FILE as LOG
 from assay.record.run_lock import writing
 from assay.sweep.checker import Checker, CheckerHere
@@ -221,10 +220,10 @@ def _read(hydra: Hydra, overrides: Sequence[str], config_dir: Path | None) -> _S
     """
     trusted = trust_for(hydra, overrides)
     whole = compose_whole(hydra, overrides)
-    launcher, sweeper = (_plain(whole.hydra[name]) for name in ("launcher", "sweeper"))
+    launcher, sweeper = (written(whole.hydra[name]) for name in ("launcher", "sweeper"))
     directory = Path(str(whole.hydra.sweep.dir))
     asked = sweeper.get("objective") is not None
-    aims = objectives(sweeper, _plain(job_config(whole)))
+    aims = objectives(sweeper, written(job_config(whole)))
     sweeper |= {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
     search: Search = chosen(
         sweeper,
@@ -390,9 +389,3 @@ def _quoted(text: str) -> str:
     """Text as Hydra's grammar takes any text."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
-
-
-def _plain(node: Any) -> dict[str, Any]:
-    plain = OmegaConf.to_container(node, resolve=False)
-    assert isinstance(plain, dict)  # noqa: S101 - a mapping in Hydra's schema
-    return {str(key): value for key, value in plain.items()}

@@ -108,7 +108,6 @@ class Driver:
         self._distinct: dict[str, dict[str, Any]] = {}
         self._trials: dict[int, dict[str, Any] | None] = {}
         self._halted = False
-        self._signals: list[str] = []
 
     def queue(self, entry: Entry, job: Job, checked: Checked, trial: dict[str, Any] | None = None) -> None:
         """Have a job of the journal run before new ones are asked for.
@@ -257,13 +256,10 @@ class Driver:
         if retry is not None:
             self._pending.append((entry, running.job, retry))
         elif outcome.state != "interrupted":
-            self._tell(entry, outcome)
+            self._search.tell(entry.token, outcome, scores_of(outcome, self._objectives))
         self._watcher.ended(entry, outcome, retry)
         if entry.state == "failed" and self._policy.on_failure == "stop":
             self._halt(f"job {entry.number} failed, and on_failure=stop: no further job is started")
-
-    def _tell(self, entry: Entry, outcome: Outcome) -> None:
-        self._search.tell(entry.token, outcome, scores_of(outcome, self._objectives))
 
     def _in_time(self, running: _Running, outcome: Outcome) -> Outcome:
         if running.told is None or outcome.state in ("done", "pruned"):

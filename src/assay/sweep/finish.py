@@ -12,7 +12,7 @@ from rich.table import Table
 
 from assay.record.atomic import write_text
 from assay.summary import format_score
-from assay.sweep.show import CAUSES
+from assay.sweep.show import said, why
 from assay.sweep.table import RESULTS, best_job, groups, in_short, ranked, varying, write_tables
 
 if TYPE_CHECKING:
@@ -129,12 +129,9 @@ def _say_failures(console: Console, result: SweepResult) -> None:
     for entry, values in failed[:_FAILURES]:
         outcome = entry.outcome
         assert outcome is not None  # noqa: S101 - as filtered above
-        cause = CAUSES[outcome.cause or "exception"]
-        reason = outcome.reason.splitlines()[0] if outcome.reason else ""
-        typed = " ".join(f"{key}={value}" for key, value in in_short(values).items())
         tried = f" after {len(entry.failures) + 1} attempts" if entry.failures else ""
-        console.print(f"[red]failed[/red] job {entry.number}  {escape(typed)}")
-        console.print(f"       {cause}{': ' if cause and reason else ''}{escape(reason)}{tried}")
+        console.print(f"[red]failed[/red] job {entry.number}  {escape(said(values))}")
+        console.print(f"       {escape(why(outcome))}{tried}")
         console.print(f"       log {escape(str(_log(result, entry)))}", style="dim")
     if len(failed) > _FAILURES:
         console.print(f"… and {len(failed) - _FAILURES} more failed, see {RESULTS}", style="dim")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _TAIL: Final = 4096
 """Bytes at the end of metrics.csv that the last scores stand in."""
 _LOOK_EVERY: Final = 1.0
-CAUSES: Final = {
+_CAUSES: Final = {
     "exception": "",
     "out_of_memory": "out of memory",
     "killed": "killed",
@@ -151,7 +151,7 @@ class SweepProgress:
         self._only = set(entries)
         ordered = [entry for _, entry in sorted(entries.items())]
         for entry, values in zip(ordered, varying(ordered), strict=True):
-            self._labels[entry.number] = _said(values)
+            self._labels[entry.number] = said(values)
 
     def _print(self, line: Text) -> None:
         self._console.print(line)
@@ -165,7 +165,7 @@ class SweepProgress:
     def _label(self, entry: Entry) -> str:
         if entry.number not in self._labels:
             own = (text.partition("=") for text in entry.overrides if text not in self._fixed)
-            self._labels[entry.number] = _said({key: value for key, _, value in own})
+            self._labels[entry.number] = said({key: value for key, _, value in own})
         return self._labels[entry.number]
 
     def _line(self, entry: Entry, outcome: Outcome, retry: Retry | None) -> Text:
@@ -179,9 +179,7 @@ class SweepProgress:
             mark = {"✓": "+", "✂": "-", "⏸": "|", "✗": "x"}[mark]
         line = Text.assemble((f"{mark} {entry.number:<4}", style), f" {self._label(entry)}  ")
         if outcome.state == "failed":
-            cause = CAUSES[outcome.cause or "exception"]
-            reason = outcome.reason.splitlines()[0] if outcome.reason else ""
-            line.append(f"{cause}{': ' if cause and reason else ''}{reason}", style="red")
+            line.append(why(outcome), style="red")
             if retry is not None:
                 what = " ".join(retry.changes) or "goes on from its last checkpoint"
                 line.append(f"  tried again: {what}", style="yellow")
@@ -268,7 +266,26 @@ def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:
     return f"epoch {int(epoch) + 1}{of}{shown}"
 
 
-def _said(values: Mapping[str, str]) -> str:
+def why(outcome: Outcome) -> str:
+    """Why a job has failed, in a line.
+
+    Args:
+        outcome: Of the job.
+    """
+    cause = _CAUSES[outcome.cause or "exception"]
+    reason = outcome.reason.splitlines()[0] if outcome.reason else ""
+    return f"{cause}{': ' if cause and reason else ''}{reason}"
+
+
+def said(values: Mapping[str, str]) -> str:
+    """What is a job's own.
+
+    Args:
+        values: By key.
+
+    >>> said({"optimizer.lr": "0.1", "seed": "1"})
+    'optimizer.lr=0.1 seed=1'
+    """
     return " ".join(f"{key}={value}" for key, value in in_short(values).items())
 
 

@@ -19,6 +19,8 @@ from assay.sweep.death import outcome_of
 from assay.sweep.outcome import TRIAL, Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from assay.sweep.task import Task
 
 _GIGABYTE: Final = 1 << 30
@@ -33,25 +35,7 @@ def run_task(task: Task) -> Outcome:
     Args:
         task: The attempt.
     """
-    start = time.perf_counter()
-    try:
-        if task.output:
-            print_to(task)
-        os.chdir(task.cwd)
-        for name, value in task.environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        with suppress(OSError, ValueError):  # where stderr has no descriptor
-            faulthandler.enable()
-        outcome = _run(task)
-    except KeyboardInterrupt:
-        outcome = Outcome("interrupted", reason="stopped by hand")
-    except BaseException as error:
-        _say(error)
-        outcome = failed(error)
-    return outcome if outcome.seconds else replace(outcome, seconds=time.perf_counter() - start)
+    return _timed(lambda: _run(task), BaseException)
 
 
 def run_here(task: Task) -> Outcome:
@@ -60,15 +44,7 @@ def run_here(task: Task) -> Outcome:
     Args:
         task: The attempt; its threads, memory, environment and output are not looked at.
     """
-    start = time.perf_counter()
-    try:
-        outcome = _attempt(task)
-    except KeyboardInterrupt:
-        outcome = Outcome("interrupted", reason="stopped by hand")
-    except Exception as error:
-        _say(error)
-        outcome = failed(error)
-    return outcome if outcome.seconds else replace(outcome, seconds=time.perf_counter() - start)
+    return _timed(lambda: _attempt(task), Exception)
 
 
 def print_to(task: Task) -> None:
@@ -126,7 +102,29 @@ def limit_memory(gigabytes: float) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
 
 
+def _timed(body: Callable[[], Outcome], caught: type[BaseException]) -> Outcome:
+    start = time.perf_counter()
+    try:
+        outcome = body()
+    except KeyboardInterrupt:
+        outcome = Outcome("interrupted", reason="stopped by hand")
+    except caught as error:
+        _say(error)
+        outcome = failed(error)
+    return outcome if outcome.seconds else replace(outcome, seconds=time.perf_counter() - start)
+
+
 def _run(task: Task) -> Outcome:
+    if task.output:
+        print_to(task)
+    os.chdir(task.cwd)
+    for name, value in task.environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    with suppress(OSError, ValueError):  # where stderr has no descriptor
+        faulthandler.enable()
     _use_threads(task.threads * task.processes)
     if task.memory_gb is not None:
         limit_memory(task.memory_gb)

@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from tests.sweep.conftest import PATIENCE, environment, run, until
 
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
 from assay.sweep.pool.local import LocalPool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.sweep.conftest import MakeTask
 
     from assay.sweep.nursery import Nursery
-    from assay.sweep.outcome import Outcome
     from assay.sweep.task import Task
-
-PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -33,35 +31,12 @@ def pool(nursery: Nursery) -> Iterator[LocalPool]:
     pool.close()
 
 
-def run(pool: LocalPool, *tasks: Task) -> dict[int, Outcome]:
-    """Run tasks as a driver does; the outcome of each job."""
-    waiting = list(tasks)
-    outcomes: dict[int, Outcome] = {}
-    deadline = time.monotonic() + PATIENCE
-    while len(outcomes) < len(tasks):
-        assert time.monotonic() < deadline
-        while waiting and pool.has_room(waiting[0]):
-            pool.start(waiting.pop(0))
-        outcomes |= {ended.number: ended.outcome for ended in pool.wait(1.0)}
-    return outcomes
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def is_gone(pid: int) -> bool:
     """Whether a process has ended; the first process of a container may never look at its end."""
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
-def environment(task: Task) -> dict[str, str]:
-    """The variables of a job, those that a record keeps."""
-    kept: dict[str, str] = RunRecord.load(Path(task.run_dir)).machine["environment"]
-    return kept
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def output(task: Task) -> str:

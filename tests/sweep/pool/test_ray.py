@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.sweep.conftest import PROJECT, TINY
+from tests.sweep.conftest import PATIENCE, PROJECT, TINY, environment, run, until
 
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
@@ -24,15 +24,13 @@ from assay.sweep.pool import ray_cluster
 from assay.sweep.pool.ray import RayPool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.sweep.conftest import MakeTask
 
     from assay.sweep.nursery import Nursery
     from assay.sweep.outcome import Outcome
-    from assay.sweep.task import Task
 
-PATIENCE = 120.0
 ASSAY = (sys.executable, "-c", "from assay.cli import main; main()")
 LAUNCHER = ("hydra/launcher=ray", "hydra.launcher.jobs_at_once=2")
 
@@ -75,37 +73,12 @@ def pool(shared: RayPool) -> Iterator[RayPool]:
         until(lambda: shared.wait(0.1))
 
 
-def run(pool: RayPool, *tasks: Task) -> dict[int, Outcome]:
-    """Run tasks as a driver does; the outcome of each job."""
-    waiting = list(tasks)
-    outcomes: dict[int, Outcome] = {}
-    deadline = time.monotonic() + PATIENCE
-    while len(outcomes) < len(tasks):
-        assert time.monotonic() < deadline
-        while waiting and pool.has_room(waiting[0]):
-            pool.start(waiting.pop(0))
-        outcomes |= {ended.number: ended.outcome for ended in pool.wait(1.0)}
-    return outcomes
-
-
-def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def until_one_ends(pool: RayPool) -> Outcome:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         for ended in pool.wait(1.0):
             return ended.outcome
     pytest.fail("none has ended")
-
-
-def environment(task: Task) -> dict[str, str]:
-    kept: dict[str, str] = RunRecord.load(Path(task.run_dir)).machine["environment"]
-    return kept
 
 
 def test_a_job_runs_to_its_end(pool: RayPool, make_task: MakeTask) -> None:

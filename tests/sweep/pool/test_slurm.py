@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.sweep.conftest import PROJECT, TINY
+from tests.sweep.conftest import PATIENCE, PROJECT, TINY, until
 
 from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
@@ -20,7 +20,7 @@ from assay.sweep.conduct import go_on, start
 from assay.sweep.pool.slurm import SlurmPool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.sweep.conftest import MakeTask
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from assay.sweep.outcome import Outcome
     from assay.sweep.task import Task
 
-PATIENCE = 120.0
 ASSAY = (sys.executable, "-c", "from assay.cli import main; main()")
 LAUNCHER = ("hydra/launcher=slurm", "hydra.launcher.cluster=local")
 LONG = ("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
@@ -57,13 +56,6 @@ def ends(pool: SlurmPool, number: int = 1) -> dict[int, Outcome]:
         assert time.monotonic() < deadline
         outcomes |= {ended.number: ended.outcome for ended in pool.wait(0.5)}
     return outcomes
-
-
-def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def process_of(pool: SlurmPool, number: int = 0) -> psutil.Process:

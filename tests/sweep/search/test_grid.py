@@ -55,7 +55,6 @@ def test_jobs_are_hydras(lines: list[str]) -> None:
     search = GridSearch(lines)
     assert search.total == len(hydras(lines))
     assert jobs(search) == hydras(lines)
-    assert not search.waits
 
 
 def test_params_come_first_and_the_command_line_wins() -> None:

@@ -114,7 +114,7 @@ def test_a_resumed_search_gives_what_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "samples", "says"), [(["a=1"], 5, "nothing to draw"), (["a=1,2"], 0, "at least 1")]
+    ("overrides", "samples", "says"), [(["a=1"], 5, "nothing to search"), (["a=1,2"], 0, "at least 1")]
 )
 def test_what_cannot_be_drawn(overrides: list[str], samples: int, says: str) -> None:
     with pytest.raises(ConfigError, match=says):

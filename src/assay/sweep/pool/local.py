@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, final
 
-from assay.errors import AssayError, ConfigError
+from assay.check.values import check_whole_number
+from assay.errors import AssayError
 from assay.sweep.checker import Checker
 from assay.sweep.death import Death, outcome_after
 from assay.sweep.nursery import Nursery
@@ -57,17 +58,10 @@ class LocalPool:
         gpus: int | list[int | str] | Literal["auto"] = "auto",
         jobs_per_gpu: int = 1,
     ) -> None:
-        for name, value in (
-            ("jobs_at_once", jobs_at_once),
-            ("threads_per_job", threads_per_job),
-            ("jobs_per_gpu", jobs_per_gpu),
-        ):
-            if value != "auto" and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise ConfigError(
-                    f"{value!r} was given; a whole number from 1 on was expected",
-                    key=f"hydra.launcher.{name}",
-                    hint=f"hydra.launcher.{name}=2",
-                )
+        if jobs_at_once != "auto":
+            check_whole_number("hydra.launcher.jobs_at_once", jobs_at_once, 1)
+        check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1)
+        check_whole_number("hydra.launcher.jobs_per_gpu", jobs_per_gpu, 1)
         self._jobs_at_once, self._threads = jobs_at_once, threads_per_job
         self._asked_gpus, self._jobs_per_gpu = gpus, jobs_per_gpu
         self._known_gpus: Gpus | None = None

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, final
 
-from assay.errors import AssayError, ConfigError
+from assay.check.values import check_whole_number
+from assay.errors import AssayError
 from assay.record.run_lock import is_written
 from assay.sweep.death import Death, outcome_after
 from assay.sweep.outcome import Outcome
@@ -83,17 +84,10 @@ class RayPool:
         jobs_per_gpu: int = 1,
         resources: dict[str, float] | None = None,
     ) -> None:
-        for name, value in (
-            ("jobs_at_once", jobs_at_once),
-            ("threads_per_job", threads_per_job),
-            ("jobs_per_gpu", jobs_per_gpu),
-        ):
-            if value != "auto" and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise ConfigError(
-                    f"{value!r} was given; a whole number from 1 on was expected",
-                    key=f"hydra.launcher.{name}",
-                    hint=f"hydra.launcher.{name}=2",
-                )
+        if jobs_at_once != "auto":
+            check_whole_number("hydra.launcher.jobs_at_once", jobs_at_once, 1)
+        check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1)
+        check_whole_number("hydra.launcher.jobs_per_gpu", jobs_per_gpu, 1)
         self._ray = ray_cluster.package()
         self._address, self._jobs_at_once, self._threads = address, jobs_at_once, threads_per_job
         self._jobs_per_gpu, self._resources = jobs_per_gpu, resources or {}

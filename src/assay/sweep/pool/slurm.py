@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 import psutil
 
 from assay.check.installed import install
+from assay.check.values import check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.record.atomic import write_text
 from assay.sweep.death import Death, outcome_after
@@ -110,18 +111,14 @@ class SlurmPool:
         setup: list[str] | None = None,
         additional_parameters: dict[str, Any] | None = None,
     ) -> None:
-        for name, value in (
-            ("time", time),
-            ("threads_per_job", threads_per_job),
-            ("jobs_at_once", jobs_at_once),
-            ("signal_delay_s", signal_delay_s),
-        ):
-            if value < 1:
-                raise ConfigError(
-                    f"{value!r} was given; a whole number from 1 on was expected",
-                    key=f"hydra.launcher.{name}",
-                    hint=f"hydra.launcher.{name}=100",
-                )
+        counts = {
+            "time": time,
+            "threads_per_job": threads_per_job,
+            "jobs_at_once": jobs_at_once,
+            "signal_delay_s": signal_delay_s,
+        }
+        for name, value in counts.items():
+            check_whole_number(f"hydra.launcher.{name}", value, 1)
         self._folder = (sweep_dir / _FOLDER).absolute()
         self._executor = _executor(self._folder, cluster, max_num_timeout)
         self._is_local = self._executor.cluster == "local"

@@ -10,7 +10,7 @@ from hydra.core.override_parser.types import IntervalSweep
 
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
-from assay.sweep.search.search import Proposal
+from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import as_typed, discrete, parse
 
 if TYPE_CHECKING:
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
     from hydra.core.override_parser.types import Override
 
-    from assay.sweep.outcome import Outcome
     from assay.sweep.search.search import Known
 
 _KEY = "hydra.sweeper.zip"
 
 
 @final
-class GridSearch:
+class GridSearch(Search):
     """Every combination, the last parameter fastest, as Hydra's basic sweeper lists them.
 
     Args:
@@ -65,20 +64,6 @@ class GridSearch:
         """Jobs in all."""
         return len(self._jobs)
 
-    @property
-    def waits(self) -> bool:
-        """Never: the jobs are known from the start."""
-        return False
-
-    @property
-    def ahead(self) -> bool:
-        """Always."""
-        return True
-
-    def samples(self) -> list[tuple[str, ...]]:
-        """None: all jobs are known."""
-        return []
-
     def next(self) -> Proposal | None:
         """The next combination."""
         while self._position < len(self._jobs):
@@ -89,29 +74,6 @@ class GridSearch:
                 return Proposal(job, token=token)
             self._known[token] -= 1  # a combination that is listed twice runs twice
         return None
-
-    def tell(self, token: str, outcome: Outcome, scores: Sequence[float] | None) -> None:
-        """Nothing to learn from.
-
-        Args:
-            token: Of the job.
-            outcome: How it ended.
-            scores: One an objective.
-        """
-
-    def trial(self, token: str) -> dict[str, Any] | None:
-        """None: nothing is pruned.
-
-        Args:
-            token: Of a job.
-        """
-
-    def importance(self) -> tuple[list[tuple[str, float]], str]:
-        """None: there is no study."""
-        return [], ""
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def restore(self, known: Sequence[Known]) -> None:
         """Leave out what the journal knows; combinations that an edited grid adds are still to come.

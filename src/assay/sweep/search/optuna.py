@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
-from assay.callbacks.optuna_study import build_part, close_storage, no_news, takes_argument
-from assay.check.installed import install
+from assay.callbacks.optuna_study import close_storage, no_news
+from assay.check.values import check_whole_number
 from assay.errors import ConfigError
 from assay.sweep.objective import objectives
 from assay.sweep.search.constraint import read_constraints
 from assay.sweep.search.earlier_runs import add_earlier, earlier_runs
 from assay.sweep.search.importance import importance
+from assay.sweep.search.parts import NO_PRUNER, check_installed, check_parts, prunes
 from assay.sweep.search.samplers import Samplers, distribution
 from assay.sweep.search.search import Proposal
 from assay.sweep.search.space import Choice, read_space
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from assay.sweep.search.constraint import Constraint
     from assay.sweep.search.search import Known
 
-_NONE: Final = "optuna.pruners.NopPruner"
 _SWEEP, _ABANDONED, _CONSTRAINTS = "sweep", "abandoned", "constraints"
 
 
@@ -99,12 +98,12 @@ class OptunaSearch:
         seed: int | None = 0,
         config_loader: ConfigLoader | None = None,
     ) -> None:
-        _check_installed(sampler)
+        check_installed(sampler)
         self._space = read_space(overrides, params, config_loader)
         self._objectives = tuple(objectives({"objective": objective, "direction": direction}, {}))
         self._constraints = read_constraints(constraints)
         self._sampler = dict(sampler or {"_target_": "optuna.samplers.TPESampler"})
-        self._pruner = dict(pruner or {"_target_": _NONE})
+        self._pruner = dict(pruner or {"_target_": NO_PRUNER})
         self._check(num_trials)
         self._samplers = Samplers(self._sampler, self._space, seed, constrained=bool(self._constraints))
         self._limit = min(num_trials, self._samplers.most)
@@ -119,45 +118,13 @@ class OptunaSearch:
         """What is worth saying about the start."""
 
     def _check(self, num_trials: int) -> None:
-        if num_trials < 1:
-            raise ConfigError(f"{num_trials}: at least 1 was expected", key="hydra.sweeper.num_trials")
-        if not self._space.dimensions:
-            raise ConfigError(
-                "there is nothing to search",
-                key="hydra.sweeper.params",
-                hint="optimizer.lr='tag(log, interval(1e-4, 1e-1))', or hydra/sweeper=grid",
-            )
-        for kind, node in (("sampler", self._sampler), ("pruner", self._pruner)):
-            try:
-                knows_constraints = takes_argument(kind, node, "constraints_func")
-            except ValueError as error:
-                raise ConfigError(str(error), key=f"hydra.sweeper.{kind}") from error
-            if kind == "sampler" and self._constraints and not knows_constraints:
-                raise ConfigError(
-                    "this sampler knows no constraints",
-                    key="hydra.sweeper.constraints",
-                    hint="hydra/sweeper/sampler=tpe, or nsgaii",
-                )
-        try:
-            build_part("pruner", self._pruner)
-        except ValueError as error:
-            raise ConfigError(str(error), key="hydra.sweeper.pruner") from error
-        tested = next((one.name for one in self._objectives if one.name.startswith("test/")), None)
-        if self._prunes and (len(self._objectives) > 1 or tested):
-            what = f"{tested} is known only at the end" if tested else "there are several objectives"
-            raise ConfigError(
-                f"{what}: nothing can be pruned",
-                key="hydra.sweeper.pruner",
-                hint="hydra/sweeper/pruner=none",
-            )
-        if len(self._objectives) > 1 and str(self._sampler["_target_"]).endswith("CmaEsSampler"):
-            raise ConfigError(
-                "CMA-ES takes one objective", key="hydra.sweeper.sampler", hint="hydra/sweeper/sampler=nsgaii"
-            )
+        check_whole_number("hydra.sweeper.num_trials", num_trials, 1)
+        self._space.check_not_empty()
+        check_parts(self._sampler, self._pruner, self._objectives, constrained=bool(self._constraints))
 
     @property
     def _prunes(self) -> bool:
-        return str(self._pruner.get("_target_")) != _NONE
+        return prunes(self._pruner)
 
     # -- the study -------------------------------------------------------------------------------------------
 
@@ -211,12 +178,6 @@ class OptunaSearch:
         seeds = len(self._space.seeds)
         started = sum(len(one.proposed) if one.told else seeds for one in self._trials.values())
         return started + max(0, self._limit - len(self._trials)) * seeds
-
-    @property
-    def waits(self) -> bool:
-        """Whether further seeds of a trial wait for its first one."""
-        seeds = len(self._space.seeds)
-        return any(not one.told and len(one.proposed) < seeds for one in self._trials.values())
 
     @property
     def ahead(self) -> bool:
@@ -409,16 +370,3 @@ def _numbers(scores: Sequence[float] | None, count: int) -> list[float] | None:
     if scores is None or len(scores) != count or any(math.isnan(one) for one in scores):
         return None
     return [float(one) for one in scores]
-
-
-def _check_installed(sampler: Mapping[str, Any] | None) -> None:
-    needed = ["optuna"]
-    if str((sampler or {}).get("_target_")).endswith(".CmaEsSampler"):
-        needed.append("cmaes")
-    for package in needed:
-        if importlib.util.find_spec(package) is None:
-            raise ConfigError(
-                f"this search needs the package {package}, which is not installed",
-                key="hydra/sweeper",
-                hint=install("hydra.sweeper.optuna", package),
-            )

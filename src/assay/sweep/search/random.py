@@ -6,8 +6,8 @@ import math
 import random
 from typing import TYPE_CHECKING, Any, final
 
-from assay.errors import ConfigError
-from assay.sweep.search.search import Proposal
+from assay.check.values import check_whole_number
+from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import Choice, read_space
 
 if TYPE_CHECKING:
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 
     from hydra.core.config_loader import ConfigLoader
 
-    from assay.sweep.outcome import Outcome
     from assay.sweep.search.search import Known
     from assay.sweep.search.space import Dimension
 
 
 @final
-class RandomSearch:
+class RandomSearch(Search):
     """Draws configurations at random; a swept seed runs each of them once a seed.
 
     A value depends on the seed, the number of the sample and its own key alone: a sweep may be resumed, made
@@ -59,33 +58,13 @@ class RandomSearch:
         self._num_samples, self._seed = num_samples, seed
         self._position = 0
         self._known: set[str] = set()
-        if num_samples < 1:
-            raise ConfigError(f"{num_samples}: at least 1 was expected", key="hydra.sweeper.num_samples")
-        if not self._space.dimensions:
-            raise ConfigError(
-                "there is nothing to draw",
-                key="hydra.sweeper.params",
-                hint="optimizer.lr='tag(log, interval(1e-4, 1e-1))', or hydra/sweeper=grid",
-            )
+        check_whole_number("hydra.sweeper.num_samples", num_samples, 1)
+        self._space.check_not_empty()
 
     @property
     def total(self) -> int:
         """Jobs in all."""
         return self._num_samples * len(self._space.seeds)
-
-    @property
-    def waits(self) -> bool:
-        """Never: the jobs do not depend on one another."""
-        return False
-
-    @property
-    def ahead(self) -> bool:
-        """Always."""
-        return True
-
-    def samples(self) -> list[tuple[str, ...]]:
-        """None: all jobs are known."""
-        return []
 
     def next(self) -> Proposal | None:
         """The next sample, or the next seed of it."""
@@ -98,29 +77,6 @@ class RandomSearch:
                 values = {one.key: draw(one, self._seed, sample) for one in self._space.dimensions}
                 return Proposal(self._space.job(values, seed), token=token)
         return None
-
-    def tell(self, token: str, outcome: Outcome, scores: Sequence[float] | None) -> None:
-        """Nothing to learn from.
-
-        Args:
-            token: Of the job.
-            outcome: How it ended.
-            scores: One an objective.
-        """
-
-    def trial(self, token: str) -> dict[str, Any] | None:
-        """None: nothing is pruned.
-
-        Args:
-            token: Of a job.
-        """
-
-    def importance(self) -> tuple[list[tuple[str, float]], str]:
-        """None: there is no study."""
-        return [], ""
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def restore(self, known: Sequence[Known]) -> None:
         """Leave out what the journal knows.

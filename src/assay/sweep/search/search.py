@@ -31,39 +31,18 @@ class Proposal:
 
 
 class Search(Protocol):
-    """Proposes jobs, hears how they ended, and may propose others for it."""
+    """Proposes jobs, hears how they ended, and may propose others for it.
+
+    What is not required stands for a search that knows all its jobs from the start and learns from none.
+    """
 
     @property
     def total(self) -> int:
         """Jobs in all, as far as is known now: a pruned trial needs no further seeds."""
         ...
 
-    @property
-    def waits(self) -> bool:
-        """Whether more may be proposed once running jobs have been told."""
-        ...
-
-    @property
-    def ahead(self) -> bool:
-        """Whether all jobs are known before the first one has ended."""
-        ...
-
-    def samples(self) -> list[tuple[str, ...]]:
-        """Jobs that stand for all others when a sweep is checked, where these are not known ahead."""
-        ...
-
     def next(self) -> Proposal | None:
         """The next job; None where there is nothing to start now."""
-        ...
-
-    def tell(self, token: str, outcome: Outcome, scores: Sequence[float] | None) -> None:
-        """Say how a job has ended for good; telling it twice changes nothing.
-
-        Args:
-            token: Of its proposal.
-            outcome: How it ended; one that was interrupted will be run again, and has not ended.
-            scores: One an objective; None unless it is done.
-        """
         ...
 
     def restore(self, known: Sequence[Known]) -> None:
@@ -74,18 +53,38 @@ class Search(Protocol):
         """
         ...
 
+    @property
+    def ahead(self) -> bool:
+        """Whether all jobs are known before the first one has ended."""
+        return True
+
+    def samples(self) -> list[tuple[str, ...]]:
+        """Jobs that stand for all others when a sweep is checked, where these are not known ahead."""
+        return []
+
+    def tell(self, token: str, outcome: Outcome, scores: Sequence[float] | None) -> None:
+        """Say how a job has ended for good; telling it twice changes nothing.
+
+        Args:
+            token: Of its proposal.
+            outcome: How it ended; one that was interrupted will be run again, and has not ended.
+            scores: One an objective; None unless it is done.
+        """
+        del token, outcome, scores
+
     def trial(self, token: str) -> dict[str, Any] | None:
         """What the process of a job gets that was proposed before; see `Proposal.trial`.
 
         Args:
             token: Of its proposal.
         """
-        ...
+        del token
+        return None
 
     def importance(self) -> tuple[list[tuple[str, float]], str]:
         """Share of each parameter in the differences of the score; or why none can be said."""
-        ...
+        return [], ""
 
     def close(self) -> None:
         """Give back what was opened."""
-        ...
+        return

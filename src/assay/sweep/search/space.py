@@ -111,6 +111,19 @@ class Space:
         """Each configuration is run with each of these; one empty text where the seed is not swept."""
         return next((one.values for one in self.entries if isinstance(one, Choice) and _is_seed(one)), ("",))
 
+    def check_not_empty(self) -> None:
+        """Refuse a space in which there is only one point.
+
+        Raises:
+            ConfigError: No parameter is left open.
+        """
+        if not self.dimensions:
+            raise ConfigError(
+                "there is nothing to search",
+                key="hydra.sweeper.params",
+                hint="optimizer.lr='tag(log, interval(1e-4, 1e-1))', or hydra/sweeper=grid",
+            )
+
     def job(self, values: Mapping[str, Any], seed: str = "") -> tuple[str, ...]:
         """One job's overrides.
 
