@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import psutil
 import pytest
 
 from assay.config.compose import choices, compose, job_config
@@ -103,3 +104,11 @@ def environment(task: Task) -> dict[str, str]:
     """The variables of a job, those that a record keeps."""
     kept: dict[str, str] = RunRecord.load(Path(task.run_dir)).machine["environment"]
     return kept
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; the first process of a container may never look at its end."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from tests.sweep.conftest import is_gone, until
 
 from assay.errors import AssayError, ConfigError
 from assay.sweep.checker import Checker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.sweep.conftest import MakeTask
 
@@ -38,17 +39,6 @@ heavy = {"torch", "lightning", "numpy", "torchvision"} & set(sys.modules)
 print(sorted(heavy), flush=True)
 """
 ENDLESS = ("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
-
-
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def is_gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 # -- what it is --------------------------------------------------------------------------------------------

@@ -7,9 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
-from tests.sweep.conftest import PATIENCE, environment, run, until
+from tests.sweep.conftest import PATIENCE, environment, is_gone, run, until
 
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
@@ -29,14 +28,6 @@ def pool(nursery: Nursery) -> Iterator[LocalPool]:
     pool = LocalPool(jobs_at_once=2)
     yield pool
     pool.close()
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended; the first process of a container may never look at its end."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def output(task: Task) -> str:

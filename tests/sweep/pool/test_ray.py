@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.sweep.conftest import PATIENCE, PROJECT, TINY, environment, run, until
+from tests.sweep.conftest import PATIENCE, PROJECT, TINY, environment, is_gone, run, until
 
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
@@ -148,7 +148,7 @@ def test_a_worker_that_dies_costs_one_attempt(pool: RayPool, make_task: MakeTask
     told = until_one_ends(pool)
     assert (told.state, told.cause, told.transient) == ("failed", "killed", True)
     assert "Ray worker died" in told.reason
-    until(lambda: not psutil.pid_exists(job) or psutil.Process(job).status() == psutil.STATUS_ZOMBIE)
+    until(lambda: is_gone(job))
     assert RunRecord.load(Path(task.run_dir)).signal == "SIGTERM", "it has saved"
     assert run(pool, make_task())[0].state == "done"
 
