@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
-from assay.errors import AssayError
 from assay.sweep import guard
 from assay.sweep.death import outcome_after
 from assay.sweep.nursery import MARK, Nursery
@@ -58,7 +57,7 @@ class Keeper:
             if environment is not None:
                 ready = replace(ready, environment=_instead(environment, ready) | ready.environment)
             return self._run(key, ready).to_json()
-        except (AssayError, OSError) as error:
+        except Exception as error:  # whatever it is, the pool waits for an answer
             return Outcome("failed", "exception", failed(error).reason, transient=True).to_json()
         finally:
             self._told.pop(key, None)
