@@ -27,15 +27,17 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def test_practice_is_a_whole_job_and_needs_no_project(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_practice_is_a_whole_job_that_needs_no_project_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "conf" / "data").mkdir(parents=True)
     (tmp_path / "conf" / "data" / "iris.yaml").write_text("_target_: somebody.Else\n")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     practice.cache_clear()
     preload._train(practice())  # warm_up would keep a failure to itself
     assert Path.cwd() == tmp_path
+    assert not capfd.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["conf"]
 
 
@@ -46,11 +48,3 @@ def test_no_generator_is_touched(whole: bool) -> None:
     assert random.getstate() == before[0]
     assert np.random.get_state()[1].tolist() == before[1]  # type: ignore[index]  # as above
     assert torch.equal(torch.get_rng_state(), before[2])
-
-
-def test_what_it_cannot_write_does_not_end_the_process(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    job = practice()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
-    warm_up(job)

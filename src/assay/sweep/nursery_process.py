@@ -213,10 +213,13 @@ class Server:
         self._tell({"is": "started", "key": child.key, "pid": pid})
 
     def _make_spare(self) -> None:
-        result, request = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115 - as long as the child lives
-        ready, go = os.pipe()
         busy = sum(child.computes for child in self._children.values())
         job = practice() if busy < (os.cpu_count() or 1) else ""
+        try:
+            result, request = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115 - as long as the child lives
+        except OSError:  # no room; jobs go on without one
+            return
+        ready, go = os.pipe()
 
         def wait_and_run() -> None:
             os.close(go)

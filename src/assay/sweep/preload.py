@@ -6,12 +6,11 @@ import functools
 import importlib
 import pkgutil
 import re
-import tempfile
 import warnings
 from contextlib import chdir, suppress
 from typing import Final
 
-from assay.errors import ConfigError
+from assay.errors import AssayError, ConfigError
 from assay.paths import CONF_DIR
 
 _GROUPS: Final = (
@@ -98,19 +97,23 @@ def _look_up_plugins() -> None:
 
 @functools.cache
 def practice() -> str:
-    """A small job of assay's own options as text, composed apart from any project."""
+    """A small job of assay's own options as text, composed apart from any project; empty where that fails."""
     from assay.config.compose import compose, job_config
     from assay.config.plain import to_text
 
-    with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        return to_text(job_config(compose(_PRACTICE)))
+    try:
+        with chdir(CONF_DIR):  # where no `./conf` is
+            return to_text(job_config(compose(_PRACTICE)))
+    except (AssayError, OSError):  # somebody's plugin of Hydra, say; a job goes without practice
+        return ""
 
 
 def warm_up(job: str = "") -> None:
     """Train for one step, in a process that is to become a job.
 
     Libraries set themselves up when they are first used, and a forked process copies a page when it first
-    writes to it; here both happen before there is a job. Generators of random numbers stay as they are.
+    writes to it; here both happen before there is a job. Generators of random numbers stay as they are, and
+    nothing is written.
 
     Args:
         job: From `practice`, where a core is free for it: a job's whole way to its first step. Otherwise only
@@ -123,7 +126,7 @@ def warm_up(job: str = "") -> None:
     with isolate_rng(include_cuda=False):  # else a job could not be given a GPU any more
         _step()
         if job:
-            with suppress(Exception):  # no room on the disk, say: the job itself will find out
+            with suppress(Exception):  # whatever it is, the job itself will find out
                 _train(job)
 
 
@@ -132,10 +135,11 @@ def _train(job: str) -> None:
     from assay.config.plain import from_text, to_yaml
     from assay.quiet import quiet
 
-    with tempfile.TemporaryDirectory() as folder, chdir(folder), quiet():
+    with quiet():
         assembly = assemble(from_text(job), checked=True)
         to_yaml(assembly.plain)
         del assembly.trainer.callbacks[:]  # type: ignore[attr-defined]  # a plain attribute
+        assembly.trainer.loggers = []  # with them and the callbacks goes all that writes or prints
         assembly.trainer.fit(assembly.module, datamodule=assembly.datamodule)
 
 
