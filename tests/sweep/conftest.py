@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from contextlib import chdir
 from dataclasses import replace
@@ -29,6 +31,9 @@ TINY = (
     *("trainer.limit_train_batches=6", "trainer.limit_val_batches=1", "trainer.limit_test_batches=1"),
     "callbacks=[last_checkpoint,non_finite,poison]",
 )
+
+
+ASSAY = (sys.executable, "-c", "from assay.cli import main; main()")
 
 
 class MakeTask(Protocol):
@@ -75,6 +80,15 @@ def make_task(tmp_path: Path) -> MakeTask:
     return make
 
 
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with what `tests/sweep/project` has."""
+    for name in ("conf", "poisoned"):
+        (tmp_path / name).symlink_to(PROJECT / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 PATIENCE = 120.0
 """Seconds for what takes one on a machine with nothing else to do."""
 
@@ -112,3 +126,11 @@ def is_gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def begin(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    """Start assay as a command in a folder; what it says goes to the file `output` there."""
+    with (folder / "output").open("ab") as output:
+        return subprocess.Popen(
+            [*ASSAY, *words], cwd=folder, stdout=output, stderr=output, start_new_session=True
+        )

@@ -8,14 +8,13 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.sweep.conftest import PROJECT, TINY
+from tests.sweep.conftest import ASSAY, PROJECT, TINY, begin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +27,6 @@ OVERRIDES = (
     "seed=range(8)",
     "optimizer.lr=0.1,0.03,0.01",
 )
-ASSAY = (sys.executable, "-c", "from assay.cli import main; main()")
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +37,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = begin(folder, "train", "-m", *OVERRIDES, "hydra.sweep.dir=whole").wait(300)
     assert done == 0, (folder / "output").read_text()
     return folder
-
-
-def begin(folder: Path, *words: str) -> subprocess.Popen[bytes]:
-    with (folder / "output").open("ab") as output:
-        return subprocess.Popen(
-            [*ASSAY, *words], cwd=folder, stdout=output, stderr=output, start_new_session=True
-        )
 
 
 def events(sweep: Path) -> list[dict[str, object]]:

@@ -8,13 +8,13 @@ import os
 import signal
 import statistics
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import optuna
 import pytest
+from tests.sweep.conftest import ASSAY
 
 from assay.errors import ConfigError
 from assay.sweep.conduct import SweepResult, go_on, start
@@ -34,7 +34,6 @@ CHEAP = (
     *("trainer.max_epochs=8", "trainer.limit_train_batches=5", "trainer.limit_test_batches=0"),
     "optimizer.lr=tag(log, interval(1e-4, 10))",
 )
-ASSAY = (sys.executable, "-c", "from assay.cli import main; main()")
 LONG = pytest.mark.long
 
 

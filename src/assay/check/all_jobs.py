@@ -41,5 +41,4 @@ def check_all(
         with located(own, config_dir):
             return prover.prove(job_config(job), own, curve=curve)
 
-    numbered = {number: (job, overrides_of(job)) for number, job in enumerate(jobs)}
-    return list(each(numbered, check).values())
+    return list(each(dict(enumerate(jobs)), check, overrides_of).values())

@@ -17,13 +17,14 @@ _MOST: Final = 10
 
 
 def each(
-    jobs: Mapping[int, tuple[_Job, Sequence[str]]], check: Callable[[_Job], _Found]
+    jobs: Mapping[int, _Job], check: Callable[[_Job], _Found], overrides: Callable[[_Job], Sequence[str]]
 ) -> dict[int, _Found]:
     """Check jobs one after another, whatever becomes of each.
 
     Args:
-        jobs: And their overrides, by number.
+        jobs: By number.
         check: Checks one.
+        overrides: What was typed for one.
 
     Returns:
         What it found, by number.
@@ -34,13 +35,13 @@ def each(
     """
     found: dict[int, _Found] = {}
     failures: list[_Failure] = []
-    for number, (job, overrides) in jobs.items():
+    for number, job in jobs.items():
         try:
             found[number] = check(job)
         except ProcessError:
             raise
         except AssayError as error:
-            failures.append((number, overrides, error))
+            failures.append((number, overrides(job), error))
     if failures:
         raise failures[0][2] if len(jobs) == 1 else _together(failures, len(jobs)) from failures[0][2]
     return found

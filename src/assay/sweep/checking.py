@@ -61,7 +61,7 @@ class Checking:
         Raises:
             AssayError: Of several jobs each is named, with its error.
         """
-        return each({number: (job, job.overrides) for number, job in jobs.items()}, self.one)
+        return each(jobs, self.one, lambda job: job.overrides)
 
     def one(self, job: Job) -> Checked:
         """Check one job.

@@ -7,7 +7,6 @@ import logging
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.sweep.conftest import PATIENCE, PROJECT, TINY, environment, is_gone, run, until
+from tests.sweep.conftest import ASSAY, PATIENCE, TINY, begin, environment, is_gone, run, until
 
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from assay.sweep.nursery import Nursery
     from assay.sweep.outcome import Outcome
 
-ASSAY = (sys.executable, "-c", "from assay.cli import main; main()")
 LAUNCHER = ("hydra/launcher=ray", "hydra.launcher.jobs_at_once=2")
 
 
@@ -190,14 +188,6 @@ def test_what_cannot_be_a_number_of_jobs_is_refused() -> None:
         RayPool(threads_per_job=0)
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("conf", "poisoned"):
-        (tmp_path / name).symlink_to(PROJECT / name)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_a_trial_is_pruned(project: Path, cluster: Any, nursery: Nursery) -> None:
     result = start(
         [
@@ -239,14 +229,7 @@ def test_a_killed_driver_leaves_nothing_and_the_sweep_goes_on(nursery: Nursery, 
     assert whole.exit_code == 0
     # Two jobs hang once each, and are deaf to SIGTERM.
     hang = ("callbacks.poison.kind=hang", "callbacks.poison.times=1")
-    with (project / "output").open("wb") as output:
-        driver = subprocess.Popen(
-            [*ASSAY, "train", "-m", *sweep, *hang, *LAUNCHER, "hydra.sweep.dir=sweep"],
-            cwd=project,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+    driver = begin(project, "train", "-m", *sweep, *hang, *LAUNCHER, "hydra.sweep.dir=sweep")
     try:
         until(lambda: len(list((project / "sweep").glob("*.poisoned"))) == 2 or driver.poll() is not None)
         assert driver.poll() is None, (project / "output").read_text()

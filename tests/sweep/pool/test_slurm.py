@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.sweep.conftest import PATIENCE, PROJECT, TINY, until
+from tests.sweep.conftest import PATIENCE, TINY, begin, until
 
 from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from assay.sweep.outcome import Outcome
     from assay.sweep.task import Task
 
-ASSAY = (sys.executable, "-c", "from assay.cli import main; main()")
 LAUNCHER = ("hydra/launcher=slurm", "hydra.launcher.cluster=local")
 LONG = ("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
 
@@ -170,14 +167,6 @@ def test_a_machine_without_slurm_says_so(tmp_path: Path, monkeypatch: pytest.Mon
         SlurmPool(tmp_path, cluster="slurm")
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("conf", "poisoned"):
-        (tmp_path / name).symlink_to(PROJECT / name)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_poison_in_a_sweep(project: Path, nursery: Nursery) -> None:
@@ -199,14 +188,7 @@ def test_poison_in_a_sweep(project: Path, nursery: Nursery) -> None:
 def test_a_sweep_whose_driver_is_killed_ends_as_any_other(project: Path, nursery: Nursery) -> None:
     sweep = (*TINY, "trainer.max_epochs=150", "seed=1,2")
     start([*sweep, "hydra.sweep.dir=whole"])
-    with (project / "output").open("wb") as output:
-        driver = subprocess.Popen(
-            [*ASSAY, "train", "-m", *sweep, *LAUNCHER, "hydra.sweep.dir=sweep"],
-            cwd=project,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+    driver = begin(project, "train", "-m", *sweep, *LAUNCHER, "hydra.sweep.dir=sweep")
     try:
         until(lambda: len(list((project / "sweep").glob("*/metrics.csv"))) == 2 or driver.poll() is not None)
     finally:

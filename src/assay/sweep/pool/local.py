@@ -13,10 +13,10 @@ from assay.sweep.checker import Checker
 from assay.sweep.death import Death, outcome_after
 from assay.sweep.nursery import Nursery
 from assay.sweep.pool.gpus import Gpus
-from assay.sweep.pool.pool import Ended
+from assay.sweep.pool.pool import Ended, Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from assay.sweep.task import Task
 
@@ -37,7 +37,7 @@ class _Running:
 
 
 @final
-class LocalPool:
+class LocalPool(Pool):
     """Runs each job in a process of its own, forked from a shared nursery.
 
     Args:
@@ -136,19 +136,6 @@ class LocalPool:
         if not self._running:
             return []
         return [self._end(key, death) for key, death in self._nursery.wait(self._running, seconds).items()]
-
-    def waits(self, number: int) -> bool:
-        """Never: what was started runs.
-
-        Args:
-            number: Of a job.
-        """
-        del number
-        return False
-
-    def kept(self) -> Collection[int]:
-        """None: jobs end with their driver."""
-        return ()
 
     def stop(self, number: int, *, now: bool) -> None:
         """Ask a task to save and end, or end it at once with all its processes.

@@ -27,7 +27,10 @@ class Ended:
 
 
 class Pool(Protocol):
-    """Runs each task in a process of its own; whatever a task does, no method but `start` raises for it."""
+    """Runs each task in a process of its own; whatever a task does, no method but `start` raises for it.
+
+    What is not required stands for a pool that starts what it is given at once and takes it along at its end.
+    """
 
     @property
     def slots(self) -> int:
@@ -72,11 +75,12 @@ class Pool(Protocol):
         Args:
             number: Of its job.
         """
-        ...
+        del number
+        return False
 
     def kept(self) -> Collection[int]:
         """Jobs of this sweep that have gone on without their driver; `start` takes each up again."""
-        ...
+        return ()
 
     def stop(self, number: int, *, now: bool) -> None:
         """Ask a task to save and end (SIGTERM), or end it at once with all its processes (SIGKILL).

@@ -16,10 +16,10 @@ from assay.sweep.death import Death, outcome_after
 from assay.sweep.outcome import Outcome
 from assay.sweep.pool import ray_cluster
 from assay.sweep.pool.keeper import Keeper
-from assay.sweep.pool.pool import Ended
+from assay.sweep.pool.pool import Ended, Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from assay.sweep.task import Task
 
@@ -59,7 +59,7 @@ class _Running:
 
 
 @final
-class RayPool:
+class RayPool(Pool):
     """Runs each job in a process of its own on a Ray cluster, which leases cores and GPUs to it.
 
     A place of the cluster imports torch once and forks its jobs, one after another. The cluster must see this
@@ -173,10 +173,6 @@ class RayPool:
             number: Of its job.
         """
         return any(not self._is_ready(one.place) for one in self._of(number))
-
-    def kept(self) -> Collection[int]:
-        """None: jobs end with their driver."""
-        return ()
 
     def stop(self, number: int, *, now: bool) -> None:
         """Ask a task to save and end, or end it at once with all its processes.

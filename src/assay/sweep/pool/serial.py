@@ -5,16 +5,14 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, final
 
-from assay.sweep.pool.pool import Ended
+from assay.sweep.pool.pool import Ended, Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from assay.sweep.task import Task
 
 
 @final
-class SerialPool:
+class SerialPool(Pool):
     """Runs each task here, to its end, when it is started.
 
     Nothing protects the sweep from what a job does to its process, a memory limit is not kept, and a job that
@@ -64,19 +62,6 @@ class SerialPool:
         del seconds
         ended, self._ended = self._ended, []
         return ended
-
-    def waits(self, number: int) -> bool:
-        """Never: what was started runs.
-
-        Args:
-            number: Of a job.
-        """
-        del number
-        return False
-
-    def kept(self) -> Collection[int]:
-        """None: jobs end with their driver."""
-        return ()
 
     def stop(self, number: int, *, now: bool) -> None:
         """Nothing runs.
