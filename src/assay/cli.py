@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from assay.errors import AssayError, ConfigError
 from assay.paths import CONF_DIR
+from assay.terminal import Console, make_printable, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,7 +224,7 @@ def resume(
 
         result = go_on(run, overrides or [], raise_errors=debug)
         if result.status == "finished" and result.reason:
-            typer.echo(f"{run}: {result.reason}")
+            typer.echo(printable(f"{run}: {result.reason}"))
         _say_result(result)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
@@ -306,7 +306,7 @@ def _print_configs(jobs: list[DictConfig]) -> None:
 
         Console().print(Syntax(text, "yaml", background_color="default", word_wrap=True))
     else:
-        sys.stdout.write(text)
+        sys.stdout.write(printable(text))
 
 
 def _say_result(result: RunResult) -> None:
@@ -359,6 +359,7 @@ def _say_error(error: AssayError) -> None:
 
 def main() -> None:
     """Entry point of the `assay` command."""
+    make_printable()
     arguments = sys.argv[1:]
     if arguments[:1] in (["-sc"], ["--shell-completion"]):
         from assay.config.completion import shell_completion

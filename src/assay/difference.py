@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, final
 import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from rich.console import Console
 from rich.text import Text
 
 from assay.config.compose import compose, job_config
@@ -19,6 +18,7 @@ from assay.config.tree import walk
 from assay.config.written import shortened
 from assay.errors import AssayError
 from assay.record.run_record import FILE, RunRecord
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
-from rich.console import Console
 from yaml import YAMLError
 
 from assay.config.fingerprint import fingerprint
@@ -28,6 +27,7 @@ from assay.record.compare import causes, differences, package_changes
 from assay.record.files import changed_since
 from assay.record.provenance import changed_files, git_state, packages
 from assay.record.run_record import RunRecord
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

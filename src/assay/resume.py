@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from assay import ranks
 from assay.callbacks.resume_point import KEY
 from assay.config.change import Change, change
@@ -21,6 +19,7 @@ from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
 from assay.restore import read_config
 from assay.run import RunResult, go_on, result_of
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

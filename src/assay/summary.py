@@ -6,8 +6,9 @@ import logging
 import shlex
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.markup import escape
+
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,13 +10,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 from typing_extensions import override
 
 from assay.callbacks import progress_text
 from assay.callbacks.pace import Pace
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

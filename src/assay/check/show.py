@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rich.console import Console
-
     from assay.check.fake_step import Step
     from assay.check.report import Report
+    from assay.terminal import Console
 
 _FLOPS = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP")
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")

@@ -12,6 +12,7 @@ from hydra._internal.core_plugins.bash_completion import BashCompletion
 from assay.config.compose import PRIMARY, loader
 from assay.config.options import groups, list_options
 from assay.paths import CONF_DIR, project_conf
+from assay.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +36,8 @@ def shell_completion(request: str, verbs: Mapping[str, Sequence[str]]) -> None:
             hydra.shell_completion(config_name=PRIMARY, overrides=[request])
         return
     found = complete(os.environ.get("COMP_LINE", ""), verbs)
-    print(("\n" if shell == "fish" else " ").join(found))
+    # A name with a control character in it is not offered: typed, it would be another one.
+    print(("\n" if shell == "fish" else " ").join(name for name in found if printable(name) == name))
 
 
 def complete(line: str, verbs: Mapping[str, Sequence[str]]) -> list[str]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from rich.console import Console
 from rich.text import Text
 
 from assay.config.compose import compose
@@ -16,6 +15,7 @@ from assay.config.place import split
 from assay.config.tree import walk
 from assay.config.written import shortened
 from assay.errors import ConfigError
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -12,6 +11,7 @@ from assay.config.did_you_mean import did_you_mean
 from assay.config.options import groups, list_options
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
+from assay.terminal import Console, printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def _print_options(console: Console, options: list[Option]) -> None:
     if not console.is_terminal:  # one line an option, whatever the width: for grep
         width = max(len(option.name) for option in options)
         for option in options:
-            console.file.write(f"  {option.name:<{width}}  {option.description}".rstrip() + "\n")
+            console.file.write(printable(f"  {option.name:<{width}}  {option.description}".rstrip()) + "\n")
         return
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(no_wrap=True, style="cyan")

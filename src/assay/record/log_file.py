@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from assay.record.secrets import redact
+from assay.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class _Formatter(logging.Formatter):
-    """UTC, and no secrets: here and not in a filter, because only here the traceback is part of the text."""
+    """UTC; no secrets, no control characters: here, and in no filter, because only here is the traceback."""
 
     converter = time.gmtime  # type: ignore[assignment]  # the stub's own type is narrower
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact(super().format(record))
+        return printable(redact(super().format(record)))
 
 
 @contextmanager

@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from rich.console import Console
-
 from assay.config.compose import job_config, loader, trust_for
 from assay.config.job_composer import JobComposer, compose_whole
 from assay.config.plain import to_text_of, written
@@ -29,6 +27,7 @@ from assay.sweep.pool.serial import SerialPool
 from assay.sweep.recover import recovered, wait_for
 from assay.sweep.search.constraint import read_constraints
 from assay.sweep.show import SweepProgress
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

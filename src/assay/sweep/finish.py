@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from rich.console import Console
-
     from assay.sweep.conduct import SweepResult
     from assay.sweep.journal import Entry
     from assay.sweep.objective import Objective
     from assay.sweep.table import Group
+    from assay.terminal import Console
 
 BEST: Final = "best.yaml"
 IMPORTANCE: Final = "importance.csv"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, final
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from assay.sweep.objective import Objective
     from assay.sweep.outcome import Outcome
     from assay.sweep.policy import Retry
+    from assay.terminal import Console
 
 _TAIL: Final = 4096
 """Bytes at the end of metrics.csv that the last scores stand in."""
