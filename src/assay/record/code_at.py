@@ -7,6 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError
+from assay.record.git_environment import locate_git
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 def code_at(repository: Path, commit: str, patch: Path | None, folder: Path) -> None:
     """Write the files of a commit into a folder, and apply a patch to them.
 
-    Neither the checkout nor what git keeps about it is touched, and no hook runs.
+    Neither the checkout nor what git keeps about it is touched, and nothing that the repository's own
+    settings name runs: no hook, no filter.
 
     Args:
         repository: Root of a working tree whose repository has the commit.
@@ -69,7 +71,7 @@ def _run(
     return subprocess.run(  # noqa: S603 - git, with a hash that was looked at and paths of our own
         ["git", *arguments],  # noqa: S607 - the user's git
         cwd=folder,
-        env={**os.environ, **environment},
+        env={**os.environ, **locate_git(folder), **environment},
         capture_output=True,
         text=True,
         errors="replace",

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.record.git_environment import git_environment
 from assay.record.secrets import redact_values
 
 if TYPE_CHECKING:
@@ -53,10 +54,12 @@ def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str
         index = Path(folder) / "index"
         if (own := Path(repository.git_dir) / "index").is_file():
             shutil.copy2(own, index)  # with its time, by which git tells what may have changed since
+        common = Path(repository.common_dir).resolve()
         environment = {
+            **git_environment(Path(repository.git_dir), common),
             "GIT_INDEX_FILE": str(index),
             "GIT_OBJECT_DIRECTORY": folder,
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(Path(repository.common_dir).resolve() / "objects"),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(common / "objects"),
         }
         with repository.git.custom_environment(**environment):
             too_large = _announce_untracked(repository, root)
@@ -119,7 +122,9 @@ def _generated(folder: Path, root: Path, known: dict[Path, bool]) -> bool:
 def _large_changes(repository: git.Repo, root: Path, largest: int) -> list[str]:
     if head_of(repository) is None:
         return []
-    changed = repository.git.diff("HEAD", "--name-only", "--no-renames", "--no-relative", "-z").split("\0")
+    changed = repository.git.diff(
+        "HEAD", "--name-only", "--no-renames", "--no-relative", "--ignore-submodules=dirty", "-z"
+    ).split("\0")
     return [name for name in changed if name and _size(root / name) > largest]
 
 
