@@ -32,6 +32,7 @@ from assay.record.provenance import git_state, lock_sha256, machine, packages, r
 from assay.record.run_directory import RunDirectory, refuse_existing
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
+from assay.record.secrets import redact_tree
 from assay.restore import read_config
 from assay.sweep.classify import of_exception
 from assay.sweep.outcome import TRIAL
@@ -252,7 +253,7 @@ def begin(
     )
     try:
         write_config(directory, plain)
-        directory.write("overrides.yaml", to_yaml(list(overrides)))
+        directory.write("overrides.yaml", to_yaml(redact_tree(overrides)))
         if patch:
             directory.write("code.patch", patch)
         record.save(run_dir)
@@ -265,13 +266,13 @@ def begin(
 
 
 def write_config(directory: RunDirectory, plain: Mapping[str, Any]) -> None:
-    """Write `config.yaml`.
+    """Write `config.yaml`, without secrets.
 
     Args:
         directory: The run directory.
         plain: The job, resolved as far as the data is known.
     """
-    directory.write(directory.config.name, to_yaml(plain))
+    directory.write(directory.config.name, to_yaml(redact_tree(plain)))
 
 
 def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:

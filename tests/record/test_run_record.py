@@ -88,12 +88,12 @@ def test_secrets_are_struck_out_and_json_stays_json(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("A_TOKEN", "1234567")
     monkeypatch.setenv("B_TOKEN", '", "status": "')
     record(
-        overrides=['logger.key=1234567", "status": "x'],
+        overrides=["logger.key=1234567", 'a=", "status": "x'],
         machine={"memory_bytes": 1234567},
         choices={"a": Path("1234567")},
     ).save(tmp_path)
     plain = written(tmp_path)
-    assert plain["overrides"] == ["logger.key=******x"]
+    assert plain["overrides"] == ["logger.key=***", "a=***x"]
     assert plain["machine"] == {"memory_bytes": 1234567}
     assert plain["choices"] == {"a": "***"}
     assert RunRecord.load(tmp_path).status == "finished"

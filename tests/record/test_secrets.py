@@ -1,6 +1,7 @@
 """What must never be written is not."""
 
 import json
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from assay.record.secrets import is_secret, redact, redact_tree, redact_values, redact_yaml
+from assay.config.plain import to_yaml
+from assay.record.secrets import STRUCK, is_secret, redact, redact_tree, redact_values
 
 
 @pytest.mark.parametrize(
@@ -25,13 +27,29 @@ from assay.record.secrets import is_secret, redact, redact_tree, redact_values, 
         "MLFLOW_TRACKING_PASSWORD",
         "SSH_PASSPHRASE",
         "GOOGLE_CREDENTIALS",
+        "DB_PASS",
+        "GITHUB_PAT",
+        "ADMIN_PWD",
+        "NPM_AUTH",
+        "SLACK_WEBHOOK",
+        "SLACK_WEBHOOK_URL",
+        "SENTRY_DSN",
+        "GHTOKEN",
+        "JWT_SIGNING_KEY",
     ],
 )
 def test_names_of_secrets(name: str) -> None:
     assert is_secret(name)
 
 
-@pytest.mark.parametrize("name", ["HOME", "OMP_NUM_THREADS", "KEYBOARD_LAYOUT", "CUDA_VISIBLE_DEVICES"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("HOME", "PWD", "OLDPWD", "PATH", "OMP_NUM_THREADS", "KEYBOARD_LAYOUT", "CUDA_VISIBLE_DEVICES"),
+        *("TOKENIZER_BACKEND", "TOKENIZERS_PARALLELISM", "MAX_TOKENS", "PATTERN", "PASSES", "COMPASS"),
+        *("XAUTHORITY", "AUTHOR", "GIT_AUTHOR_NAME", "BYPASS_CACHE"),
+    ],
+)
 def test_other_names(name: str) -> None:
     assert not is_secret(name)
 
@@ -39,12 +57,7 @@ def test_other_names(name: str) -> None:
 def test_values_go_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", 'abc"123/+ x')
     value = 'abc"123/+ x'
-    for text in (
-        value,
-        json.dumps({"a": value}),
-        f"https://x.org/?t={quote(value, safe='')}",
-        f"-{value}{value}-",
-    ):
+    for text in (value, json.dumps({"a": value}), f"https://x.org/?t={quote(value, safe='')}", f"-{value}-"):
         assert "123" not in redact(text)
         assert "***" in redact(text)
 
@@ -70,9 +83,72 @@ def test_short_values_and_other_variables_stay(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_tree_keeps_its_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_TOKEN", "1234567")
-    tree = {"a": [1234567, ("x1234567",)], 3: {"1234567": None}, "b": 0.5}
-    assert redact_tree(tree) == {"a": [1234567, ["x***"]], 3: {"***": None}, "b": 0.5}
-    assert tree["a"] == [1234567, ("x1234567",)], "the original is left alone"
+    tree = {"a": [1234567, ("1234567", "x1234567")], 3: {"1234567": None}, "b": 0.5}
+    assert redact_tree(tree) == {"a": [1234567, ["***", "x1234567"]], 3: {"1234567": None}, "b": 0.5}
+    assert tree["a"] == [1234567, ("1234567", "x1234567")], "the original is left alone"
+
+
+RUN = {
+    "model": {"_target_": "torch.nn.Linear", "in_features": 4},
+    "optimizer": {"_target_": "torch.optim.AdamW", "lr": 0.1},
+    "data": {"root": "/data/digits", "source": {"path": "runs/torch.optim/rows.csv"}},
+    "name": "digits_small_cnn",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TOKENIZER_BACKEND", "torch.optim"),
+        ("CACHE_KEY", "digits_small_cnn"),
+        ("SORT_KEY", "optimizer"),
+        ("DB_PASSWORD", "digits"),
+        ("APP_TOKEN", "torch.optim"),
+        ("A_SECRET", "torch.optim.AdamW"),
+        ("A_SECRET", "in_features"),
+        ("AZURE_KEY", "torch.nn.Linear"),
+    ],
+)
+def test_what_runs_stays(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
+    assert redact_tree(RUN) == RUN
+
+
+def test_a_path_to_a_secret_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path))
+    assert redact(f"reading {tmp_path}/x") == f"reading {tmp_path}/x"
+
+
+def test_typed_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = "comet-typed-by-hand"
+    config = {
+        "logger": {"comet": {"api_key": typed, "project": "x", "db": {"password": "pw", "user": "me"}}},
+        "model": {"pad_token": "<pad>", "sort_key": "length"},
+        "auth": {"token": "${oc.env:HF_TOKEN}"},
+        "empty": {"api_key": "", "password": None},
+    }
+    safe = redact_tree(config)
+    assert safe["logger"]["comet"] == {
+        "api_key": "***",
+        "project": "x",
+        "db": {"password": "***", "user": "me"},
+    }
+    assert {key: safe[key] for key in ("model", "auth", "empty")} == {
+        key: config[key] for key in ("model", "auth", "empty")
+    }
+    overrides = [
+        f"+logger.comet.api_key={typed}",
+        "logger.comet.db.password='pw x'",
+        "model.pad_token=<pad>",
+        "a=b",
+    ]
+    assert redact_tree(overrides) == [
+        "+logger.comet.api_key=***",
+        "logger.comet.db.password=***",
+        "model.pad_token=<pad>",
+        "a=b",
+    ]
+    assert typed not in redact(f"run 1: logger.comet.api_key={typed}")
 
 
 @pytest.mark.parametrize(
@@ -96,28 +172,21 @@ secrets = (
 )
 
 
-@given(secret=secrets, before=st.sampled_from(["", "x", "bearer "]), after=st.sampled_from(["", "y", " z"]))
-def test_yaml_stays_yaml(secret: str, before: str, after: str) -> None:
+@given(secret=secrets, before=st.sampled_from(["", "x=", "bearer "]), after=st.sampled_from(["", ";y", " z"]))
+def test_no_random_value_reaches_a_file(secret: str, before: str, after: str) -> None:
     value = before + secret + after
     tree = {
         "outer": {"key": value, "list": [value, [value], {"deep": value}]},
         "plain": 1e-4,
         "text": "1e-4",
-        value: 2,
     }
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MY_SECRET", f"{secret}0aB4dE6gH8jK1")
+        safe = redact_tree({"outer": [f"{before}{secret}0aB4dE6gH8jK1{after}"], **tree})
         patch.setenv("MY_SECRET", secret)
-        text = redact_yaml(OmegaConf.to_yaml(OmegaConf.create(tree)))
-    config = OmegaConf.create(text)
+        message = redact(f"<{value}>")
+    assert "0aB4dE6gH8jK1" not in str(safe)
+    assert secret not in message or STRUCK.find(secret) >= 0
+    config = OmegaConf.create(to_yaml(safe))
     assert config.plain == 1e-4
     assert config.text == "1e-4"
-    assert secret not in str(config.outer.key)
-    assert "***" in config.outer.key
-    assert "***" in config.outer.list[0]
-    assert "***" in config.outer.list[1][0]
-    assert "***" in config.outer.list[2].deep
-
-
-def test_yaml_without_secrets_is_untouched() -> None:
-    text = "a: '***'\nb: &anchor 1\nc: *anchor\n"
-    assert redact_yaml(text) == text

@@ -13,8 +13,10 @@ from assay.check.installed import check_installed
 from assay.check.target import check_targets
 from assay.check.values import LARGEST_SEED, check_values, check_whole_number
 from assay.config.did_you_mean import did_you_mean
+from assay.config.plain import written
 from assay.config.tree import walk
 from assay.errors import ConfigError
+from assay.record.secrets import STRUCK, holds_secret, note_given
 
 if TYPE_CHECKING:
     from assay.config.tree import Entry
@@ -26,6 +28,7 @@ _TOP = (
     "trusted_packages",
 )
 _OF_SPEC = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
+_NAMES_OF_FILES = ("name", "run_dir", "dirpath", "filename", "save_dir", "path")
 _PACKAGES = {"experiment": "_global_", "debug": "_global_", "device": "trainer", "precision": "trainer"}
 """Groups whose options are merged somewhere else than under their own name."""
 
@@ -49,6 +52,7 @@ def check_job(config: DictConfig) -> None:
             key=", ".join(missing),
             hint=f"add {' '.join(f'{key}=…' for key in missing)}",
         )
+    _check_secrets(config, entries)
     check_targets(config)
     for entry in entries:
         if entry.is_interpolation:
@@ -58,6 +62,27 @@ def check_job(config: DictConfig) -> None:
     check_values(config)
     check_installed(config)
     check_data_root(config)
+
+
+def _check_secrets(config: DictConfig, entries: list[Entry]) -> None:
+    """No file is named after a secret, and none is asked for that a run directory did not keep."""
+    note_given(written(config))
+    for entry in entries:
+        text = entry.node._value() if not entry.is_container else None
+        if not isinstance(text, str):
+            continue
+        if text == STRUCK or f"://{STRUCK}@" in text:
+            raise ConfigError(
+                "a secret stood here, which the run directory does not hold",
+                key=entry.key,
+                hint=f"{entry.key}=${{oc.env:NAME}}, with the secret in the environment variable NAME",
+            )
+        if entry.name in _NAMES_OF_FILES and holds_secret(text):
+            raise ConfigError(
+                "a file or folder would be named after a secret",
+                key="hydra.run.dir" if entry.key == "run_dir" else entry.key,
+                hint="take the secret out of the name",
+            )
 
 
 def _check_interpolation(entry: Entry, keys: list[str]) -> None:

@@ -12,7 +12,7 @@ from assay.errors import AssayError
 from assay.record.atomic import remove_unfinished, write_text
 from assay.record.run_record import FILE
 from assay.record.sealed import seal_yaml
-from assay.record.secrets import redact, redact_values, redact_yaml
+from assay.record.secrets import redact_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,14 +72,14 @@ class RunDirectory:
         return self.path / "log.txt"
 
     def write(self, name: str, text: str) -> None:
-        """Write one text file, without secrets.
+        """Write one text file.
 
         Args:
-            name: `config.yaml`, `overrides.yaml` or `code.patch`.
+            name: `config.yaml` or `overrides.yaml`, from which the caller has taken the secrets
+                (`redact_tree`), or `code.patch`.
             text: The content.
         """
-        without = {".yaml": redact_yaml, ".patch": redact_values}.get(Path(name).suffix, redact)
-        clean = without(text)
+        clean = redact_values(text) if name.endswith(".patch") else text
         write_text(self.path / name, seal_yaml(clean) if name == self.config.name else clean)
 
     def remove_unfinished(self) -> list[Path]:

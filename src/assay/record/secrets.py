@@ -1,4 +1,4 @@
-"""Secrets never reach a run directory."""
+"""Secrets never reach a run directory; what is needed to run again always does."""
 
 from __future__ import annotations
 
@@ -6,39 +6,75 @@ import functools
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+STRUCK = "***"
+"""What stands in the place of a secret."""
+
 _SECRET_NAME = re.compile(
-    r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|(^|_)KEY(_|$)|[^_]KEY$", re.IGNORECASE
+    r"(^|_)(TOKEN|PASS|PAT|AUTH|DSN|WEBHOOK)(_|$)|[^_]TOKEN$|_PWD$|WEBHOOK"
+    r"|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|(ACCESS|PRIVATE|SIGNING|DEPLOY)_KEY",
+    re.IGNORECASE,
 )
+_PERHAPS_SECRET_NAME = re.compile(r"(^|_)KEY(_|$)|[^_]KEY$", re.IGNORECASE)
+"""`AZURE_KEY` is a secret, `CACHE_KEY` is not: here the value tells."""
+_SECRET_KEY = re.compile(
+    r"(.*_)?(api_?key|access_?key|secret(_?key)?|private_?key|password|passwd|passphrase|credentials?"
+    r"|webhook(_url)?)|((auth|access|api|bearer|hf|github|id|refresh|personal)_)?token",
+    re.IGNORECASE,
+)
+"""Names of config keys that hold a secret; `pad_token` and `sort_key` do not."""
+_OVERRIDE = re.compile(r"(?P<key>[+~]*[\w.@/]+)=(?P<value>.+)", re.DOTALL)
 _URL_CREDENTIALS = re.compile(r"""(?<=://)[^/\s@"']+@""")
 _SHORTEST = 6
 """A shorter value would be struck out of ordinary text by chance."""
 _SHORTEST_LINE = 16
 """A line of a value of several lines, such as a private key; its last one may be a few letters."""
-_STRUCK = "***"
-_BARE_KEY = re.compile(r"^(?P<before>\s*(?:- +)*)(?P<scalar>\*\*\*.*?)(?=:(?:\s|$))")
-_YAML_KEY = r"""(?:'(?:[^']|'')*'|"(?:[^"\\]|\\.)*"|[^\s:'"#].*?)"""
-_BARE_SCALAR = re.compile(rf"^(?P<before>\s*(?:- +)*(?:{_YAML_KEY}: +)?)(?P<scalar>\*\*\*.*)$")
+_RANDOM = re.compile(r"(?=[^\W_]*\d)(?=[^\W_]*[^\W\d_])[^\W_]{12,}|[^\W_]{24,}")
+"""Letters and digits in one long piece: no word, name, path or number that a config has by chance."""
 _SPACE = r"\\?\s+\\?\s*"
 """Where YAML may have broken a line."""
 
+_given: set[str] = set()
+"""Values that stood under a secret's key in a config of this process."""
+
+
+class _Values(NamedTuple):
+    random: tuple[str, ...]
+    """Struck out wherever they stand, also within words."""
+    others: tuple[str, ...]
+    """Struck out where they stand as a word of their own; a whole value in a config, a quoted one in code."""
+
 
 def is_secret(name: str) -> bool:
-    """Whether an environment variable's name says that its value is secret.
+    """Whether an environment variable's name says that its value is, or may be, secret.
 
     Args:
         name: Such as `WANDB_API_KEY`.
     """
-    return _SECRET_NAME.search(name) is not None
+    return bool(_SECRET_NAME.search(name) or _PERHAPS_SECRET_NAME.search(name))
+
+
+def is_secret_key(key: str) -> bool:
+    """Whether a config key's name says that its value is secret.
+
+    Args:
+        key: Such as `api_key` or `logger.comet.api_key`.
+
+    >>> [key for key in ("api_key", "db.password", "pad_token", "monitor_key") if is_secret_key(key)]
+    ['api_key', 'db.password']
+    """
+    return _SECRET_KEY.fullmatch(key.rpartition(".")[2]) is not None
 
 
 def redact(text: str) -> str:
     """Strike out credentials in addresses, and the values of environment variables that `is_secret` names.
+
+    For messages and logs; a short or ordinary value is struck out only where it stands as a word of its own.
 
     Args:
         text: Anything about to be written.
@@ -46,83 +82,133 @@ def redact(text: str) -> str:
     >>> redact("https://me:hunter2@example.org/x.git")
     'https://***@example.org/x.git'
     """
-    return _redacted(text, _values(tuple(os.environ.items())))
+    values = _values(tuple(os.environ.items()), frozenset(_given))
+    text = _without_random(_without_credentials(text), values)
+    for value in values.others:
+        text = re.sub(rf"(?<!\w){_pattern(value)}(?!\w)", STRUCK, text)
+    return text
 
 
 def redact_values(text: str) -> str:
-    """Strike out the values of secret environment variables alone.
+    """Strike out the values of secret environment variables, words without a digit only within quotes.
 
-    For source code: an address in it is there for all to read, and a patch does not apply when the lines
-    around a change are not as they were.
+    For source code: an address in it is there for all to read, a word in it is not a password, and a patch
+    does not apply when the lines around a change are not as they were.
 
     Args:
         text: Anything about to be written.
     """
-    return _struck(text, _values(tuple(os.environ.items())))
-
-
-def _redacted(text: str, values: Sequence[str]) -> str:
-    # Most texts are no address; the search for one costs more than the rest of the function.
-    return _struck(_URL_CREDENTIALS.sub(f"{_STRUCK}@", text) if "://" in text else text, values)
-
-
-def _struck(text: str, values: Sequence[str]) -> str:
-    for value in values:
-        words = value.split()
-        if len(words) > 1:
-            text = re.sub(_SPACE.join(map(re.escape, words)), _STRUCK, text)
-        else:
-            text = text.replace(value, _STRUCK)
+    values = _values(tuple(os.environ.items()), frozenset(_given))
+    text = _without_random(text, values)
+    for value in values.others:
+        before, after = (r"(?<!\w)", r"(?!\w)") if re.search(r"\d", value) else ("(?<=[\"'])", "(?=[\"'])")
+        text = re.sub(f"{before}{_pattern(value)}{after}", STRUCK, text)
     return text
 
 
 def redact_tree(value: Any) -> Any:
-    """A copy of nested dicts and lists with every string as `redact` leaves it; what else they hold is kept.
+    """A copy of nested dicts and lists without secrets; what else they hold is kept.
+
+    Left out are what stands under a secret's key (`api_key`), also in an override; values of secret
+    environment variables, short and ordinary ones only where they are the whole value; credentials in
+    addresses. A `_target_` and the keys stay: nothing runs without them.
 
     Args:
-        value: Such as a config on its way to a logger.
+        value: Such as a config on its way to a file or a logger.
 
-    >>> redact_tree({"uri": ["postgresql://me:hunter2@db/x"], "lr": 0.1})
-    {'uri': ['postgresql://***@db/x'], 'lr': 0.1}
+    >>> redact_tree({"uri": ["s3://me:hunter2@db/x"], "lr": 0.1, "api_key": "abc", "o": "a.token=abc"})
+    {'uri': ['s3://***@db/x'], 'lr': 0.1, 'api_key': '***', 'o': 'a.token=***'}
     """
-    return _redacted_tree(value, _values(tuple(os.environ.items())))
+    note_given(value)
+    return _redacted_tree(value, _values(tuple(os.environ.items()), frozenset(_given)))
 
 
-def _redacted_tree(value: Any, values: Sequence[str]) -> Any:
-    if isinstance(value, str):
-        return _redacted(value, values)
+def holds_secret(text: str) -> bool:
+    """Whether a name or path holds a secret that cannot stand there by chance.
+
+    Args:
+        text: Such as a run directory.
+    """
+    values = _values(tuple(os.environ.items()), frozenset(_given))
+    overrides = re.findall(r"([\w.@]+)=[^,/]", text)  # as in Hydra's override_dirname
+    return _without_random(text, values) != text or any(map(is_secret_key, overrides))
+
+
+def note_given(value: Any, key: str = "") -> None:
+    """Remember what stands under a secret's key, for the lines of the log that are written later.
+
+    Args:
+        value: A config as plain data, overrides, or what stands in them.
+        key: Under which it stands.
+    """
     if isinstance(value, dict):
-        return {_redacted_tree(key, values): _redacted_tree(one, values) for key, one in value.items()}
+        for name, inner in value.items():
+            note_given(inner, str(name))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            note_given(inner, key)
+    elif isinstance(value, str) and value != STRUCK and "${" not in value:
+        if is_secret_key(key):
+            _given.add(value)
+        elif (override := _OVERRIDE.fullmatch(value)) and is_secret_key(override["key"].lstrip("+~")):
+            note_given(override["value"].strip("'\""), override["key"])
+
+
+def _redacted_tree(value: Any, values: _Values, key: str = "") -> Any:
+    if isinstance(value, str):
+        return value if key == "_target_" else _redacted_leaf(value, values, key)
+    if isinstance(value, dict):
+        return {name: _redacted_tree(inner, values, str(name)) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_redacted_tree(one, values) for one in value]
+        return [_redacted_tree(inner, values, key) for inner in value]
     return value
 
 
-def redact_yaml(text: str) -> str:
-    """As `redact`, and what was YAML still is: a bare `***` would be read as a reference.
+def _redacted_leaf(value: str, values: _Values, key: str) -> str:
+    if is_secret_key(key) and value and "${" not in value:
+        return STRUCK
+    override = _OVERRIDE.fullmatch(value)
+    if override and "${" not in override["value"] and is_secret_key(override["key"].lstrip("+~")):
+        return f"{override['key']}={STRUCK}"
+    if value in values.others or (override and override["value"] in values.others):
+        return f"{override['key']}={STRUCK}" if override else STRUCK
+    return _without_random(_without_credentials(value), values)
 
-    Args:
-        text: YAML in block style.
-    """
-    redacted = redact(text)
-    if redacted == text:
-        return text
-    return "\n".join(_BARE_SCALAR.sub(_quoted, _BARE_KEY.sub(_quoted, line)) for line in redacted.split("\n"))
+
+def _without_credentials(text: str) -> str:
+    # Most texts are no address; the search for one costs more than the rest.
+    return _URL_CREDENTIALS.sub(f"{STRUCK}@", text) if "://" in text else text
 
 
-def _quoted(match: re.Match[str]) -> str:
-    scalar = match["scalar"].replace("'", "''")
-    return f"{match['before']}'{scalar}'"
+def _without_random(text: str, values: _Values) -> str:
+    for value in values.random:
+        if len(value.split()) > 1:
+            text = re.sub(_pattern(value), STRUCK, text)
+        else:
+            text = text.replace(value, STRUCK)
+    return text
+
+
+def _pattern(value: str) -> str:
+    return _SPACE.join(map(re.escape, value.split()))
 
 
 @functools.lru_cache(maxsize=2)
-def _values(environment: tuple[tuple[str, str], ...]) -> list[str]:
+def _values(environment: Sequence[tuple[str, str]], given: frozenset[str]) -> _Values:
     """What to strike out, also as it stands in JSON and addresses; longer first, as they may hold others."""
-    found = set()
-    for value in {content.strip() for name, content in environment if is_secret(name)}:
-        if len(value) >= _SHORTEST:
-            found |= {value, json.dumps(value)[1:-1], quote(value, safe=""), value.replace("'", "''")}
-        lines = value.splitlines()
-        if len(lines) > 1:
-            found |= {line.strip() for line in lines if len(line.strip()) >= _SHORTEST_LINE}
-    return sorted(found, key=lambda value: (-len(value), value))
+    random, others = set(), set()
+    named = [(name, content.strip()) for name, content in environment if is_secret(name)]
+    for name, value in [*named, *(("TOKEN", value) for value in given)]:
+        if len(value) < _SHORTEST or (os.path.isabs(value) and os.path.exists(value)):  # noqa: PTH110, PTH117 - text
+            continue
+        written = {value, json.dumps(value)[1:-1], quote(value, safe=""), value.replace("'", "''")}
+        lines = {line.strip() for line in value.splitlines()[1:]} | {value.partition("\n")[0].strip()}
+        if _RANDOM.search(value) or re.search(r"[^\w.:/\-]", value):
+            random |= written | {line for line in lines if len(line) >= _SHORTEST_LINE}
+        elif _SECRET_NAME.search(name):
+            others |= written
+    return _Values(_longest_first(random), _longest_first(others - random))
+
+
+def _longest_first(values: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(values, key=lambda value: (-len(value), value)))
