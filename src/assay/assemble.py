@@ -26,6 +26,8 @@ from assay.check.resolve import ready, resolve
 from assay.check.signature import check_signatures
 from assay.check.target import trusted_in
 from assay.config.plain import known
+from assay.data.data_module import DataModule
+from assay.data.seeded_loader import seed_loaders
 from assay.data.stated import Stated
 from assay.errors import ConfigError
 from assay.logger.run_csv import RunCSV
@@ -94,6 +96,8 @@ def assemble(
         datamodule = open_data(config, prepare=prepare)
     # Anew: the weights must not depend on what somebody's datamodule drew while it read.
     L.seed_everything(config.seed, workers=True, verbose=False)
+    if not isinstance(datamodule, DataModule):
+        seed_loaders(datamodule, int(config.seed))
     describe(config, getattr(datamodule, "spec", None))
     trainer = build_trainer(config)
     module = _module(config, trainer)

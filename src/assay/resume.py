@@ -98,6 +98,9 @@ def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) 
     """
     newest = newest_valid(run_dir, record.checkpoints.values())
     notes = [f"{path.name} cannot be used: it {reason}" for path, reason in newest.refused]
+    if newest.midway:
+        names = ", ".join(path.name for path in newest.midway)
+        notes.append(f"the data can only be read from the start of an epoch; not used: {names}")
     if newest.path is None:
         notes.append("no checkpoint was saved yet: the run begins anew, from step 0")
     else:

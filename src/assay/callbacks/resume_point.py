@@ -10,6 +10,7 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint, WeightAveragi
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_leaves
 from typing_extensions import override
 
 from assay.callbacks.logged_results import results_state
@@ -106,6 +107,14 @@ class ResumePoint(Callback):
         """Training is over."""
         self.phase = "train_end"
 
+    def _between_epochs(self, trainer: L.Trainer) -> bool:
+        """Whether no batch has been trained of an epoch that is not over."""
+        progress: Any = trainer.fit_loop.epoch_loop.batch_progress.current
+        begun = progress.processed
+        return self.phase in ("epoch_start", "epoch_end", "train_end") or (
+            self.phase == "batch_start" and not begun
+        )
+
     def _begin(self, phase: str) -> None:
         self.phase, self.outputs = phase, None
         if self._csv is not None:
@@ -131,6 +140,7 @@ class ResumePoint(Callback):
         checkpoint[KEY] = {
             "dropped": sorted(Path(path).name for path in before - self._claimed),
             "phase": self.phase if whole else "",
+            "epoch_lost": only_whole_epochs(trainer) and not self._between_epochs(trainer),
             "loss": self.outputs["loss"] if _has_loss(self.outputs) else None,
             "log": log,
             "should_stop": bool(trainer.should_stop),
@@ -162,6 +172,15 @@ class ResumePoint(Callback):
         # A run whose last step is done would not even start, and what comes after that step would be lost.
         loop = trainer.fit_loop.epoch_loop
         self._max_steps, loop.max_steps = loop.max_steps, -1
+
+
+def only_whole_epochs(trainer: L.Trainer) -> bool:
+    """Whether a run can go on at the start of an epoch only, because its data can only be read from there.
+
+    Args:
+        trainer: In fit.
+    """
+    return any(getattr(loader, "exact", True) is False for loader in tree_leaves(trainer.train_dataloader))
 
 
 def _at_a_step(fit_loop: dict[str, Any], phase: str) -> None:

@@ -14,6 +14,8 @@ from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
+from assay.callbacks.resume_point import only_whole_epochs
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
@@ -44,7 +46,8 @@ class StopOnSignal(Checkpoint):
     """Ends a run on SIGTERM, SIGINT or SIGUSR1: finishes the optimizer step, saves a checkpoint, raises.
 
     What is saved is what Lightning's `ModelCheckpoint` would save after this step. A validation is finished
-    first, as its half cannot be saved; a test is broken off. A second SIGINT stops at once. With several
+    first, as its half cannot be saved; a test is broken off. Where data can only be read from the start of an
+    epoch, nothing is saved but `epoch.ckpt` at the end of each. A second SIGINT stops at once. With several
     processes, whichever is told first names the step that all of them stop after; they look it up in torch's
     store, once an optimizer step, and no device has to be waited for.
 
@@ -133,7 +136,8 @@ class StopOnSignal(Checkpoint):
             return
         step_done = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch
         if step_done and (self.received if self._store is None else self._agreed(trainer.global_step)):
-            trainer.save_checkpoint(self.path)
+            if not only_whole_epochs(trainer):
+                trainer.save_checkpoint(self.path)
             self._saved = True
 
     def _agreed(self, step: int) -> bool:
@@ -159,8 +163,13 @@ class StopOnSignal(Checkpoint):
 
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Let an epoch that needs no validation come to its end, and stop in the next one."""
+        """Let an epoch that needs no validation come to its end, and stop in the next one.
+
+        Where data can only be read from the start of an epoch, this is where the run can go on from.
+        """
         self._saved = False
+        if only_whole_epochs(trainer):
+            trainer.save_checkpoint(self.path.with_name("epoch.ckpt"))
 
     # -- validation on its own, test, prediction ---------------------------------------------------------
 

@@ -101,7 +101,7 @@ class StreamLoader:
             KeyedDataset(part.data, part.transforms, order.seed),
             batch_sampler=_KeyedBatches(part, order, position),
             collate_fn=collate,
-            worker_init_fn=_leave_signals,
+            worker_init_fn=leave_signals,
             **options,
         )
 
@@ -146,8 +146,12 @@ class StreamLoader:
         """
 
 
-def _leave_signals(worker: int) -> None:
-    """A run that is told to stop needs its processes for one step more; it ends them itself, by SIGTERM."""
+def leave_signals(worker: int) -> None:
+    """Take no notice of a stop: the run needs its processes for one step more, and ends them by SIGTERM.
+
+    Args:
+        worker: torch's number of the process that this is called in.
+    """
     del worker
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)  # a terminal, a launcher and a scheduler tell whole groups

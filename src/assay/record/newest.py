@@ -26,12 +26,14 @@ class Newest:
         step: Optimizer steps done in it.
         refused: Files that cannot be used, and why, as a sentence without its subject.
         followed: Whether another one is as far on.
+        midway: Those in the middle of an epoch of data that can only be read from the start of one.
     """
 
     path: Path | None
     step: int = 0
     refused: list[tuple[Path, str]] = field(default_factory=list)
     followed: bool = False
+    midway: list[Path] = field(default_factory=list)
 
 
 def newest_valid(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
@@ -52,10 +54,15 @@ def newest_valid(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
     folder, wanted = RunDirectory(run_dir).checkpoints, set(expected)
     valid: list[tuple[tuple[int, ...], Path]] = []
     refused: list[tuple[Path, str]] = []
+    midway: list[Path] = []
     lost = False
     for path in _candidates(folder, wanted):
         try:
-            valid.append((_progress(path), path))
+            progress, epoch_lost = _progress(path)
+            if epoch_lost:
+                midway.append(path)
+            else:
+                valid.append((progress, path))
         except AssayError as error:
             refused.append((path, error.message.removeprefix(f"{path} ")))
             # The first save may have been cut short between the sum and the checkpoint.
@@ -63,14 +70,14 @@ def newest_valid(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
     if valid:
         progress, path = max(valid, key=lambda one: (one[0], one[1].name == "last.ckpt"))
         equal = sum(one == progress and not other.is_symlink() for one, other in valid)
-        return Newest(path, progress[1], refused, followed=equal > 1)
+        return Newest(path, progress[1], refused, followed=equal > 1, midway=midway)
     if lost:
         told = "; ".join(f"{path.name} {reason}" for path, reason in refused)
         raise AssayError(
             f"{run_dir} has no checkpoint that can be used: {told}",
             hint="restore one from a copy; to begin anew, train with the same overrides in another directory",
         )
-    return Newest(None, 0, refused)
+    return Newest(None, 0, refused, midway=midway)
 
 
 def _candidates(folder: Path, wanted: set[str]) -> list[Path]:
@@ -81,8 +88,8 @@ def _candidates(folder: Path, wanted: set[str]) -> list[Path]:
     return [folder / name for name in sorted(named) if name.endswith(".ckpt")]
 
 
-def _progress(path: Path) -> tuple[int, ...]:
-    """Batches and optimizer steps done in a checkpoint that is whole."""
+def _progress(path: Path) -> tuple[tuple[int, ...], bool]:
+    """Batches and optimizer steps done in a checkpoint that is whole; whether its epoch cannot go on."""
     if not path.is_file():
         raise AssayError(f"{path} is not there")
     source = path.resolve()
@@ -96,7 +103,9 @@ def _progress(path: Path) -> tuple[int, ...]:
     except OSError as error:
         raise AssayError(f"{path} cannot be read: {error.strerror or error}") from error
     batches = _number(loaded, "loops", "fit_loop", "epoch_loop.batch_progress", "total", "completed")
-    return batches, _number(loaded, "global_step")
+    note = dict.get(loaded, "resume_point")
+    epoch_lost = isinstance(note, dict) and note.get("epoch_lost") is True
+    return (batches, _number(loaded, "global_step")), epoch_lost
 
 
 def _number(value: Any, *keys: str) -> int:
