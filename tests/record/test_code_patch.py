@@ -223,6 +223,43 @@ def test_secrets_are_struck_out_and_the_patch_says_so(
     assert applied(project, patch, tmp_path / "clone")["new.py"] == b'token = "***"\n'
 
 
+CREDENTIALS = (
+    "credentials.json",
+    "secrets.yaml",
+    "prod.env.sh",
+    "service-account.json",
+    "conf/db_secret.toml",
+)
+
+
+def test_untracked_credentials_are_left_out_and_the_patch_says_so(project: git.Repo, tmp_path: Path) -> None:
+    code = {
+        "tokens.py": b"x = 1\n",
+        "environment.yaml": b"a: 1\n",
+        "author.json": b"{}\n",
+        "secretary.py": b"",
+    }
+    write(Path(project.working_dir), code)
+    assert code_patch(project)[1]
+    write(Path(project.working_dir), dict.fromkeys(CREDENTIALS, b"0aB4dE6gH8jK1mN3\n"))
+    patch, complete = code_patch(project)
+    assert not complete
+    assert "0aB4dE6gH8jK1mN3" not in patch
+    got = applied(project, patch, tmp_path / "clone")
+    assert code.items() <= got.items()
+
+
+def test_tokens_that_say_what_they_are_are_struck_out(project: git.Repo, tmp_path: Path) -> None:
+    token = "ghp_" + "a1B2" * 9
+    key = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabcd\n-----END RSA PRIVATE KEY-----"
+    write(Path(project.working_dir), {"new.py": f'token = "{token}"\nkey = """{key}"""\n'.encode()})
+    patch, complete = code_patch(project)
+    assert not complete
+    assert token not in patch
+    assert "MIIE" not in patch
+    assert b'token = "***"' in applied(project, patch, tmp_path / "clone")["new.py"]
+
+
 def test_addresses_in_code_are_code(project: git.Repo, tmp_path: Path) -> None:
     root = Path(project.working_dir)
     write(root, {"new.py": b'url = "https://me:pw@example.org"\n'})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     import git
 
 _SOURCES = (".py", ".pyi", ".yaml", ".yml", ".toml", ".cfg", ".json", ".sh")
+_CREDENTIALS = re.compile(
+    r"(.*[._-])?(credentials?|secrets?|env|tokens?|passwords?|service[_-]?account|kaggle|client[_-]secrets?"
+    r"|auth|api[_-]?keys?)([._-].*)?\.(?!pyi?$)\w+",
+    re.IGNORECASE,
+)
+"""Files that hold nothing but secrets; a `tokens.py` is code, in which secrets are struck out."""
 _LARGEST_UNTRACKED = 1 << 20
 _LARGEST_PATCH = 20 << 20
 _SECTION = "diff --git "
@@ -36,8 +43,9 @@ _FORMAT = (
 def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str, bool]:
     """Changes against HEAD, and the source files that git neither tracks nor ignores.
 
-    Files of runs, of virtual environments and of repositories within this one are not source files. Secrets
-    in text are struck out, and where one stood in a line that HEAD has too, the patch does not apply;
+    Files of runs, of virtual environments and of repositories within this one are not source files, and
+    untracked ones that are named as credentials are left out. Secrets in text are struck out, and where one
+    stood in a line that HEAD has too, the patch does not apply;
     binary files are compressed in a patch and not searched. Nothing in the repository is written to.
 
     Args:
@@ -62,17 +70,17 @@ def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(common / "objects"),
         }
         with repository.git.custom_environment(**environment):
-            too_large = _announce_untracked(repository, root)
-            too_large += _large_changes(repository, root, largest)
+            left_out = _announce_untracked(repository, root)
+            left_out += _large_changes(repository, root, largest)
             base = "HEAD" if head_of(repository) else repository.git.hash_object("-t", "tree", os.devnull)
-            kept_out = [f":(top,exclude,literal){name}" for name in too_large]
+            kept_out = [f":(top,exclude,literal){name}" for name in left_out]
             content = repository.git.diff(
                 base, *_FORMAT, "--", ":/", *kept_out, stdout_as_string=False, strip_newline_in_stdout=False
             )
     text = bytes(content).decode("utf-8", "surrogateescape")
     redacted = redact_values(text)
     patch, cut = _fitting(redacted, largest)
-    return patch, not (too_large or cut or redacted != text)
+    return patch, not (left_out or cut or redacted != text)
 
 
 def head_of(repository: git.Repo) -> str | None:
@@ -90,16 +98,17 @@ def head_of(repository: git.Repo) -> str | None:
 
 
 def _announce_untracked(repository: git.Repo, root: Path) -> list[str]:
-    """Add the untracked source files with intent; return those that are too large."""
+    """Add the untracked source files with intent; return those that are too large, or hold credentials."""
     listed = repository.git.ls_files("--others", "--exclude-standard", "--full-name", "-z", ":/").split("\0")
     skipped: dict[Path, bool] = {}
     sources: list[str] = []
-    too_large: list[str] = []
+    left_out: list[str] = []
     for name in listed:
         path = root / name
         if not name.endswith(_SOURCES) or _generated(path.parent, root, skipped):
             continue
-        (too_large if _size(path) > _LARGEST_UNTRACKED else sources).append(name)
+        kept = _size(path) <= _LARGEST_UNTRACKED and not _CREDENTIALS.fullmatch(path.name)
+        (sources if kept else left_out).append(name)
     if sources:
         listing = "\0".join(f":(top,literal){name}" for name in sources).encode("utf-8", "surrogateescape")
         with tempfile.TemporaryFile() as file:
@@ -108,7 +117,7 @@ def _announce_untracked(repository: git.Repo, root: Path) -> list[str]:
             repository.git.add(
                 "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul", istream=file
             )
-    return too_large
+    return left_out
 
 
 def _generated(folder: Path, root: Path, known: dict[Path, bool]) -> bool:

@@ -36,6 +36,13 @@ _SHORTEST_LINE = 16
 """A line of a value of several lines, such as a private key; its last one may be a few letters."""
 _RANDOM = re.compile(r"(?=[^\W_]*\d)(?=[^\W_]*[^\W\d_])[^\W_]{12,}|[^\W_]{24,}")
 """Letters and digits in one long piece: no word, name, path or number that a config has by chance."""
+_KNOWN = re.compile(
+    r"\b(gh[pousr]_\w{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}|hf_[A-Za-z]{30,}|sk-[\w-]{20,}"
+    r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}|AIza[\w-]{35})\b"
+)
+"""Tokens that say themselves what they are: GitHub's, GitLab's, Hugging Face's, OpenAI's, Slack's, AWS's,
+Google's."""
+_PRIVATE_KEY = re.compile(r"(?<=PRIVATE KEY-----\n)(?:[+ ]?[A-Za-z0-9+/=:,. -]+\n)+?(?=[+ ]?-----END )")
 _SPACE = r"\\?\s+\\?\s*"
 """Where YAML may have broken a line."""
 
@@ -181,6 +188,9 @@ def _without_credentials(text: str) -> str:
 
 
 def _without_random(text: str, values: _Values) -> str:
+    text = _KNOWN.sub(STRUCK, text)
+    if "PRIVATE KEY-----" in text:  # line by line: a patch counts its lines
+        text = _PRIVATE_KEY.sub(lambda found: re.sub(r"(?m)^([+ ]?).+$", rf"\1{STRUCK}", found[0]), text)
     for value in values.random:
         if len(value.split()) > 1:
             text = re.sub(_pattern(value), STRUCK, text)
