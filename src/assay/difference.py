@@ -16,6 +16,7 @@ from assay.config.compose import compose, job_config
 from assay.config.origin import located, plain
 from assay.config.tree import walk
 from assay.config.written import shortened
+from assay.config.yaml_file import load_yaml
 from assay.errors import AssayError
 from assay.record.run_record import FILE, RunRecord
 from assay.terminal import Console
@@ -157,7 +158,7 @@ def _print_rows(console: Console, rows: Sequence[tuple[str, ...]]) -> None:
 
 def _load(path: Path) -> DictConfig:
     try:
-        config = OmegaConf.load(path)
+        config = load_yaml(path)
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise AssayError(f"{path}{line} is no YAML: {error.problem}") from error

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from assay.config.fingerprint import fingerprint
 from assay.config.interpolations import restore
 from assay.config.trust import typed_packages
+from assay.config.yaml_file import load_yaml
 from assay.errors import AssayError, ConfigError
 from assay.record.code_at import code_at
 from assay.record.compare import causes, differences, package_changes
@@ -177,7 +178,7 @@ def _check_record(run_dir: Path, record: RunRecord) -> None:
 def _config(run_dir: Path, record: RunRecord) -> DictConfig:
     path = run_dir / "config.yaml"
     try:
-        config = OmegaConf.load(path)
+        config = load_yaml(path)
     except (YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError, RecursionError) as error:
         raise AssayError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(config, DictConfig):

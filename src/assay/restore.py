@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from assay.assemble import model_only
 from assay.check.target import check_targets
 from assay.config.trust import KEY, Trust, checked_names, project_packages
+from assay.config.yaml_file import load_yaml
 from assay.errors import AssayError, ConfigError
 from assay.paths import project_conf
 from assay.record.checkpoint_file import CheckpointFile
@@ -118,7 +119,7 @@ def read_config(
             )
         if whole is None:
             log.warning("%s has no SHA-256 in its last line: whether it is whole is not known", path)
-        config = OmegaConf.load(path)
+        config = load_yaml(path)
     except (YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError, RecursionError) as error:
         raise AssayError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(config, DictConfig):

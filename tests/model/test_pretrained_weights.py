@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+import resource
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,47 @@ def test_runs_no_code_of_the_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no weights that can be read safely"):
         load_pretrained_weights(network(), path)
     assert not (tmp_path / "hit").exists()
+
+
+class Gigabytes:
+    """Made by a number in the file: 1 kB on disk."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return bytearray, (10**10,)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_small_file_takes_little_memory(tmp_path: Path, zipped: bool) -> None:
+    path = tmp_path / "small.pth"
+    content = {"weight": torch.zeros(2, 2), "more": Gigabytes()}
+    torch.save(content, path, _use_new_zipfile_serialization=zipped)
+    assert path.stat().st_size < 3000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match="bytearray, which is no tensor"):
+        load_pretrained_weights(nn.Linear(2, 2, bias=False), str(path))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000, "kilobytes"
+
+
+def test_a_compressed_archive_is_refused(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "plain.pth", tmp_path / "packed.pth"
+    torch.save({"weight": torch.zeros(2, 2)}, plain)
+    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    with pytest.raises(ValueError, match="compressed"):
+        load_pretrained_weights(nn.Linear(2, 2, bias=False), str(packed))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_files_of_either_format_are_taken(tmp_path: Path, zipped: bool) -> None:
+    torch.manual_seed(0)
+    source, network = resnet18(), resnet18()
+    source.half()
+    content = {"state_dict": source.state_dict(keep_vars=True), "epoch": 3, "lr": 0.1, "names": ["a", None]}
+    torch.save(content, tmp_path / "net.pth", _use_new_zipfile_serialization=zipped)
+    load_pretrained_weights(network, str(tmp_path / "net.pth"))
+    for own, given in zip(network.parameters(), source.parameters(), strict=True):
+        assert torch.equal(own.half(), given)
 
 
 def test_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from assay.config.did_you_mean import did_you_mean
 from assay.config.interpolations import restore
 from assay.config.tree import walk
 from assay.config.trust import KEY as TRUSTED
+from assay.config.yaml_file import load_yaml
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 
@@ -133,7 +134,7 @@ def _choose_device(config: DictConfig, name: str) -> None:
     if not path.is_file():
         names = sorted(path.stem for path in (CONF_DIR / "device").glob("*.yaml"))
         raise ConfigError(f"there is no option {name!r}", key="device", hint=f"one of {', '.join(names)}")
-    config.trainer = OmegaConf.merge(config.trainer, OmegaConf.load(path))
+    config.trainer = OmegaConf.merge(config.trainer, load_yaml(path))
 
 
 def _values(config: DictConfig) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from assay.config.hydra_node import check_hydra
 from assay.config.resolvers import register
 from assay.config.tree import walk
 from assay.config.trust import Trust, check_search_path, project_folder, settle_trust, trust
+from assay.config.yaml_file import bound_hydra
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
 
@@ -53,6 +54,7 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
             f"--config-dir {own} is not a folder", hint="give a folder that holds config groups"
         )
     register()
+    bound_hydra()
     before = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
     try:
         GlobalHydra.instance().clear()

@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from assay.config.yaml_file import load_yaml
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -96,11 +97,11 @@ def project_packages(folder: Path | None) -> tuple[str, ...]:
         ConfigError: The file cannot be read, or holds anything else.
     """
     path = None if folder is None else folder / _FILE
-    if path is None or not path.is_file():
+    if path is None or not path.exists():
         return ()
     example = f"{KEY}: [my_project]"
     try:
-        held = OmegaConf.load(path)
+        held = load_yaml(path)
     except (YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError(f"cannot be read: {reason}", file=str(path), hint=example) from error

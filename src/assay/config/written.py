@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 import yaml
 
+from assay.config.yaml_file import check_yaml
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -104,6 +106,7 @@ def shortened(value: str) -> str:
 
 
 def _read(path: Path) -> yaml.Node | None:
+    check_yaml(path)
     node: yaml.Node | None = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     return node
 

@@ -12,6 +12,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from assay.record.archive import ArchiveError, check_weights
+
 _WRAPPERS: Final = ("model.network.", "network.", "module.", "model.")
 
 _log = logging.getLogger(__name__)
@@ -84,10 +86,13 @@ def _read(path: Path) -> Mapping[str, Any]:
         loaded = safetensors.load_file(path, device="cpu")
     else:
         try:
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
+            with path.open("rb") as file:
+                check_weights(file)
+                loaded = torch.load(file, map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+            why = f": it {error}" if isinstance(error, ArchiveError) else ""
             raise ValueError(
-                f"{path} holds no weights that can be read safely; save them again as "
+                f"{path} holds no weights that can be read safely{why}; save them again as "
                 f"torch.save(model.state_dict(), path)"
             ) from error
     if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):

@@ -11,7 +11,10 @@ import pickletools
 import re
 import struct
 from dataclasses import dataclass
-from typing import IO, final
+from typing import IO, TYPE_CHECKING, final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _LOCAL, _CENTRAL, _END = b"PK\3\4", b"PK\1\2", b"PK\5\6"
 _END64, _LOCATOR = b"PK\6\6", b"PK\6\7"
@@ -22,7 +25,7 @@ _STORAGE = r"(torch\.)?\w+Storage|torch\.storage\.(Typed|Untyped)Storage"
 _DTYPE = r"torch\.(u?int\d+|b?float\d\w*|b?complex\d+|c?half|double|long|short|bool|q\w?u?int\d\w*|bits\w+)"
 _NAME = re.compile(
     rf"{_STORAGE}|{_DTYPE}|torch\.(Size|device|serialization\._get_layout)"
-    r"|torch\._utils\._rebuild_(tensor_v[23]|qtensor|sparse_tensor|meta_tensor_no_storage)"
+    r"|torch\._utils\._rebuild_(tensor(_v[23])?|parameter|qtensor|sparse_tensor|meta_tensor_no_storage)"
     r"|torch\.per_(tensor|channel)_\w+|collections\.(OrderedDict|Counter)|_codecs\.encode"
     r"|(__builtin__|builtins)\.(set|complex)"
 )
@@ -64,6 +67,35 @@ def check_archive(file: IO[bytes]) -> None:
         raise ArchiveError("has no data.pkl, or several")
     file.seek(begins[pickles[0].name])
     _check_names(file.read(pickles[0].size))
+    file.seek(0)
+
+
+def check_weights(file: IO[bytes]) -> None:
+    """Refuse what is no file of tensors and plain containers, whether of today's format or that of torch 1.5.
+
+    Time and memory are bounded by the size of the file.
+
+    Args:
+        file: Open for reading; afterwards it is at its begin.
+
+    Raises:
+        ArchiveError: The message says why, as a sentence without its subject.
+    """
+    file.seek(0)
+    begin = file.read(4)
+    file.seek(0)
+    if begin == _LOCAL:
+        check_archive(file)
+        return
+    try:  # the number, the version and the system it was written with; the objects; the names of storages
+        for _ in range(5):
+            _refuse_strange(
+                str(value) for code, value, _ in pickletools.genops(file) if code.name == "GLOBAL"
+            )
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, ArchiveError):
+            raise
+        raise ArchiveError("is not a file that torch.save wrote") from error
     file.seek(0)
 
 
@@ -181,6 +213,10 @@ def _check_names(pickled: bytes) -> None:
         named = [str(value) for code, value, _ in pickletools.genops(pickled) if code.name == "GLOBAL"]
     except (ValueError, OverflowError) as error:
         raise ArchiveError("holds what is no pickle") from error
+    _refuse_strange(named)
+
+
+def _refuse_strange(named: Iterable[str]) -> None:
     strange = next((name for one in named if not _NAME.fullmatch(name := one.replace(" ", "."))), "")
     if strange:
         raise ArchiveError(f"names {strange:.80}, which is no tensor and no plain container")

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from assay.config.yaml_file import load_yaml
 from assay.errors import AssayError, ConfigError
 from assay.record.run_directory import RunDirectory, find_runs
 from assay.record.run_record import RunRecord
@@ -110,7 +111,7 @@ def add_earlier(
 def _read(run_dir: Path, space: Space, objectives: Sequence[Objective]) -> EarlierRun | None:
     try:
         record = RunRecord.load(run_dir)
-        config = OmegaConf.load(RunDirectory(run_dir).config)
+        config = load_yaml(RunDirectory(run_dir).config)
     except (AssayError, OmegaConfBaseException, YAMLError, OSError, ValueError):
         return None  # one damaged run among many is no reason not to use the others
     outcome = Outcome("done", metrics=record.metrics, best=record.best)
