@@ -194,6 +194,7 @@ def unchanged_process() -> Iterator[None]:
 def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
     """Trains one job in this process, on the CPU and without callbacks unless told otherwise."""
     from assay.assemble import assemble
+    from assay.config.trust import project_packages
     from assay.run import train as train_once
 
     def train_watched(
@@ -208,6 +209,8 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
         folder = cwd or tmp_path_factory.mktemp("job")
         given = {override.partition("=")[0] for override in overrides}
         defaults = {**DEFAULTS, "hydra.run.dir": str(folder / "run")}
+        if trusted := project_packages(config_dir):  # a folder from elsewhere cannot say so itself
+            defaults["trusted_packages"] = f"[{','.join(trusted)}]"
         every = [f"{key}={value}" for key, value in defaults.items() if key not in given] + list(overrides)
         watch = Watch(keep_weights, keep_passes)
         assemblies: list[Assembly] = []

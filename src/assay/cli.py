@@ -200,6 +200,7 @@ def resume(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a sweep.")],
     overrides: Overrides = None,
     failed: Annotated[bool, typer.Option("--failed", help="In a sweep, run failed jobs again too.")] = False,
+    config_dir: ConfigDir = None,
     debug: Debug = False,
 ) -> None:
     """Go on with a run or a sweep, or train a finished run longer.
@@ -211,10 +212,14 @@ def resume(
         if (run / "journal.jsonl").is_file():
             from assay.sweep.conduct import go_on as go_on_with_sweep
 
-            code = go_on_with_sweep(run, overrides or [], again=failed).exit_code
+            code = go_on_with_sweep(run, overrides or [], config_dir, again=failed).exit_code
             if code:
                 raise typer.Exit(code)
             return
+        if config_dir is not None:
+            raise AssayError(
+                "--config-dir is about sweeps: a run keeps its whole config", hint=f"assay resume {run}"
+            )
         if failed:
             raise AssayError(f"{run} is no sweep, and --failed is about sweeps", hint=f"assay resume {run}")
         from assay.record.run_record import RunRecord

@@ -311,6 +311,8 @@ def main() -> None:
 
 def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     from assay.config.change import change
+    from assay.config.outside import check_outside
+    from assay.config.trust import trust
     from assay.restore import read_config
     from assay.run import run_job
 
@@ -321,6 +323,7 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     with open_dict(config):
         config.logger = {}  # nobody else's log is to hold this run
         config.enforce_clean_git = False
+    check_outside(config, trust(()))
     run_job(config, record.overrides, record.choices, raise_errors=False, data_sha256=record.data_sha256)
     code = again.parent / _CODE
     if code.is_dir():

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from assay import ranks
 from assay.callbacks.resume_point import KEY
 from assay.config.change import Change, change
-from assay.config.trust import typed_packages
+from assay.config.outside import check_outside
+from assay.config.trust import trust, typed_packages
 from assay.errors import AssayError, ConfigError
 from assay.record.checkpoint_file import read
 from assay.record.checksum import damage_of
@@ -34,6 +35,7 @@ def resume(
     overrides: Sequence[str] = (),
     *,
     trusted_packages: Sequence[str] = (),
+    said: frozenset[tuple[str, str]] = frozenset(),
     raise_errors: bool = True,
 ) -> RunResult:
     """Go on with a run that was interrupted, or train a finished one longer.
@@ -47,6 +49,7 @@ def resume(
         overrides: What is to be different from here on, such as `trainer.max_epochs=20`; and
             `trusted_packages=[…]`, since what a run itself trusts does not count.
         trusted_packages: What the user trusts besides.
+        said: Addresses and places to write to that were allowed before; see `assay.config.outside.said_in`.
         raise_errors: As for `assay.train`.
 
     Returns:
@@ -62,6 +65,7 @@ def resume(
         trusted = (*trusted_packages, *typed_packages(overrides))
         config = read_config(run_dir, trusted, must_be_whole=True)
         job = change(run_dir, config, record.interpolations, overrides)
+        check_outside(job.config, replace(trust(overrides), said=said))
         if record.status == "finished" and not _adds(job):
             return replace(result_of(run_dir), reason="it is finished; there is nothing to add")
         RunDirectory(run_dir).remove_unfinished()

@@ -34,12 +34,16 @@ def test_named_by_the_project_and_on_the_command_line(
     assert project_packages(conf) == ("my_project",)
     typed = ["trusted_packages=[another.part,my_project]"]
     assert compose(typed, conf).trusted_packages == ["another.part", "my_project"]
-    assert compose([], conf).trusted_packages == ["my_project"]
+    with pytest.raises(ConfigError, match="asks to trust my_project") as caught:
+        compose([], conf)
+    assert "trusted_packages=[my_project]" in caught.value.hint
+    assert compose(["trusted_packages=[]"], conf).trusted_packages == []
     assert [job.trusted_packages for job in plan(["seed=1,2", *typed])] == [
         ["another.part", "my_project"]
     ] * 2
     monkeypatch.chdir(tmp_path)
     assert compose().trusted_packages == ["my_project"], "./conf is found by itself"
+    assert compose([], conf).trusted_packages == ["my_project"]
 
 
 @pytest.mark.parametrize(

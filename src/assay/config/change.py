@@ -24,7 +24,18 @@ if TYPE_CHECKING:
 
     from hydra.core.override_parser.types import Override
 
-_FIXED: Final = ("model", "data", "seed", "module", "param_groups", "metrics", "spec", "run_dir", "name")
+_FIXED: Final = (
+    "model",
+    "data",
+    "seed",
+    "module",
+    "param_groups",
+    "metrics",
+    "spec",
+    "run_dir",
+    "name",
+    TRUSTED,
+)
 _FREE: Final = ("data.num_workers", "data.pin_memory", "data.persistent_workers", "data.prefetch_factor")
 _LENGTH: Final = (*("max_epochs", "max_steps", "max_time", "limit_train_batches", "accumulate_grad_batches"),)
 _OF_LENGTH: Final = ("spec.total_steps", "spec.steps_per_epoch", *(f"trainer.{name}" for name in _LENGTH))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra import version
@@ -19,16 +20,23 @@ from yaml import YAMLError
 
 from assay.config.composition_error import composition_error
 from assay.config.hydra_node import check_hydra
+from assay.config.outside import check_below, check_hydra_outside, check_name, check_outside, check_place
 from assay.config.resolvers import register
 from assay.config.tree import walk
-from assay.config.trust import Trust, check_search_path, project_folder, settle_trust, trust
+from assay.config.trust import (
+    Trust,
+    check_project,
+    check_search_path,
+    project_folder,
+    settle_trust,
+    trust,
+)
 from assay.config.yaml_file import bound_hydra
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 PRIMARY = "train"
 _CALL = re.compile(r"\$\{[\w.]+:")
@@ -85,18 +93,24 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
         return compose_with(hydra, overrides)
 
 
-def compose_with(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
+def compose_with(
+    hydra: Hydra,
+    overrides: Sequence[str],
+    mode: RunMode = RunMode.RUN,
+    trusted: Trust | None = None,
+) -> DictConfig:
     """Compose with a loader that is already open; see `compose`.
 
     Args:
         hydra: From `loader()`.
         overrides: As typed.
         mode: `RunMode.MULTIRUN` leaves sweeping overrides to the sweeper.
+        trusted: Where not all of `overrides` was typed by the person who types now.
 
     Raises:
         ConfigError: As `compose`.
     """
-    trusted = trust_for(hydra, overrides)
+    trusted = trusted or trust_for(hydra, overrides)
     with explained(hydra, overrides):
         config: DictConfig = hydra.compose_config(
             config_name=PRIMARY, overrides=list(overrides), run_mode=mode, with_log_configuration=False
@@ -129,10 +143,11 @@ def trust_for(hydra: Hydra, overrides: Sequence[str]) -> Trust:
         overrides: As typed.
 
     Raises:
-        ConfigError: The project's `project.yaml` or the command line names what cannot be trusted, or the
-            command line has configs searched for in a package that is not.
+        ConfigError: The project's `project.yaml` or the command line names what cannot be trusted, a config
+            folder from elsewhere wants packages trusted, or configs are to be found in a package that is not.
     """
-    trusted = trust(overrides, project_folder(hydra))
+    trusted = trust(overrides)
+    check_project(project_folder(hydra), overrides, trusted)
     check_search_path(overrides, trusted)
     return trusted
 
@@ -149,15 +164,23 @@ def complete(
         run_dir: Where this job writes; Hydra's `hydra.run.dir` when not given.
 
     Raises:
-        ConfigError: An option names packages to trust, or the `hydra` node what Hydra may not call.
+        ConfigError: An option names packages to trust, the `hydra` node what Hydra may not call, or anything
+            what nobody has typed: an address, a place to write to, lines for a shell.
     """
     settle_trust(config, trusted)
     check_hydra(hydra_node)
+    check_hydra_outside(hydra_node, trusted)
     with open_dict(config):
         if OmegaConf.is_interpolation(config, "name"):
             raw = str(config._get_node("name")._value())  # type: ignore[union-attr]  # it is there
             config.name = OmegaConf.create({"hydra": hydra_node, "name": raw}).name
         config.run_dir = str(run_dir or hydra_node.run.dir)
+        check_name(config)
+        if run_dir is None:
+            check_place("hydra.run.dir", config.run_dir, trusted)
+        else:
+            check_below(Path(run_dir), Path(str(hydra_node.sweep.dir)), "hydra.sweep.subdir")
+        check_outside(config, trusted)
         _resolve_calls(config)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.tree import walk
-from assay.config.trust import within
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,8 +18,25 @@ if TYPE_CHECKING:
 
 _LOGGING = ("job_logging", "hydra_logging")
 _CALLED = ("launcher", "sweeper", "callbacks")
-_PLUGINS = ("hydra._internal.core_plugins", "hydra_plugins", "assay.sweep")
-"""Hydra itself takes a launcher or sweeper only from those that are installed as its plugins."""
+HYDRAS_OWN: Final = {
+    "hydra._internal.core_plugins.basic_launcher.BasicLauncher": "assay.sweep.pool.serial.SerialPool",
+    "hydra._internal.core_plugins.basic_sweeper.BasicSweeper": "assay.sweep.search.grid.GridSearch",
+}
+"""Hydra's own options, called `basic`, and what does the same here."""
+SWEEP_PARTS: Final = {
+    "hydra.launcher": (
+        "assay.sweep.pool.local.LocalPool",
+        "assay.sweep.pool.ray.RayPool",
+        "assay.sweep.pool.serial.SerialPool",
+        "assay.sweep.pool.slurm.SlurmPool",
+    ),
+    "hydra.sweeper": (
+        "assay.sweep.search.grid.GridSearch",
+        "assay.sweep.search.optuna.OptunaSearch",
+        "assay.sweep.search.random.RandomSearch",
+    ),
+}
+"""All that a launcher or sweeper may be; what lies beside them starts, ends and removes things."""
 _CALLBACKS = (
     "hydra.experimental.callbacks.LogJobReturnCallback",
     "hydra.experimental.callbacks.PickleJobInfoCallback",
@@ -107,7 +123,7 @@ def _check_target(entry: Entry, part: str) -> None:
     if part == "callbacks":
         fine = text in _CALLBACKS
     elif entry.key == f"hydra.{part}._target_":
-        fine = within(text, _PLUGINS) and "${" not in text
+        fine = text in HYDRAS_OWN or text in SWEEP_PARTS[f"hydra.{part}"]
     else:
         fine = _SEARCH.fullmatch(text) is not None
     if not fine and target is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from omegaconf import OmegaConf
 
 from assay.config.tree import walk
+from assay.config.trust import KEY as TRUSTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,8 +37,8 @@ def restore(config: DictConfig, written: Mapping[str, str]) -> None:
 
     Args:
         config: Changed in place.
-        written: From `interpolations`; perhaps somebody else's: what names a target or calls a resolver is
-            left out, and so is a key that is not there.
+        written: From `interpolations`; perhaps somebody else's: what names a target or whom to trust, or
+            calls a resolver, is left out, and so is a key that is not there.
     """
     there = {entry.key for entry in walk(config)}  # not selected: that would ask for what is not yet known
     for key, text in written.items():
@@ -46,4 +47,5 @@ def restore(config: DictConfig, written: Mapping[str, str]) -> None:
 
 
 def _is_plain(key: str, text: str) -> bool:
-    return not key.endswith("_target_") and _PLAIN.fullmatch(text) is not None
+    parts = re.split(r"[.\[\]]+", key)
+    return "_target_" not in parts and TRUSTED not in parts and _PLAIN.fullmatch(text) is not None

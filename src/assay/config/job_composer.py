@@ -26,6 +26,7 @@ from assay.config.compose import (
 )
 from assay.config.fingerprint import fingerprint_of
 from assay.config.hydra_node import check_hydra
+from assay.config.outside import check_hydra_outside, check_place, may_reach_out
 from assay.config.place import split
 from assay.config.plain import written
 from assay.config.tree import walk
@@ -186,21 +187,24 @@ class JobComposer:
         return config
 
 
-def compose_whole(hydra: Hydra, overrides: Sequence[str]) -> DictConfig:
+def compose_whole(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:
     """A sweep as a whole, whose `hydra` node says which launcher and sweeper it has, and where it is written.
 
     Args:
         hydra: From `assay.config.compose.loader`.
         overrides: As typed, sweeps among them.
+        trusted: From `assay.config.compose.trust_for`.
 
     Raises:
         ConfigError: It cannot be composed, or asks Hydra for what it may not do.
     """
-    composed = compose_with(hydra, overrides, RunMode.MULTIRUN)
+    composed = compose_with(hydra, overrides, RunMode.MULTIRUN, trusted)
     check_hydra(composed.hydra)
+    check_hydra_outside(composed.hydra, trusted)
     HydraConfig.instance().set_config(composed)
     with explained(hydra, overrides):
         directory = str(composed.hydra.sweep.dir)
+        check_place("hydra.sweep.dir", directory, trusted)
         with read_write(composed.hydra), open_dict(composed.hydra):
             composed.hydra.sweep.dir = directory  # the clock is asked once
     return composed
@@ -245,6 +249,7 @@ def _with_values(template: _Template, values: Sequence[Override]) -> dict[str, A
             or parts[-1] in ("_target_", "trusted_packages", "name")
             or not (value is None or type(value) in (bool, int, float, str))
             or (isinstance(value, str) and ("${" in value or value == "???"))
+            or may_reach_out(override.key_or_group, value)
         ):
             return None
         inner[parts[-1]] = value

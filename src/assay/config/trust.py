@@ -1,13 +1,14 @@
-"""Which packages a config may name besides those assay knows: the user's own, named by the user alone.
+"""Whom the person who types trusts: packages that a config may name, addresses and folders it may use.
 
-They stand in `project.yaml` of the project's config folder, or are typed as `trusted_packages=[my_project]`.
-A group option, an experiment, a loaded run or a checkpoint can never name one.
+They stand in `conf/project.yaml` of the current directory, or are typed. A group option, an experiment, a
+config folder of somebody else's, a run, a sweep or a checkpoint can never name one.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -18,8 +19,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from assay.config.place import joined, split
 from assay.config.yaml_file import load_yaml
 from assay.errors import ConfigError
+from assay.paths import project_conf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 KEY = "trusted_packages"
+VALUES = "trusted_values"
 _FILE = "project.yaml"
+_PERSONAL = re.compile(r"\$\{(run_dir|name|seed|(oc\.env|now|short_id):[^${}]*)\}")
 _NAME = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", re.ASCII)
 _NOBODYS_OWN = frozenset(
     (
@@ -46,15 +51,21 @@ _NOBODYS_OWN = frozenset(
 @final
 @dataclass(frozen=True)
 class Trust:
-    """The packages that the user has named.
+    """What the user has named.
 
     Attributes:
-        project: In the project's own `project.yaml`.
-        typed: On the command line.
+        project: Packages in `conf/project.yaml` of the current directory.
+        typed: Packages on the command line.
+        values: Addresses, folders and shell lines that the same `project.yaml` says configs may use.
+        keys: Whose values were typed.
+        said: Keys and values of a job that was looked at already, in another process.
     """
 
     project: tuple[str, ...] = ()
     typed: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    keys: frozenset[str] = frozenset()
+    said: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def packages(self) -> list[str]:
@@ -62,17 +73,39 @@ class Trust:
         return sorted({*self.project, *self.typed})
 
 
-def trust(overrides: Iterable[str], folder: Path | None) -> Trust:
-    """What is trusted for a command.
+def trust(overrides: Iterable[str]) -> Trust:
+    """What is trusted for a command that is typed in the current directory.
 
     Args:
         overrides: As typed.
-        folder: The project's folder of config groups, where there is one.
 
     Raises:
         ConfigError: A name is none, or is a library's.
     """
-    return Trust(project_packages(folder), typed_packages(overrides))
+    typed = list(overrides)
+    folder = project_conf()
+    return Trust(project_packages(folder), typed_packages(typed), project_values(folder), typed_keys(typed))
+
+
+def check_project(folder: Path | None, overrides: Iterable[str], trusted: Trust) -> None:
+    """Refuse a config folder from elsewhere that wants packages trusted, unless the user has spoken of them.
+
+    Args:
+        folder: Of config groups, perhaps somebody else's.
+        overrides: As typed.
+        trusted: From `trust`.
+
+    Raises:
+        ConfigError: Naming them, and what to type.
+    """
+    asked = [name for name in project_packages(folder) if name not in trusted.packages]
+    if asked and not _parsed(overrides, KEY):
+        raise ConfigError(
+            f"this config folder asks to trust {', '.join(asked)}, and may then run any code of it",
+            key=KEY,
+            file=str(folder),
+            hint=f"{KEY}=[{','.join(asked)}] if you know whose code it is; {KEY}=[] to go on without it",
+        )
 
 
 def project_folder(hydra: Hydra) -> Path | None:
@@ -96,9 +129,38 @@ def project_packages(folder: Path | None) -> tuple[str, ...]:
     Raises:
         ConfigError: The file cannot be read, or holds anything else.
     """
+    path, plain = _project(folder)
+    return checked_names(plain.get(KEY), path)
+
+
+def project_values(folder: Path | None) -> tuple[str, ...]:
+    """The addresses, folders and shell lines that a project's configs may use without being typed.
+
+    Args:
+        folder: As for `project_packages`.
+
+    Raises:
+        ConfigError: As `project_packages`.
+    """
+    path, plain = _project(folder)
+    values = plain.get(VALUES)
+    if values is None:
+        return ()
+    if not isinstance(values, list) or not all(isinstance(one, str) and one for one in values):
+        raise ConfigError(
+            f"{values!r} was given; a list of addresses, folders or shell lines was expected",
+            key=VALUES,
+            file=path,
+            hint=f"{VALUES}: ['http://mlflow.lab:5000', /scratch/me]",
+        )
+    return tuple(values)
+
+
+def _project(folder: Path | None) -> tuple[str, dict[Any, Any]]:
+    """A project's own file and what it holds; nothing where there is none."""
     path = None if folder is None else folder / _FILE
     if path is None or not path.exists():
-        return ()
+        return "", {}
     example = f"{KEY}: [my_project]"
     try:
         held = load_yaml(path)
@@ -106,12 +168,16 @@ def project_packages(folder: Path | None) -> tuple[str, ...]:
         reason = " ".join(str(error).split())
         raise ConfigError(f"cannot be read: {reason}", file=str(path), hint=example) from error
     plain = OmegaConf.to_container(held, resolve=False)
-    if not isinstance(plain, dict) or set(plain) - {KEY}:
+    if not isinstance(plain, dict) or set(plain) - {KEY, VALUES}:
         others = (
-            ", ".join(str(key) for key in plain if key != KEY) if isinstance(plain, dict) else "no mapping"
+            ", ".join(str(key) for key in plain if key not in (KEY, VALUES))
+            if isinstance(plain, dict)
+            else "no mapping"
         )
-        raise ConfigError(f"{KEY} is its only key, but there is {others}", file=str(path), hint=example)
-    return checked_names(plain.get(KEY), str(path))
+        raise ConfigError(
+            f"{KEY} and {VALUES} are its only keys, but there is {others}", file=str(path), hint=example
+        )
+    return str(path), plain
 
 
 def typed_packages(overrides: Iterable[str]) -> tuple[str, ...]:
@@ -132,6 +198,42 @@ def typed_packages(overrides: Iterable[str]) -> tuple[str, ...]:
             raise ConfigError("one list holds for all jobs of a sweep", key=KEY, hint=f"{KEY}=[a,b]")
         names = () if override.is_delete() else checked_names(override.value())
     return names
+
+
+def typed_keys(overrides: Iterable[str]) -> frozenset[str]:
+    """The keys whose values a person has typed, not those that refer to what a config says.
+
+    Args:
+        overrides: As typed; a choice of an option is no value.
+
+    >>> sorted(typed_keys(["a.b=1", "c={d: [x]}", "e=${f}", "g=/${oc.env:HOME}", "experiment=x"]))
+    ['a.b', 'c.d', 'c.d[0]', 'experiment', 'g']
+    """
+    found: set[str] = set()
+    for override in _parsed_all(overrides):
+        if override.is_delete():
+            continue
+        text = override.input_line or ""
+        if override.is_sweep_override():
+            if not _refers(text):
+                found.add(override.key_or_group)
+            continue
+        pending: list[tuple[str, Any]] = [(override.key_or_group, override.value())]
+        while pending:
+            key, value = pending.pop()
+            if isinstance(value, dict):
+                pending += [(f"{key}.{name}", inner) for name, inner in value.items()]
+                continue
+            if isinstance(value, list):
+                pending += [(f"{key}[{index}]", inner) for index, inner in enumerate(value)]
+            if not _refers(str(value)):
+                found.add(key)
+    return frozenset(joined(split(key)) for key in found)  # `a.0` is `a[0]`
+
+
+def _refers(text: str) -> bool:
+    """Whether text takes anything from the config besides the run's own directory, name and seed."""
+    return "${" in _PERSONAL.sub("", text)
 
 
 def checked_names(value: Any, file: str = "") -> tuple[str, ...]:
@@ -233,16 +335,18 @@ def check_search_path(overrides: Iterable[str], trusted: Trust) -> None:
 
 
 def _parsed(overrides: Iterable[str], key: str) -> list[Override]:
-    """The overrides of one key, parsed; what cannot be parsed is left to Hydra's own message."""
+    """The overrides of one key, parsed."""
+    asked = _parsed_all(text for text in overrides if key in text)
+    return [override for override in asked if override.key_or_group == key]
+
+
+def _parsed_all(overrides: Iterable[str]) -> list[Override]:
+    """Overrides, parsed; what cannot be parsed is left to Hydra's own message."""
     found = []
     for text in overrides:
-        if key not in text:
-            continue
-        try:
+        with suppress(HydraException):
             found += OverridesParser.create().parse_overrides([text])
-        except HydraException:
-            continue
-    return [override for override in found if override.key_or_group == key]
+    return found
 
 
 def within(name: str, packages: Sequence[str]) -> bool:

@@ -11,17 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.check.annotation import accepts, in_words
 from assay.config.did_you_mean import did_you_mean
+from assay.config.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_OURS: Final = "assay.sweep."
-_HYDRAS: Final = {
-    "hydra._internal.core_plugins.basic_launcher.BasicLauncher": "assay.sweep.pool.serial.SerialPool",
-    "hydra._internal.core_plugins.basic_sweeper.BasicSweeper": "assay.sweep.search.grid.GridSearch",
-}
-"""Hydra's own options, called `basic`, and what does the same here."""
 _UNUSED: Final = ("_target_", "max_batch_size")
 
 
@@ -29,7 +24,7 @@ def chosen(node: Mapping[str, Any], key: str, /, **given: Any) -> Any:
     """Build what a node names, from the keys that it takes.
 
     Args:
-        node: As plain data, with a `_target_` in `assay.sweep`.
+        node: As plain data, with a `_target_` of `SWEEP_PARTS`.
         key: Of the node.
         **given: Further arguments, which are no config.
 
@@ -95,19 +90,16 @@ def target(node: Mapping[str, Any], key: str) -> Any:
         ConfigError: It names none of assay's.
     """
     name = str(node.get("_target_"))
-    name = _HYDRAS.get(name, name)
+    name = HYDRAS_OWN.get(name, name)
     module, _, kind = name.rpartition(".")
     group = key.replace(".", "/")
-    if not name.startswith(_OURS):
+    if name not in SWEEP_PARTS[key]:
         raise ConfigError(
-            f"{name!r} is none of assay's", key=f"{key}._target_", hint=f"assay configs {group} lists them"
+            f"{name!r} is not one of assay's {key.rpartition('.')[2]}s",
+            key=f"{key}._target_",
+            hint=f"assay configs {group} lists them",
         )
-    try:
-        return getattr(importlib.import_module(module), kind)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"there is no {name!r}", key=f"{key}._target_", hint=f"assay configs {group} lists them"
-        ) from error
+    return getattr(importlib.import_module(module), kind)
 
 
 def _hint(kind: Any, name: str) -> Any:

@@ -26,6 +26,7 @@ from assay.sweep.policy import Policy
 from assay.sweep.pool.serial import SerialPool
 from assay.sweep.recover import recovered, wait_for
 from assay.sweep.search.constraint import read_constraints
+from assay.sweep.setting import merged, setting_of, without_trust
 from assay.sweep.show import SweepProgress
 from assay.terminal import Console
 
@@ -150,29 +151,37 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         return _drive(sweep, journal, pool, checking, {n: (job, checked[n]) for n, job in ahead.items()})
 
 
-def go_on(directory: Path, overrides: Sequence[str] = (), *, again: bool = False) -> SweepResult:
+def go_on(
+    directory: Path,
+    overrides: Sequence[str] = (),
+    config_dir: Path | None = None,
+    *,
+    again: bool = False,
+) -> SweepResult:
     """Run what is missing of a sweep.
 
     Args:
-        directory: Of the sweep.
+        directory: Of the sweep, perhaps somebody else's: what it asks to be trusted has to be confirmed.
         overrides: What is to be different from here on, such as another search space.
+        config_dir: The user's folder of config groups.
         again: Run failed jobs again, too.
 
     Raises:
         AssayError: It is still running, cannot be read, or a job cannot run.
     """
-    header = Journal.open(directory, repair=False).header  # a mistyped directory costs no lock
+    written = Journal.open(directory, repair=False)  # a mistyped directory costs no lock
+    setting = setting_of(directory, written, overrides, config_dir)
     with ExitStack() as stack:
-        before = Path(header["cwd"])
-        if before.is_dir() and not before.samefile(Path.cwd()):  # paths in the config are relative to it
+        if not setting.cwd.samefile(Path.cwd()):
             directory = directory.resolve()
-            stack.enter_context(chdir(before))
+            stack.enter_context(chdir(setting.cwd))
         stack.enter_context(writing(directory))
         journal = Journal.open(directory)
-        config_dir = Path(journal.header["config_dir"]) if journal.header["config_dir"] else None
-        typed = _merged([*journal.commands, list(overrides)])
+        config_dir = setting.config_dir
+        typed = merged([*(without_trust(command) for command in journal.commands), list(overrides)])
         place = [f"hydra.sweep.dir={_quoted(str(directory))}"]
-        sweep = _read(stack.enter_context(loader(config_dir)), [*typed, *place], config_dir)
+        hydra = stack.enter_context(loader(config_dir))
+        sweep = _read(hydra, [*typed, *place], config_dir, typed=[*overrides, *place])
         checking = stack.enter_context(_checking(sweep))
         jobs, tokens = _known_jobs(sweep, journal, again=again)
         checking.names(jobs)
@@ -211,14 +220,22 @@ def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictC
         return [sweep.composer.composed(overrides, number) for number, overrides in enumerate(every)]
 
 
-def _read(hydra: Hydra, overrides: Sequence[str], config_dir: Path | None) -> _Sweep:
+def _read(
+    hydra: Hydra, overrides: Sequence[str], config_dir: Path | None, typed: Sequence[str] | None = None
+) -> _Sweep:
     """What the config says of a sweep.
+
+    Args:
+        hydra: From `loader`.
+        overrides: All that makes it.
+        config_dir: As for `start`.
+        typed: What of it the person has typed now, who is alone to be trusted; all of it by default.
 
     Raises:
         ConfigError: A key of its launcher or sweeper is not what it takes.
     """
-    trusted = trust_for(hydra, overrides)
-    whole = compose_whole(hydra, overrides)
+    trusted = trust_for(hydra, overrides if typed is None else typed)
+    whole = compose_whole(hydra, overrides, trusted)
     launcher, sweeper = (written(whole.hydra[name]) for name in ("launcher", "sweeper"))
     directory = Path(str(whole.hydra.sweep.dir))
     asked = sweeper.get("objective") is not None
@@ -368,20 +385,6 @@ def _checking(sweep: _Sweep) -> Iterator[Checking]:
     finally:
         if checker is not None:
             checker.close()
-
-
-def _merged(commands: Sequence[Sequence[str]]) -> list[str]:
-    """What was typed, first to last, as one command: a later override takes the place of an earlier one.
-
-    >>> _merged([["seed=1,2", "optimizer.lr=0.1"], ["seed=range(3)"]])
-    ['optimizer.lr=0.1', 'seed=range(3)']
-    """
-    merged: dict[str, str] = {}
-    for override in (override for command in commands for override in command):
-        key = override.partition("=")[0].lstrip("+~")
-        merged.pop(key, None)
-        merged[key] = override
-    return list(merged.values())
 
 
 def _quoted(text: str) -> str:

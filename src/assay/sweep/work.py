@@ -171,10 +171,12 @@ def _begin(task: Task) -> None:
 
 def _go_on(task: Task, run_dir: Path) -> None:
     from assay.check.target import trusted_in
+    from assay.config.outside import said_in
     from assay.config.plain import from_text
     from assay.resume import resume
 
-    resume(run_dir, trusted_packages=trusted_in(from_text(task.config)), raise_errors=True)
+    config = from_text(task.config)
+    resume(run_dir, trusted_packages=trusted_in(config), said=said_in(config), raise_errors=True)
 
 
 def _use_threads(number: int) -> None:
