@@ -28,7 +28,7 @@ _WRITING: Final = ("callbacks", "logger", "trainer")
 _PROSE: Final = ("tags", "notes", "description", "trusted_packages")
 _PATH: Final = re.compile(r"(.*_)?(dirs?|dirpath|path|files?|filepath|folder|location|logdir|prefix_path)")
 _ADDRESS: Final = re.compile(
-    r"(.*_)?(address|addr|api_key|base_url|endpoint|entity|host|hostname|proxy|proxies|server|token|uri|url|workspace)"
+    r"(.*_)?(address|addr|api_key|base_url|endpoint|entity|host|hostname|proxy|proxies|server|teamspace|token|uri|url|workspace)"
 )
 _SHIPPED: Final = ("sqlite:///outputs/mlflow.db", "outputs/mlflow")
 """What assay's own options say: beside the runs."""
