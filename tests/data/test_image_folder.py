@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,13 +11,13 @@ from PIL import Image
 from torchvision.datasets import ImageFolder as Reference  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.image_folder import ImageFolder, read_image
+from assay.data.image_folder import ImageFolder
+from assay.data.picture_file import read_bytes, read_image
 from assay.data.samples import Samples, Stream
 from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from assay.data.data_module import DataModule
 
@@ -161,19 +163,205 @@ def test_scaling_is_torchvisions(tmp_path: Path) -> None:
     assert torch.equal(read_image(str(path), size=(7, 9)), v2.Resize([7, 9])(read_image(str(path))))
 
 
+def truncated(path: Path, suffix: str) -> None:
+    Image.fromarray(pixels(100, 100)).save(path, format=suffix)
+    path.write_bytes(path.read_bytes()[:-900])
+
+
+BAD: dict[str, tuple[Callable[[Path], object], str]] = {
+    "zero.png": (Path.touch, "it is empty"),
+    "text.jpg": (lambda path: path.write_text("this is no image"), "it is not an image"),
+    "header.png": (lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n cut off"), "it is not an image"),
+    "cut.jpg": (lambda path: truncated(path, "JPEG"), "truncated"),
+    "cut.png": (lambda path: truncated(path, "PNG"), "truncated"),
+    "cut.webp": (lambda path: truncated(path, "WEBP"), "("),
+    "dangling.jpg": (lambda path: path.symlink_to("nowhere.jpg"), "No such file"),
+    "loop.jpg": (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
+    "pipe.jpg": (os.mkfifo, "it is not a regular file"),
+    "wide.tif": (
+        lambda path: Image.fromarray(np.full((100, 100), 70000, np.int32)).save(path),
+        "its values have 32 bits",
+    ),
+    "real.tif": (
+        lambda path: Image.fromarray(np.ones((100, 100), np.float32)).save(path),
+        "its values have 32 bits",
+    ),
+}
+
+
 @pytest.mark.parametrize("in_memory", ["auto", False])
-@pytest.mark.parametrize("content", [b"", b"this is no image", b"\x89PNG\r\n\x1a\n cut off"])
-def test_a_file_that_is_no_image(
-    tmp_path: Path, in_memory: bool | str, content: bytes, data_module: Callable[..., DataModule]
-) -> None:
+def test_all_bad_files_are_found_before_training(tmp_path: Path, in_memory: bool | str) -> None:
+    write(tmp_path, {"a": 3, "b": 3}, size=(100, 100))
+    for name, (make, _) in BAD.items():
+        make(tmp_path / "b" / name)
+    total = 6 + len(BAD)
+    with pytest.raises(DataError) as caught:
+        ImageFolder(str(tmp_path), in_memory=in_memory).read()
+    message = caught.value.message
+    assert message.startswith(
+        f"data.source.root={tmp_path}: {len(BAD)} of {total} images cannot be read: b/cut.jpg ("
+    )
+    assert message.endswith("; and 1 more")
+    assert caught.value.hint.endswith("data.source.on_bad=skip")
+
+    source = ImageFolder(str(tmp_path), in_memory=in_memory, on_bad="skip")
+    data = source.read()["all"]
+    assert data.targets.tolist() == [0, 0, 0, 1, 1, 1]
+    assert isinstance(data, Stream if in_memory is False else Samples)
+    samples = data if isinstance(data, Samples) else data.dataset
+    assert torch.equal(samples[4][0], read_image(str(tmp_path / "b" / "01.png")))
+    assert [note for note in source.notes if f"{len(BAD)} of {total} images cannot be read" in note]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_named_with_the_reason(tmp_path: Path, name: str) -> None:
+    write(tmp_path, {"a": 2})
+    make, reason = BAD[name]
+    make(tmp_path / "a" / name)
+    for in_memory in (True, False):
+        with pytest.raises(DataError) as caught:
+            ImageFolder(str(tmp_path), image_size=[6, 8], in_memory=in_memory).read()
+        assert f"1 of 3 images cannot be read: a/{name} (" in caught.value.message
+        assert reason in caught.value.message
+        assert "BytesIO" not in caught.value.message
+
+
+def test_a_class_whose_pictures_are_all_bad(tmp_path: Path) -> None:
+    write(tmp_path, {"a": 2, "b": 0})
+    (tmp_path / "b" / "x.png").touch()
+    with pytest.raises(DataError, match="no image in the folder of class b"):
+        ImageFolder(str(tmp_path), on_bad="skip").read()
+
+
+def test_what_is_no_picture_by_its_name_is_said(tmp_path: Path) -> None:
     write(tmp_path, {"a": 2, "b": 2})
-    path = tmp_path / "b" / "00.png"
+    for name in (".DS_Store", "Thumbs.db", "._00.png", ".hidden.jpg"):
+        (tmp_path / "a" / name).write_bytes(b"x")
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    (tmp_path / "a" / "folder.jpg").mkdir()
+    Image.fromarray(pixels()).save(tmp_path / "a" / "folder.jpg" / "inside.png")
+    (tmp_path / "a" / "back").symlink_to(tmp_path / "a")
+    quiet, source = ImageFolder(str(tmp_path)), ImageFolder(str(tmp_path))
+    assert len(quiet.read()["all"]) == 5
+    assert quiet.class_names == ("a", "b")
+    frames = [Image.fromarray(pixels()) for _ in range(3)]
+    frames[0].save(tmp_path / "b" / "moving.gif", save_all=True, append_images=frames[1:])
+    (tmp_path / "b" / "notes.txt").touch()
+    assert len(source.read()["all"]) == 5
+    assert "left out: 1 × folder named as an image" in quiet.notes[0]
+    assert {"1 × .gif", "1 × .txt"} <= set(source.notes[0].partition("left out: ")[2].split(", "))
+
+
+@pytest.mark.parametrize("suffix", ["webp", "tiff", "png"])
+def test_of_several_frames_the_first_is_used_and_it_is_said(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / "a").mkdir()
+    frames = [Image.fromarray(pixels()) for _ in range(3)]
+    path = tmp_path / "a" / f"0.{suffix}"
+    options: dict[str, Any] = {"lossless": True} if suffix == "webp" else {}
+    frames[0].save(path, save_all=True, append_images=frames[1:], **options)
+    for in_memory in (True, False):
+        source = ImageFolder(str(tmp_path), in_memory=in_memory)
+        data = source.read()["all"]
+        first = data[0][0] if isinstance(data, Samples) else data.dataset[0][0]
+        assert torch.equal(first, reference_pixels(frames[0], "RGB"))
+        assert "1 image(s) have several frames or pages; the first one is used" in source.notes[0]
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["RGB", "I;16"])
+def test_pictures_are_turned_as_their_exif_says(tmp_path: Path, orientation: int, kind: str) -> None:
+    (tmp_path / "a").mkdir()
+    color = pixels(6, 8)
+    image = Image.fromarray(color if kind == "RGB" else color[..., 0].astype(np.uint16) * 257)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image.save(tmp_path / "a" / "0.png", exif=exif)
+    # TIFF 6.0, "Orientation": which row and column of what is seen the first row and column of the file are.
+    upright = {
+        1: color,
+        2: color[:, ::-1],
+        3: color[::-1, ::-1],
+        4: color[::-1],
+        5: color.swapaxes(0, 1),
+        6: np.rot90(color, -1),
+        7: color[::-1, ::-1].swapaxes(0, 1),
+        8: np.rot90(color, 1),
+    }[orientation]
+    expected = torch.from_numpy(upright.copy()).permute(2, 0, 1)
+    data = ImageFolder(str(tmp_path), in_memory=True).read()["all"]
+    assert isinstance(data, Samples)
+    assert torch.equal(data.inputs[0], expected if kind == "RGB" else expected[:1].expand(3, -1, -1))
+
+
+def test_a_jpeg_in_cmyk_is_what_pillow_makes_of_it(tmp_path: Path) -> None:
+    smooth = np.linspace(0, 255, 24 * 24 * 3).reshape(24, 24, 3).astype(np.uint8)
+    Image.fromarray(smooth).convert("CMYK").save(tmp_path / "image.jpg", quality=100)
+    found = read_image(str(tmp_path / "image.jpg"))
+    assert (found.int() - torch.from_numpy(smooth).permute(2, 0, 1).int()).abs().float().mean() < 3
+
+
+def test_a_palette_with_transparency_keeps_its_colors(tmp_path: Path) -> None:
+    palette = Image.fromarray(pixels(10, 12)).convert("P")
+    palette.save(tmp_path / "image.png", transparency=bytes(range(256)))
+    expected = reference_pixels(palette, "RGB")
+    assert torch.equal(read_image(str(tmp_path / "image.png")), expected)
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_changed_pixel_is_other_data(
+    tmp_path: Path, in_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.data.picture_survey._FEW", 0)  # what was found is remembered
+    monkeypatch.setattr("assay.data.picture_survey._SETTLED", 0.0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    root = tmp_path / "pictures"
+    (root / "a").mkdir(parents=True)
+    path, other = root / "a" / "0.bmp", root / "a" / "1.bmp"
+    for file in (path, other):
+        Image.fromarray(pixels()).save(file)
+    before = path.stat()
+
+    def digest() -> str:
+        return ImageFolder(str(root), in_memory=in_memory).read()["all"].digest()
+
+    digests = [digest(), digest()]
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
     path.write_bytes(content)
-    options = {"split": {"val": 0, "test": 0}, "drop_last": False, "transform": {"normalize": "data"}}
-    datamodule = data_module(ImageFolder(str(tmp_path), in_memory=in_memory), **options)
-    with pytest.raises(DataError, match="cannot be read as an image") as caught:
-        datamodule.setup()
-    assert caught.value.message.startswith(str(path))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    digests.append(digest())
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_what_is_remembered_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.data.picture_survey._FEW", 0)
+    monkeypatch.setattr("assay.data.picture_survey._SETTLED", 0.0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    root = tmp_path / "pictures"
+    write(root, {"a": 3})
+    (root / "a" / "bad.png").touch()
+    read: list[str] = []
+
+    def counted(path: str) -> bytes:
+        read.append(Path(path).name)
+        return read_bytes(path)
+
+    monkeypatch.setattr("assay.data.picture_survey.read_bytes", counted)
+
+    def look() -> list[str]:
+        read.clear()
+        ImageFolder(str(root), in_memory=False, on_bad="skip").read()
+        return sorted(read)
+
+    assert look() == ["00.png", "01.png", "02.png", "bad.png"]
+    assert look() == ["bad.png"]
+    Image.fromarray(pixels()).save(root / "a" / "01.png")
+    assert look() == ["01.png", "bad.png"]
+    [remembered] = (tmp_path / "cache" / "assay" / "pictures").iterdir()
+    for content in (b"", b"[]", b'{"a/00.png": 1}', b"\xff"):
+        remembered.write_bytes(content)
+        assert len(look()) == 4
 
 
 def test_a_truncated_jpeg(tmp_path: Path) -> None:
@@ -218,7 +406,14 @@ def test_a_folder_beside_the_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"mode": "CMYK"}, {"in_memory": "maybe"}, {"image_size": [8]}, {"image_size": [0, 8]}]
+    "wrong",
+    [
+        {"mode": "CMYK"},
+        {"in_memory": "maybe"},
+        {"image_size": [8]},
+        {"image_size": [0, 8]},
+        {"on_bad": "ignore"},
+    ],
 )
 def test_arguments_out_of_range(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="was expected"):

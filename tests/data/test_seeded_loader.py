@@ -49,7 +49,7 @@ def batches(loader: DataLoader[Any], seed: int = 0, **position: int) -> list[lis
 def test_ranks_divide_the_samples_as_torch_does(world_size: int, drop_last: bool) -> None:
     loader = DataLoader(DATA, batch_size=3, drop_last=drop_last)
     for rank in range(world_size):
-        sampler = DistributedSampler(DATA, world_size, rank, shuffle=False)
+        sampler: DistributedSampler[int] = DistributedSampler(DATA, world_size, rank, shuffle=False)
         expected = list(DataLoader(DATA, batch_size=3, drop_last=drop_last, sampler=sampler))
         found = batches(loader, rank=rank, world_size=world_size)
         assert found == [batch.tolist() for batch in expected]
@@ -70,7 +70,7 @@ def test_whole_batches_of_a_batch_sampler_are_divided() -> None:
 
 
 def test_a_sampler_that_divides_is_left_to_it() -> None:
-    sampler = DistributedSampler(DATA, 2, 1, seed=4)
+    sampler: DistributedSampler[int] = DistributedSampler(DATA, 2, 1, seed=4)
     found = batches(DataLoader(DATA, batch_size=4, sampler=sampler), rank=1, world_size=2, epoch=3)
     sampler.set_epoch(3)
     assert found == [batch.tolist() for batch in DataLoader(DATA, batch_size=4, sampler=sampler)]

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-import numpy as np
 import torch
-from PIL import Image
 from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # torchvision ships no types
     IMG_EXTENSIONS,
     find_classes,
-    make_dataset,
 )
-from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.memory import free_memory
+from assay.data.picture_file import MODES, decode, read_image, size_of, verify
+from assay.data.picture_survey import Look, look_at, survey
 from assay.data.samples import Samples, Stream
 from assay.errors import DataError
 
@@ -28,10 +26,10 @@ if TYPE_CHECKING:
 
     from assay.data.spec import Task
 
-_MODES = {"RGB": ("RGB", 3), "GRAY": ("L", 1)}
 _PARTS = {"train", "val", "test"}
 _PEEK = 32
-_CHUNK = 32
+_NAMED = 10
+_JUNK = {"thumbs.db", "desktop.ini"}
 
 
 @final
@@ -41,13 +39,18 @@ class ImageFolder:
     The layout of `torchvision.datasets.ImageFolder`. Images become uint8 tensors `[C, H, W]`. If they have
     one size (or `image_size` gives them one) and take less than a quarter of the free memory, they are
     decoded once, by as many threads as there are cores; otherwise they are decoded by the loader's worker
-    processes, sample by sample.
+    processes, sample by sample. Either way all files are looked at before training, and their SHA-256 is the
+    data's; what was found of 1,000 files or more is kept in the user's cache folder.
 
     Args:
         root: The folder.
         image_size: Height and width every image is scaled to; None leaves them as they are.
         mode: `RGB` or `GRAY`; other images are converted, transparency is left out.
         in_memory: `auto` as above; True or False to decide.
+        on_bad: What to do about files that cannot be decoded: `error`, or `skip` to leave them out.
+
+    Attributes:
+        notes: What was left out, a sentence each; there after `read()`.
 
     Raises:
         ValueError: An argument is none of its choices.
@@ -61,8 +64,11 @@ class ImageFolder:
         image_size: Sequence[int] | None = None,
         mode: str = "RGB",
         in_memory: bool | str = "auto",
+        on_bad: str = "error",
     ) -> None:
-        if mode not in _MODES:
+        if on_bad not in ("error", "skip"):
+            raise ValueError(f"on_bad={on_bad!r}: error or skip was expected")
+        if mode not in MODES:
             raise ValueError(f"mode={mode!r}: RGB or GRAY was expected")
         if in_memory not in (True, False, "auto"):
             raise ValueError(f"in_memory={in_memory!r}: auto, true or false was expected")
@@ -70,7 +76,9 @@ class ImageFolder:
             raise ValueError(f"image_size={list(image_size)}: [height, width] was expected")
         self._root, self._mode, self._in_memory = Path(root), mode, in_memory
         self._size = None if image_size is None else (int(image_size[0]), int(image_size[1]))
+        self._on_bad = on_bad
         self.class_names: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
 
     def prepare(self) -> None:
         """Nothing to download."""
@@ -79,20 +87,65 @@ class ImageFolder:
         """The parts the folder has: `all`, or `train` and any of `val` and `test`.
 
         Raises:
-            DataError: The folder is missing or no such folder, a class has no image, a file is no image.
+            DataError: The folder is missing or no such folder, a class has no image, files are bad.
         """
+        self.notes = ()
         listed = {part: self._list(part, folder) for part, folder in self._part_folders().items()}
-        size = self._size or _common_size([path for files in listed.values() for path, _ in files])
-        if self._wanted_in_memory(size, sum(map(len, listed.values()))) and size:
-            decoded = {part: self._decode(files, size) for part, files in listed.items()}
-            if all(samples is not None for samples in decoded.values()):
-                return {part: samples for part, samples in decoded.items() if samples is not None}
-        if self._in_memory is True:
+        files = [file for some in listed.values() for file in some]
+        paths = [path for path, _ in files]
+        size = self._size or _common_size(paths)
+        images: Tensor | None = None
+        if size is not None and self._wanted_in_memory(size, len(files)):
+            images, looks = self._decode(paths, size)
+        else:
+            looks = survey(self._root, paths)
+        good = self._judge(files, looks)
+        if self._in_memory is True and images is None:
             raise DataError(
                 f"data.source.in_memory=true: the images in {self._root} have several sizes",
                 hint="data.source.image_size=[224,224], or data.source.in_memory=auto",
             )
-        return {part: self._stream(files) for part, files in listed.items()}
+        parts: dict[str, Samples | Stream] = {}
+        start = 0
+        for part, some in listed.items():
+            rows = [row for row in range(start, start + len(some)) if good[row]]
+            start += len(some)
+            kept = [files[row] for row in rows]
+            self._refuse_empty(part, kept)
+            identity = "\n".join(
+                f"{os.path.relpath(files[row][0], self._root)} {looks[row].sha256}" for row in rows
+            )
+            if images is None:
+                parts[part] = Stream(_Files(kept, self._mode, self._size), _labels(kept), identity)
+            else:
+                whole = len(rows) == len(some)
+                own = images[start - len(some) : start] if whole else images[torch.tensor(rows).long()]
+                parts[part] = Samples(own, _labels(kept), identity)
+        return parts
+
+    def _judge(self, files: list[tuple[str, int]], looks: list[Look]) -> list[bool]:
+        """Which files can be used; the others are refused, or said to be left out."""
+        bad = [
+            f"{os.path.relpath(path, self._root)} ({look.bad})"
+            for (path, _), look in zip(files, looks, strict=True)
+            if look.bad
+        ]
+        several = sum(look.several for look in looks)
+        if several:
+            self._note(f"{several} image(s) have several frames or pages; the first one is used")
+        if bad:
+            more = f"; and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
+            told = f"{len(bad)} of {len(files)} images cannot be read: {'; '.join(bad[:_NAMED])}{more}"
+            if self._on_bad == "error":
+                raise DataError(
+                    f"data.source.root={self._root}: {told}",
+                    hint="repair or remove them, or leave them out: data.source.on_bad=skip",
+                )
+            self._note(f"{told}; left out, as data.source.on_bad=skip says")
+        return [not look.bad for look in looks]
+
+    def _note(self, note: str) -> None:
+        self.notes = (*self.notes, f"data.source.root={self._root}: {note}")
 
     def _part_folders(self) -> dict[str, Path]:
         if not self._root.is_dir():
@@ -100,7 +153,7 @@ class ImageFolder:
                 f"data.source.root={self._root}: there is no such folder",
                 hint="set data.source.root=/path/to/images",
             )
-        names = {entry.name for entry in self._root.iterdir() if entry.is_dir()}
+        names = {entry.name for entry in self._root.iterdir() if entry.is_dir() and entry.name[0] != "."}
         if "train" not in names or (names - _PARTS and not names & (_PARTS - {"train"})):
             return {"all": self._root}  # `train` may be a class, beside `car` and `plane`
         if names - _PARTS:
@@ -112,7 +165,7 @@ class ImageFolder:
 
     def _list(self, part: str, folder: Path) -> list[tuple[str, int]]:
         try:
-            names, _ = find_classes(str(folder))
+            names = [name for name in find_classes(str(folder))[0] if not name.startswith(".")]
         except FileNotFoundError as error:
             raise DataError(
                 f"data.source.root={self._root}: {folder} has no folder of images in it",
@@ -125,49 +178,48 @@ class ImageFolder:
                 f"data.source.root={self._root}: {part} has a class that training lacks: {unknown[0]}",
                 hint="give train a folder of the same name, or remove this one",
             )
-        indices = {name: index for index, name in enumerate(self.class_names) if name in names}
-        files: list[tuple[str, int]]
-        files = make_dataset(str(folder), indices, extensions=IMG_EXTENSIONS, allow_empty=True)
+        found = {name: _listed(folder / name) for name in names}
+        others = Counter(suffix for _, left in found.values() for suffix in left)
+        if others:
+            told = ", ".join(f"{count} × {suffix}" for suffix, count in others.most_common(5))
+            self._note(f"files that are not images by their name are left out: {told}")
+        indices = {name: index for index, name in enumerate(self.class_names)}
+        return [(path, indices[name]) for name in names for path in found[name][0]]
+
+    def _refuse_empty(self, part: str, files: list[tuple[str, int]]) -> None:
+        if part not in ("all", "train"):
+            return
         found = {label for _, label in files}
-        empty = [name for name, index in indices.items() if index not in found]
-        if empty and part in ("all", "train"):
+        empty = [name for label, name in enumerate(self.class_names) if label not in found]
+        if empty:
             raise DataError(
                 f"data.source.root={self._root}: no image in the folder of class {', '.join(empty[:5])}",
                 hint=f"remove the folder, or add images ({', '.join(IMG_EXTENSIONS)})",
             )
-        return files
 
     def _wanted_in_memory(self, size: tuple[int, int] | None, count: int) -> bool:
         if self._in_memory != "auto":
             return bool(self._in_memory)
-        return size is not None and count * _MODES[self._mode][1] * size[0] * size[1] < free_memory() // 4
+        return size is not None and count * MODES[self._mode][1] * size[0] * size[1] < free_memory() // 4
 
-    def _decode(self, files: list[tuple[str, int]], size: tuple[int, int]) -> Samples | None:
-        """All images as one tensor; None if one is of another size and may not be scaled."""
-        images = torch.empty((len(files), _MODES[self._mode][1], *size), dtype=torch.uint8)
+    def _decode(self, paths: list[str], size: tuple[int, int]) -> tuple[Tensor | None, list[Look]]:
+        """All images as one tensor, None if one is of another size and may not be scaled."""
+        images = torch.empty((len(paths), MODES[self._mode][1], *size), dtype=torch.uint8)
+        other_size = False
 
-        def decode(start: int) -> bool:
-            for index in range(start, min(start + _CHUNK, len(files))):
-                image = read_image(files[index][0], self._mode, self._size)
-                if image.shape[1:] != images.shape[2:]:
-                    return False
+        def take(index: int, content: bytes) -> None:
+            nonlocal other_size
+            if other_size:
+                verify(content)
+                return
+            image = decode(content, self._mode, self._size)
+            if image.shape[1:] == images.shape[2:]:
                 images[index] = image
-            return True
+            else:
+                other_size = True
 
-        pool = ThreadPoolExecutor(os.cpu_count())
-        try:
-            complete = all(pool.map(decode, range(0, len(files), _CHUNK)))
-        finally:
-            pool.shutdown(cancel_futures=True)
-        return Samples(images, _labels(files), self._identity(files)) if complete else None
-
-    def _stream(self, files: list[tuple[str, int]]) -> Stream:
-        return Stream(_Files(files, self._mode, self._size), _labels(files), self._identity(files))
-
-    def _identity(self, files: list[tuple[str, int]]) -> str:
-        return "\n".join(
-            f"{os.path.relpath(path, self._root)} {Path(path).stat().st_size}" for path, _ in files
-        )
+        looks = look_at(paths, take)
+        return None if other_size else images, looks
 
 
 @final
@@ -185,53 +237,35 @@ class _Files:
         return read_image(path, self._mode, self._size), label
 
 
-def read_image(path: str, mode: str = "RGB", size: tuple[int, int] | None = None) -> Tensor:
-    """Decode an image file.
-
-    Args:
-        path: Any file Pillow can read.
-        mode: `RGB` or `GRAY`.
-        size: Height and width to scale to (bilinear, antialiased); None leaves the image as it is.
-
-    Returns:
-        uint8 `[C, H, W]`.
-
-    Raises:
-        DataError: The file is no image, or damaged.
-    """
-    try:
-        with Image.open(path) as opened:
-            decoded: Tensor = F.pil_to_tensor(_plain(opened).convert(_MODES[mode][0]))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise _unreadable(path, error) from error
-    if size is not None:
-        decoded = F.resize(decoded, list(size), antialias=True)
-    return decoded
-
-
-def _plain(image: Image.Image) -> Image.Image:
-    """What Pillow would convert wrongly or with a warning: 16 bits, palettes with transparency."""
-    if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
-    return image.convert("RGBA") if image.mode == "P" else image
-
-
-def _unreadable(path: str, error: Exception) -> DataError:
-    return DataError(
-        f"{path} cannot be read as an image: {error}", hint="repair or remove this file (data.source.root)"
-    )
-
-
 def _common_size(paths: list[str]) -> tuple[int, int] | None:
     """Height and width, if a few images spread over all have the same; only their headers are read."""
-    sizes = set()
-    for path in paths[:: max(1, len(paths) // _PEEK)]:
-        try:
-            with Image.open(path) as image:
-                sizes.add((image.height, image.width))
-        except (OSError, ValueError, SyntaxError) as error:
-            raise _unreadable(path, error) from error
+    sizes = {size_of(path) for path in paths[:: max(1, len(paths) // _PEEK)]} - {None}
     return sizes.pop() if len(sizes) == 1 else None
+
+
+def _listed(folder: Path) -> tuple[list[str], list[str]]:
+    """Paths of the images below a folder, in order, and what else is there that is not hidden, by suffix."""
+    images, others = [], []
+    seen = set()
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        here = os.path.realpath(parent)
+        folders[:] = [name for name in folders if not name.startswith(".") and here not in seen]
+        if here in seen:  # a link that leads back
+            continue
+        seen.add(here)
+        others += ["folder named as an image" for name in folders if _is_image(name)]
+        for name in names:
+            if name.startswith(".") or name.lower() in _JUNK:
+                continue
+            if _is_image(name):
+                images.append((parent, name))
+            else:
+                others.append(Path(name).suffix.lower() or "no suffix")
+    return [str(Path(parent) / name) for parent, name in sorted(images)], others
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(IMG_EXTENSIONS)
 
 
 def _labels(files: list[tuple[str, int]]) -> Tensor:

@@ -1,0 +1,170 @@
+"""One file of a picture: read, decoded, judged."""
+
+from __future__ import annotations
+
+import io
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
+
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MODES = {"RGB": ("RGB", 3), "GRAY": ("L", 1)}
+"""Pillow's name and the number of channels of each mode that pictures are converted to."""
+_ORIENTATION = 0x0112
+_SIDEWAYS = 5
+"""The first of the EXIF orientations that exchange height and width."""
+
+
+def read_image(path: str, mode: str = "RGB", size: tuple[int, int] | None = None) -> Tensor:
+    """Decode an image file.
+
+    Turned as its EXIF orientation says. Of several frames or pages it is the first one. Transparency is left
+    out; 16 bits become 8.
+
+    Args:
+        path: Any file Pillow can read.
+        mode: `RGB` or `GRAY`.
+        size: Height and width to scale to (bilinear, antialiased); None leaves the image as it is.
+
+    Returns:
+        uint8 `[C, H, W]`.
+
+    Raises:
+        DataError: The file is not an image, or damaged.
+    """
+    try:
+        return decode(read_bytes(path), mode, size)
+    except ValueError as error:
+        raise DataError(
+            f"{path} cannot be read as an image: {error}",
+            hint="repair or remove this file (data.source.root)",
+        ) from error
+
+
+def read_bytes(path: str) -> bytes:
+    """The contents of a regular file.
+
+    Args:
+        path: Of the file; a pipe would be waited for.
+
+    Raises:
+        ValueError: It cannot be read, is empty, or is not a file; the message says which.
+    """
+    try:
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            raise ValueError("it is not a regular file")
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from error
+    if not content:
+        raise ValueError("it is empty")
+    return content
+
+
+def decode(content: bytes, mode: str, size: tuple[int, int] | None) -> Tensor:
+    """Decode an image.
+
+    Args:
+        content: Of a file.
+        mode: As for `read_image`.
+        size: As for `read_image`.
+
+    Raises:
+        ValueError: It is not an image, or damaged; the message says why.
+    """
+    try:
+        with Image.open(io.BytesIO(content)) as opened:
+            decoded: Tensor = F.pil_to_tensor(_plain(_upright(opened)).convert(MODES[mode][0]))
+    except Exception as error:  # the decoders raise whatever comes to them
+        raise ValueError(_reason(error)) from error
+    if size is not None:
+        decoded = F.resize(decoded, list(size), antialias=True)
+    return decoded
+
+
+def verify(content: bytes) -> tuple[int, int]:
+    """Decode an image as cheaply as it can be found out whether it is whole.
+
+    A JPEG is decoded to an eighth of its size: all of its data is read, and most of the work left out.
+
+    Args:
+        content: Of a file.
+
+    Returns:
+        Height and width of the upright image.
+
+    Raises:
+        ValueError: As for `decode`.
+    """
+    try:
+        with Image.open(io.BytesIO(content)) as opened:
+            size = _size(opened)
+            opened.draft(None, (1, 1))
+            opened.load()
+            _refuse_wide(opened)
+    except Exception as error:  # the decoders raise whatever comes to them
+        raise ValueError(_reason(error)) from error
+    return size
+
+
+def size_of(path: str) -> tuple[int, int] | None:
+    """Height and width of the upright image, from its header; None where it cannot be read.
+
+    Args:
+        path: Of a file.
+    """
+    try:
+        if not Path(path).is_file():
+            return None
+        with Image.open(path) as image:
+            return _size(image)
+    except Exception:  # the decoders raise whatever comes to them; what is wrong is found when all is read
+        return None
+
+
+def has_several_frames(content: bytes) -> bool:
+    """Whether an image is an animation, or has several pages.
+
+    Args:
+        content: Of a file that can be read.
+    """
+    with Image.open(io.BytesIO(content)) as image:  # a camera's MPO is one picture, and smaller ones of it
+        return image.format not in ("JPEG", "MPO") and getattr(image, "n_frames", 1) > 1
+
+
+def _size(image: Image.Image) -> tuple[int, int]:
+    sideways = image.getexif().get(_ORIENTATION, 1) >= _SIDEWAYS
+    return (image.width, image.height) if sideways else (image.height, image.width)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    if image.getexif().get(_ORIENTATION, 1) != 1:
+        ImageOps.exif_transpose(image, in_place=True)
+    return image
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    """What Pillow would convert wrongly or with a warning: 16 bits, palettes with transparency."""
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
+    _refuse_wide(image)
+    return image.convert("RGBA") if image.mode in ("P", "PA") else image
+
+
+def _refuse_wide(image: Image.Image) -> None:
+    if image.mode in ("I", "F"):  # Pillow would cut its values off at 255
+        raise ValueError(f"its values have 32 bits (Pillow's mode {image.mode}); 8 or 16 were expected")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnidentifiedImageError):
+        return "it is not an image"
+    return " ".join(str(error).split()) or type(error).__name__
