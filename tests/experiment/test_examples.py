@@ -1,0 +1,124 @@
+"""Every `assay train` that README and the docs show trains, as written, to the score in docs/scores.md."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it ships no types
+
+from assay.run import train
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("README.md", "docs/sweep.md", "docs/exact.md", "examples/my_project/README.md")
+ROW = re.compile(
+    r"\| `assay (?P<command>train[^`]*)` \| (?P<metric>\S+) \| (?P<floor>\S+) \| (?P<when>\w+) \|"
+)
+LINE = re.compile(r" {4,}(?:pip install uv && uv run )?assay (train(?: .*?)?)(?:  +#.*)?")
+WITHOUT_A_SCORE = {
+    "train device=gpu precision=bf16 trainer.compile=true",  # needs a GPU
+    "train debug=one_batch",  # one step, to see that everything runs
+}
+OWN_PROJECT = ROOT / "examples" / "my_project"
+
+
+def shown() -> set[str]:
+    """Commands in the code blocks of the pages; what a verb does elsewhere is shown by its own tests."""
+    found = set()
+    for page in PAGES:
+        for line in (ROOT / page).read_text(encoding="utf-8").splitlines():
+            if match := LINE.fullmatch(line):
+                found.add(match[1].strip())
+    return {command for command in found if "--cfg" not in command}
+
+
+def promised() -> dict[str, tuple[str, float, str]]:
+    """Metric, floor, and when it is trained, of each command in docs/scores.md."""
+    text = (ROOT / "docs" / "scores.md").read_text(encoding="utf-8")
+    rows = [row.groupdict() for row in ROW.finditer(text)]
+    return {row["command"]: (row["metric"], float(row["floor"]), row["when"]) for row in rows}
+
+
+EXAMPLES = promised()
+
+
+def test_every_command_that_is_shown_has_a_score() -> None:
+    assert shown() - WITHOUT_A_SCORE == set(EXAMPLES)
+    assert len(EXAMPLES) > 8, "the pages are read"
+    assert {when for *_, when in EXAMPLES.values()} == {"always", "long"}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What README takes to lie in a user's folder: prices of houses, and photos."""
+    draw = np.random.default_rng(0)
+    with (tmp_path / "houses.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["area", "rooms", "year", "district", "garden", "price"])
+        for _ in range(600):
+            area, rooms = draw.uniform(30, 220), int(draw.integers(1, 8))
+            year, garden = int(draw.integers(1900, 2024)), bool(draw.integers(2))
+            district = draw.choice(["north", "south", "harbour"])
+            price = 2200 * area + 9000 * rooms + 400 * (year - 1900) + 30_000 * garden
+            price += {"north": 0, "south": 40_000, "harbour": 120_000}[district] + draw.normal(0, 20_000)
+            writer.writerow([round(area, 1), rooms, year, district, garden, round(price)])
+    digits = load_digits()
+    for number in np.flatnonzero(digits.target < 3)[:240]:
+        folder = tmp_path / "photos" / f"digit{digits.target[number]}"
+        folder.mkdir(parents=True, exist_ok=True)
+        picture = (
+            Image.fromarray((digits.images[number] * 15.9).astype(np.uint8)).convert("RGB").resize((80, 80))
+        )
+        picture.save(folder / f"{number}.png")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, marks=[pytest.mark.long] if when == "long" else [])
+        for command, (_, _, when) in EXAMPLES.items()
+    ],
+)
+@pytest.mark.timeout(3600)
+def test_it_trains_to_its_score(command: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metric, floor, _ = EXAMPLES[command]
+    _, *words = shlex.split(command)
+    if "model=wide" in words:
+        monkeypatch.chdir(OWN_PROJECT)
+        words.append(f"hydra.run.dir={project / 'run'}")
+    if "-m" in words:
+        score = best_of_sweep(words, metric, project)
+    else:
+        result = train(words)
+        assert result.status == "finished"
+        score = result.metrics[metric]
+    print(f"{command}: {metric} {score:.4f}")
+    assert score >= floor
+
+
+def best_of_sweep(words: list[str], metric: str, project: Path) -> float:
+    """Runs the command as it is typed, and reads the best score from its table."""
+    code = "import sys; from assay.cli import main; sys.argv[0] = 'assay'; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "train", *words],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    (table,) = project.glob("outputs/*/sweeps/*/results.csv")
+    with table.open(encoding="utf-8") as file:
+        scores = [float(row[metric]) for row in csv.DictReader(file) if row.get(metric)]
+    assert scores
+    return max(score for score in scores if math.isfinite(score))
