@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import signal
 import sys
 import textwrap
 from contextlib import contextmanager
@@ -371,7 +372,11 @@ def main() -> None:
 
         shell_completion(arguments[1] if len(arguments) > 1 else "install=bash", _flags())
         return
-    app()
+    try:
+        app()
+    finally:
+        # Everything is said and written: a Ctrl-C from here on ends what is left without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _flags() -> dict[str, list[str]]:

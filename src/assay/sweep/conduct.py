@@ -27,7 +27,8 @@ from assay.sweep.pool.serial import SerialPool
 from assay.sweep.recover import recovered, wait_for
 from assay.sweep.search.constraint import read_constraints
 from assay.sweep.setting import merged, setting_of, without_trust
-from assay.sweep.show import SweepProgress
+from assay.sweep.show import SweepProgress, shown
+from assay.sweep.stop_request import StopRequest
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class SweepResult:
         entries: Its jobs, in order.
         objectives: What they are compared by; the first one decides.
         total: Jobs that it asks for.
-        signal: Name of the one that ended it early; empty otherwise.
+        stopped: Exit code of the signal that ended it early; 0 otherwise.
         run_dirs: Of the jobs, by number, where they are not called by it.
     """
 
@@ -63,7 +64,7 @@ class SweepResult:
     entries: tuple[Entry, ...]
     objectives: tuple[Objective, ...]
     total: int
-    signal: str = ""
+    stopped: int = 0
     run_dirs: Mapping[int, Path] = field(default_factory=dict)
 
     def run_dir(self, entry: Entry) -> Path:
@@ -76,9 +77,9 @@ class SweepResult:
 
     @property
     def exit_code(self) -> int:
-        """0 where every job is done or pruned; 130 and 143 for a sweep that was stopped; 1 otherwise."""
-        if self.signal:
-            return 130 if self.signal == "SIGINT" else 143
+        """0 where every job is done or pruned; 130, 143 or 129 for a sweep that was stopped; 1 otherwise."""
+        if self.stopped:
+            return self.stopped
         whole = len(self.entries) == self.total
         return 0 if whole and all(one.state in ("done", "pruned") for one in self.entries) else 1
 
@@ -326,37 +327,44 @@ def _drive(
     ahead = sweep.search.ahead
     first = sweep.objectives[0]
     console = Console(highlight=False, soft_wrap=True)
-    with SweepProgress(console, first, pool.slots, sweep.overrides, log=sweep.directory / LOG) as progress:
-        driver = Driver(
-            journal,
-            sweep.search,
-            pool,
-            sweep.policy,
-            sweep.objectives,
-            compose=sweep.composer.job,
-            check=checking.one,
-            watcher=progress,
-        )
-        if not ahead:  # also of a new sweep: a storage may know more than the journal
-            sweep.search.restore(
-                [_known(entry, sweep.objectives) for _, entry in sorted(journal.entries.items())]
+    stop = StopRequest()
+    with stop.watching():
+        with SweepProgress(console, first, pool.slots, sweep.overrides, log=sweep.directory / LOG) as progress:
+            driver = Driver(
+                journal,
+                sweep.search,
+                pool,
+                sweep.policy,
+                sweep.objectives,
+                compose=sweep.composer.job,
+                check=checking.one,
+                watcher=progress,
+                stop=stop,
             )
-        progress.show_only({number: journal.entries[number] for number in jobs} if ahead else None)
-        for number, (job, checked) in sorted(jobs.items()):
-            entry = journal.entries[number]
-            if checked is not None:
-                driver.queue(entry, job, checked, sweep.search.trial(entry.token))
-        driver.run()
-    entries = tuple(entry for number, entry in sorted(journal.entries.items()) if not ahead or number in jobs)
-    total = len(jobs) if ahead else sweep.search.total
-    places = {number: Path(job.config["run_dir"]) for number, (job, _) in jobs.items()}
-    result = SweepResult(
-        sweep.directory, entries, tuple(sweep.objectives), total, driver.signal, run_dirs=places
-    )
-    importance, _ = sweep.search.importance()
-    sweep.search.close()
-    write_results(result, importance)
-    say_results(console, result, importance)
+            if not ahead:  # also of a new sweep: a storage may know more than the journal
+                sweep.search.restore(
+                    [_known(entry, sweep.objectives) for _, entry in sorted(journal.entries.items())]
+                )
+            progress.show_only({number: journal.entries[number] for number in jobs} if ahead else None)
+            for number, (job, checked) in sorted(jobs.items()):
+                entry = journal.entries[number]
+                if checked is not None:
+                    driver.queue(entry, job, checked, sweep.search.trial(entry.token))
+            driver.run()
+        known = sorted(journal.entries.items())
+        result = SweepResult(
+            sweep.directory,
+            entries=tuple(entry for number, entry in known if not ahead or number in jobs),
+            objectives=tuple(sweep.objectives),
+            total=len(jobs) if ahead else sweep.search.total,
+            stopped=stop.exit_code,
+            run_dirs={number: Path(job.config["run_dir"]) for number, (job, _) in jobs.items()},
+        )
+        importance, _ = sweep.search.importance()
+        sweep.search.close()
+        write_results(result, importance)
+        with shown(console):
+            say_results(console, result, importance)
     return result
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
-import threading
 import time
 from collections import deque
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
@@ -24,8 +21,7 @@ from assay.sweep.policy import Retry, after_failure
 from assay.sweep.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import FrameType
+    from collections.abc import Callable, Mapping, Sequence
 
     from assay.config.job_composer import Job
     from assay.sweep.checker import Checked
@@ -34,6 +30,7 @@ if TYPE_CHECKING:
     from assay.sweep.policy import Policy
     from assay.sweep.pool.pool import Ended, Pool
     from assay.sweep.search.search import Proposal, Search
+    from assay.sweep.stop_request import StopRequest
 
 _TICK: Final = 0.25
 """Seconds between two looks at the time, at signals and at what running jobs have written."""
@@ -82,6 +79,7 @@ class Driver:
         compose: Makes the job of a proposal's overrides and a number.
         check: Refuses a job that cannot run.
         watcher: Shows what happens.
+        stop: Whether the sweep was told to stop.
     """
 
     def __init__(
@@ -95,11 +93,12 @@ class Driver:
         compose: Callable[[Sequence[str], int], Job],
         check: Callable[[Job], Checked],
         watcher: Watcher,
+        stop: StopRequest,
     ) -> None:
-        self.signal = ""
-        """Name of the one that ended the sweep."""
         self._journal, self._search, self._pool, self._policy = journal, search, pool, policy
         self._objectives, self._compose, self._check, self._watcher = objectives, compose, check, watcher
+        self._stop = stop
+        self._told = ""  # signal that the running jobs were sent because of it
         self._directory = journal.path.parent
         self._pending: deque[tuple[Entry, Job, Retry]] = deque()
         self._held: tuple[Entry, Job, Task] | None = None
@@ -128,30 +127,30 @@ class Driver:
         Raises:
             AssayError: The journal cannot be written, or the pool can never run a job.
         """
-        with self._taking_signals():
-            try:
-                while True:
-                    self._fill()
-                    if not self._running:
-                        break
-                    for ended in self._pool.wait(_TICK):
-                        self._settle(ended)
-                    self._look_at_times()
-                    self._watcher.tick(self._journal.entries, self._search.total)
-            except OSError as error:
-                where = error.filename or self._directory
-                raise AssayError(
-                    f"the sweep cannot write down what happens: {error.strerror}: {where}",
-                    hint=f"assay resume {self._directory}, once it can",
-                ) from error
-            finally:
-                self._pool.close()
+        try:
+            while True:
+                self._fill()
+                self._stop_running()
+                if not self._running:
+                    break
+                for ended in self._pool.wait(_TICK):
+                    self._settle(ended)
+                self._look_at_times()
+                self._watcher.tick(self._journal.entries, self._search.total)
+        except OSError as error:
+            where = error.filename or self._directory
+            raise AssayError(
+                f"the sweep cannot write down what happens: {error.strerror}: {where}",
+                hint=f"assay resume {self._directory}, once it can",
+            ) from error
+        finally:
+            self._pool.close()
 
     # -- starting ----------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
         """Start what there is room for."""
-        while not (self._halted or self.signal):
+        while not (self._halted or self._stop.name):
             if self._held is None:
                 self._held = self._next()
             if self._held is None or not self._pool.has_room(self._held[2]):
@@ -242,13 +241,10 @@ class Driver:
 
     def _settle(self, ended: Ended) -> None:
         running = self._running.pop(ended.number)
-        outcome = self._in_time(running, ended.outcome)
+        outcome = self._in_time(running, self._unless_stopped(ended.outcome))
         entry = self._journal.entries[ended.number]
-        if outcome.state == "interrupted" and not self.signal:
-            # Somebody else told this job alone to stop.
-            outcome = replace(outcome, state="failed", cause="killed", transient=True)
         retry = None
-        if outcome.state == "failed" and not self.signal:
+        if outcome.state == "failed":
             retries = len(entry.failures)
             retry = after_failure(self._policy, outcome, retries, running.job.config, entry.changes)
         self._journal.end(ended.number, outcome, final=retry is None)
@@ -260,6 +256,15 @@ class Driver:
         self._watcher.ended(entry, outcome, retry)
         if entry.state == "failed" and self._policy.on_failure == "stop":
             self._halt(f"job {entry.number} failed, and on_failure=stop: no further job is started")
+
+    def _unless_stopped(self, outcome: Outcome) -> Outcome:
+        """A job that a stop has ended has not failed, whatever it says: it goes on when the sweep does."""
+        if self._stop.name:
+            failed = outcome.state == "failed"
+            return Outcome("interrupted", reason=outcome.reason, seconds=outcome.seconds) if failed else outcome
+        if outcome.state == "interrupted":  # somebody else told this job alone to stop
+            return replace(outcome, state="failed", cause="killed", transient=True)
+        return outcome
 
     def _in_time(self, running: _Running, outcome: Outcome) -> Outcome:
         if running.told is None or outcome.state in ("done", "pruned"):
@@ -293,29 +298,16 @@ class Driver:
             self._halted = True
             self._watcher.say(why)
 
-    @contextmanager
-    def _taking_signals(self) -> Iterator[None]:
-        """Stop the jobs when told to; told again by hand, end them at once."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
+    def _stop_running(self) -> None:
+        """Have the running jobs save and end where the sweep was told to stop; told again, end at once."""
+        wanted = "SIGKILL" if self._stop.at_once else "SIGTERM" if self._stop.name else ""
+        if wanted == self._told:
             return
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            for number in before:
-                signal.signal(number, self._receive)
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        again = bool(self.signal)
-        self.signal = self.signal or signal.Signals(number).name
-        for running in list(self._running):
-            self._pool.stop(running, now=again)
-        if not again and self._running:
-            self._watcher.say(f"{self.signal}: the running jobs stop after their step (Ctrl-C: at once)")
+        if not self._told and wanted == "SIGTERM" and self._running:
+            self._watcher.say(f"{self._stop.name}: the running jobs stop after their step (Ctrl-C: at once)")
+        self._told = wanted
+        for number in self._running:
+            self._pool.stop(number, now=self._stop.at_once)
 
 
 def entry_of(number: int, job: Job, token: str) -> Entry:

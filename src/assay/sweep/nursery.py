@@ -140,14 +140,21 @@ class Nursery:
         """End the nursery and all that it has started: what still runs is told to save, and has seconds."""
         if self._process is None or self._owner != os.getpid():
             return
+        while self._process is not None and self._receive(0):
+            pass
+        if self._process is None:
+            return
+        process, self._process = self._process, None
         self._socket.close()
         try:
-            self._process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            if self._ready:
+                process.wait(_PATIENCE)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            pass  # what has not ended by now is ended
+        if process.poll() is None:  # one that is still importing has started nothing, and would go on
+            process.kill()
+            process.wait()
             orphans.kill_marked(MARK, self._token)
-        self._process = None
         self._log.close()
 
     # -- the process ---------------------------------------------------------------------------------------
@@ -194,10 +201,10 @@ class Nursery:
             self._running[self._keys] = time.monotonic()
             try:
                 self._send(content, descriptor)
-            except OSError:  # it has just died
+            except BaseException as error:
                 del self._running[self._keys]
-                self._lost()
-                if last:
+                self._lost()  # it has just died; or it would wait for the rest of half a message for good
+                if last or not isinstance(error, OSError):
                     raise
             else:
                 break

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import os
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, final
@@ -19,7 +20,7 @@ from assay.summary import format_score
 from assay.sweep.table import in_short, varying
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from assay.sweep.journal import Entry
@@ -83,13 +84,15 @@ class SweepProgress:
         """Begin to draw."""
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
-            self._live.start()
+            with shown(self._console):
+                self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Leave the lines that stay."""
         if self._live is not None:
-            self._live.stop()
+            with shown(self._console):
+                self._live.stop()
             self._live = None
 
     def started(self, entry: Entry, run_dir: Path, epochs: Any) -> None:
@@ -139,7 +142,8 @@ class SweepProgress:
             counts[entry.state] += self._only is None or number in self._only
         counts["waiting"] += max(0, total - sum(counts.values()))
         self._counts = counts
-        self._live.update(self._view(), refresh=True)
+        with shown(self._console):
+            self._live.update(self._view(), refresh=True)
 
     def show_only(self, entries: Mapping[int, Entry] | None) -> None:
         """Count these jobs alone, and say of each only what it does not share with the others.
@@ -155,7 +159,8 @@ class SweepProgress:
             self._labels[entry.number] = said(values)
 
     def _print(self, line: Text) -> None:
-        self._console.print(line)
+        with shown(self._console):
+            self._console.print(line)
         if self._log is not None:
             when = datetime.now(UTC).isoformat(timespec="seconds")
             with suppress(OSError), self._log.open("a", encoding="utf-8") as file:
@@ -227,6 +232,28 @@ class SweepProgress:
         now = time.monotonic()
         spent = sum(min(each, now - row.started) for row in self._rows.values())
         return f"  about {_duration(max(0.0, left * each - spent) / self._slots)} left"
+
+
+@contextmanager
+def shown(console: Console) -> Iterator[None]:
+    """Print in this block, which a terminal or reader that is gone does not end: the jobs matter more.
+
+    What is printed after that goes nowhere.
+
+    Args:
+        console: That is printed to.
+    """
+    try:
+        yield
+    # rich leaves the program where a pipe is closed, unless it is told not to.
+    except (OSError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        console.quiet = True
+        with suppress(OSError, ValueError):  # a stream of somebody's own has no descriptor
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, console.file.fileno())
+            os.close(nowhere)
 
 
 def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:

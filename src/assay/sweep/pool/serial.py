@@ -6,8 +6,11 @@ import signal
 from typing import TYPE_CHECKING, final
 
 from assay.sweep.pool.pool import Ended, Pool
+from assay.sweep.stop_request import handled_by
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from assay.sweep.task import Task
 
 
@@ -48,10 +51,19 @@ class SerialPool(Pool):
         """
         from assay.sweep.work import run_here
 
-        outcome = run_here(task)
+        came: list[int] = []
+
+        def end(number: int, frame: FrameType | None) -> None:
+            came.append(number)
+            signal.default_int_handler(number, frame)
+
+        # The handlers of a sweep only note a signal, which a job that runs here would never hear of.
+        with handled_by(end):
+            outcome = run_here(task)
         self._ended.append(Ended(task.number, outcome))
-        if outcome.state == "interrupted":  # the job has taken the signal that was meant for the sweep, too
-            signal.raise_signal(signal.SIGINT)
+        if outcome.state == "interrupted":  # the signal was meant for the sweep, too
+            by_hand = "SIGTERM" not in outcome.reason
+            signal.raise_signal(came[0] if came else signal.SIGINT if by_hand else signal.SIGTERM)
 
     def wait(self, seconds: float) -> list[Ended]:
         """What has ended.

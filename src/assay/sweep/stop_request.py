@@ -1,0 +1,74 @@
+"""Signals that tell a sweep to stop: they are noted when they come, and acted on by the loop of the sweep."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from types import FrameType
+
+_SIGNALS: Final = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+_EXIT_CODES: Final = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
+
+
+@final
+class StopRequest:
+    """Whether a sweep was told to stop.
+
+    A handler may run between any two instructions, in the middle of a message to another process among them:
+    it notes the signal and does nothing else.
+
+    Attributes:
+        name: Of the first signal; empty where there was none.
+        at_once: Whether Ctrl-C was pressed again after it: running jobs are not to save first.
+    """
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.at_once = False
+
+    @property
+    def exit_code(self) -> int:
+        """That a shell gives a process which this signal has ended; 0 without one."""
+        return _EXIT_CODES.get(self.name, 0)
+
+    def watching(self) -> AbstractContextManager[None]:
+        """Note the signals in this block; nothing off the main thread, where Python takes none."""
+        return handled_by(self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if not self.name:
+            self.name = signal.Signals(number).name
+        elif number == signal.SIGINT:
+            self.at_once = True
+
+
+@contextmanager
+def handled_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Have a handler for the signals that stop a sweep, in this block.
+
+    Args:
+        handler: As `signal.signal` takes it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    if before.get(getattr(signal, "SIGHUP", None)) is signal.SIG_IGN:  # started by nohup
+        del before[signal.SIGHUP]
+    try:
+        for number in before:
+            signal.signal(number, handler)
+        yield
+    finally:
+        for number, former in before.items():
+            # None is a handler that was not set from Python.
+            signal.signal(number, signal.SIG_DFL if former is None else former)
