@@ -127,6 +127,44 @@ def test_distinct_steps_are_proven_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert {report.parameters for report in reports} == {4 * 8 + 8 + 8 * 3 + 3, 4 * 16 + 16 + 16 * 3 + 3}
 
 
+def alone_and_together(typed: list[list[str]], **models: dict[str, Any]) -> list[tuple[Report, Report]]:
+    """Each job as one prover sees it that has seen the jobs before it, and as a new one does."""
+    shared = Prover()
+    reports = []
+    for words in typed:
+        config = job_config(compose(["device=cpu", "data=digits", *words]))
+        if words[0].partition("=")[2] in models:
+            with open_dict(config):
+                config.model = models[words[0].partition("=")[2]]
+        reports.append((shared.prove(config), Prover().prove(config)))
+    return reports
+
+
+def said_of(report: Report) -> tuple[Any, ...]:
+    step = report.step
+    return report.parameters, report.unproven, step and (step.flops, step.memory.peak)
+
+
+def test_a_number_that_is_not_whole_may_change_the_shapes_of_a_model() -> None:
+    node = {"_target_": "torchvision.models.MobileNetV2", "num_classes": "${spec.num_outputs}"}
+    models = {name: {**node, "width_mult": value} for name, value in (("half", 0.5), ("more", 1.4))}
+    models = {
+        name: {"_target_": "assay.model.adapted.Adapted", "network": one, "input_shape": "${spec.input_shape}"}
+        for name, one in models.items()
+    }
+    (half, half_alone), (more, more_alone) = alone_and_together([["name=half"], ["name=more"]], **models)
+    assert said_of(half) == said_of(half_alone)
+    assert said_of(more) == said_of(more_alone)
+    assert more.step is not None
+    assert half.step is not None
+    assert more.step.flops > 2 * half.step.flops
+
+
+def test_a_name_makes_no_other_values_equal() -> None:
+    with pytest.raises(ConfigError, match="max_epochs"):
+        alone_and_together([["name=1", "trainer.max_epochs=-1"], ["name=1", "trainer.max_epochs=-11"]])
+
+
 def test_each_value_of_a_sweep_is_checked_though_its_step_is_known() -> None:
     jobs = plan(["data=iris", "optimizer.lr=0.1,0.2,-0.3,0.4", "model.dropout=0.1,1.5"])
     with pytest.raises(AssayError) as caught:

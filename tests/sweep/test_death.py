@@ -59,6 +59,7 @@ def test_a_record_from_before_the_process_does_not_count(task: Task, tmp_path: P
         (Death(-15), "SIGTERM", "interrupted", ""),
         (Death(-9), "SIGKILL", "interrupted", ""),
         (Death(-9), "SIGTERM", "failed", "killed"),
+        (Death(-15), "SIGKILL", "interrupted", ""),
         (Death(-15), "", "failed", "killed"),
         (Death(-9, memory_ran_out=True), "", "failed", "out_of_memory"),
         (Death(-9, memory_ran_out=True), "SIGKILL", "interrupted", ""),

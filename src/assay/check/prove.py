@@ -49,6 +49,8 @@ _OUR_DATA = "assay.data.data_module.DataModule"
 _LARGE = 4 << 30
 """Bytes of weights from which on a model is not built for real to see whether fake tensors were wrong."""
 _FEW = 4
+_RATES = ("lr", "weight_decay", "momentum", "dampening", "betas", "eps", "alpha", "rho")
+"""Arguments of optimizers that are numbers to compute with, whatever the optimizer."""
 _CURVE_SECONDS, _GLANCE_SECONDS = 3.0, 0.02
 """The longest time to follow a learning rate, where it is to be shown and where it is not."""
 
@@ -138,18 +140,15 @@ class Prover:
         loss: nn.Module = self._once("loss", made_for, lambda: build(config, "loss"))
         trainer = self._trainer(config)
         precision = trainer.precision_plugin
-        model_node = nodes["model"]
-        model = self._once(
-            "model", [model_node, str(trainer.precision)], lambda: _on_meta(config, "model", precision)
-        )
+        model_of = [nodes["model"], str(trainer.precision), config.trainer.get("channels_last")]
+        model = self._once("model", model_of, lambda: _on_meta(config, "model", precision))
         parts = [*made_for, nodes["metrics"], nodes.get("augment")]
         trial: Trial = self._once("trial", parts, lambda: _trial(config, loss))
         check_monitors(config, trial.names)
         batch = _batch(config, trial)
-        shaped = [_blurred(node) for node in (model_node, nodes["loss"], nodes["optimizer"])]
-        proof_of = [*shaped, nodes.get("param_groups"), str(batch), str(trainer.precision)]
-        proof_of += [str(trainer.accelerator), config.trainer.get("channels_last")]
-        fake = self._once("fake", [model_node, str(trainer.precision)], lambda: self._fake(model))
+        proof_of = [*model_of, nodes["loss"], _but_for_rates(nodes["optimizer"]), nodes.get("param_groups")]
+        proof_of += [str(batch), str(trainer.accelerator)]
+        fake = self._once("fake", model_of, lambda: self._fake(model))
         with self._mode:
             lr, lr_note = follow_lr(config, fake, _CURVE_SECONDS if curve else _GLANCE_SECONDS)
         step, unproven = self._once("step", proof_of, lambda: self._step(config, model, loss, batch))
@@ -178,10 +177,8 @@ class Prover:
         return {**_count(module), "unproven": why}
 
     def _trainer(self, config: DictConfig) -> L.Trainer:
-        named = ("trainer", "callbacks")
-        nodes = json.dumps([_plain(config, key) for key in named], default=str)
-        text = nodes.replace(str(config.run_dir), "").replace(str(config.name), "")
-        trainer: L.Trainer = self._once("trainer", [text], lambda: build_trainer(config, loggers=False))
+        nodes = [_elsewhere(_plain(config, key), str(config.run_dir)) for key in ("trainer", "callbacks")]
+        trainer: L.Trainer = self._once("trainer", nodes, lambda: build_trainer(config, loggers=False))
         return trainer
 
     def _step(
@@ -328,10 +325,25 @@ def _plain(config: DictConfig, key: str) -> Any:
         return OmegaConf.to_container(node, resolve=False)
 
 
-def _blurred(node: Any) -> Any:
-    """A node in which a number that is no whole one is only nothing or something: it changes no shape."""
+def _but_for_rates(node: Any) -> Any:
+    """The optimizer's node in which a rate is only nothing or something: how large it is changes no shape."""
+    if not isinstance(node, dict):
+        return node
+    return {key: _is_zero(value) if key in _RATES else value for key, value in node.items()}
+
+
+def _is_zero(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_is_zero(one) for one in value]
+    return value == 0 if isinstance(value, int | float) else value
+
+
+def _elsewhere(node: Any, run_dir: str) -> Any:
+    """A node without the run directory that paths in it begin with: each job has another one."""
     if isinstance(node, dict):
-        return {key: _blurred(value) for key, value in node.items()}
+        return {key: _elsewhere(value, run_dir) for key, value in node.items()}
     if isinstance(node, list):
-        return [_blurred(value) for value in node]
-    return bool(node) if isinstance(node, float) else node
+        return [_elsewhere(value, run_dir) for value in node]
+    if isinstance(node, str) and (node == run_dir or node.startswith(f"{run_dir}/")):
+        return node[len(run_dir) :] or "."
+    return node

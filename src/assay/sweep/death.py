@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from assay.sweep.task import Task
 
 _TAIL = 4096
-_OF_A_STOP = ("SIGTERM", "SIGINT", "SIGKILL")
 _CLOCK = 1.0
 """Seconds by which a file system's clock may be behind."""
 
@@ -59,7 +58,7 @@ def outcome_after(task: Task, death: Death, *, told: str = "") -> Outcome:
         reason = f"its process ended with exit code {death.exit_code} and did not say why"
         return Outcome("failed", "exception", reason, seconds=death.seconds)
     name = signal_name(-death.exit_code)
-    if told and name in _OF_A_STOP:  # told twice, it may have died of the first
+    if name == told or (told, name) == ("SIGKILL", "SIGTERM"):  # which was sent before
         return Outcome("interrupted", reason=f"ended by {name}", seconds=death.seconds)
     failure = of_signal(name, _tail(task.output), memory_ran_out=death.memory_ran_out)
     reason = f"its process was killed by {name}"
