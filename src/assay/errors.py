@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sqlite3
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NO_ROOM: Final = {
+    number: os.strerror(number)
+    for number in (getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT", "EROFS"))
+    if number is not None
+}
+"""What the system says where nothing can be written: a full disk, a quota, a read-only file system."""
+
 
 class AssayError(Exception):
     """An error the user can mend; the command line prints its message alone and exits with `exit_code`.
@@ -72,3 +87,34 @@ class NonFiniteError(AssayError):
 
 class ProcessError(AssayError):
     """A process that everything else needs cannot be started."""
+
+
+def cannot_write(error: BaseException) -> str:
+    """What could not be written, as the disk is full or read-only; empty for any other error.
+
+    Args:
+        error: Whatever was raised.
+
+    >>> cannot_write(OSError(28, "No space left on device", "metrics.csv"))
+    'No space left on device: metrics.csv'
+    """
+    for one in causes(error):
+        if isinstance(one, OSError) and one.errno in NO_ROOM:
+            return f"{one.strerror}: {one.filename}" if one.filename else f"{one.strerror}"
+        if isinstance(one, sqlite3.OperationalError) and "disk is full" in str(one):
+            return str(one)
+    return ""
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An exception, and what it was raised from.
+
+    Args:
+        error: The last one.
+    """
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        yield one
+        one = one.__cause__

@@ -149,7 +149,11 @@ def test_a_number_that_is_not_whole_may_change_the_shapes_of_a_model() -> None:
     node = {"_target_": "torchvision.models.MobileNetV2", "num_classes": "${spec.num_outputs}"}
     models = {name: {**node, "width_mult": value} for name, value in (("half", 0.5), ("more", 1.4))}
     models = {
-        name: {"_target_": "assay.model.adapted.Adapted", "network": one, "input_shape": "${spec.input_shape}"}
+        name: {
+            "_target_": "assay.model.adapted.Adapted",
+            "network": one,
+            "input_shape": "${spec.input_shape}",
+        }
         for name, one in models.items()
     }
     (half, half_alone), (more, more_alone) = alone_and_together([["name=half"], ["name=more"]], **models)

@@ -14,6 +14,7 @@ from assay.sweep.classify import of_exception, of_message, of_signal, signal_nam
 
 DETERMINISTIC = ("exception", False)
 PASSING = ("exception", True)
+NO_ROOM = ("cannot_write", True)
 OUT_OF_MEMORY = ("out_of_memory", False)
 KILLED = ("killed", True)
 
@@ -27,7 +28,8 @@ KILLED = ("killed", True)
         *((kind("no"), DETERMINISTIC) for kind in (AssayError, ConfigError, DataError)),
         (FileNotFoundError(errno.ENOENT, "no such file"), DETERMINISTIC),
         (PermissionError(errno.EACCES, "denied"), DETERMINISTIC),
-        (OSError(errno.ENOSPC, "No space left on device"), PASSING),
+        (OSError(errno.ENOSPC, "No space left on device"), NO_ROOM),
+        (OSError(errno.EROFS, "Read-only file system"), NO_ROOM),
         (OSError(errno.EIO, "input/output error"), PASSING),
         (ConnectionResetError(errno.ECONNRESET, "reset"), PASSING),
         (TimeoutError(), PASSING),
@@ -65,7 +67,7 @@ def raised_from(error: BaseException, cause: BaseException) -> BaseException:
 @pytest.mark.parametrize(
     ("error", "cause", "expected"),
     [
-        (AssayError("the checkpoint cannot be written"), OSError(errno.ENOSPC, "full"), PASSING),
+        (AssayError("the checkpoint cannot be written"), OSError(errno.ENOSPC, "full"), NO_ROOM),
         (AssayError("the run directory cannot be made"), PermissionError(), DETERMINISTIC),
         (ConfigError("cannot be built"), MemoryError(), OUT_OF_MEMORY),
         (ConfigError("cannot be built"), ConnectionError(), DETERMINISTIC),

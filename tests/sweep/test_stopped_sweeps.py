@@ -1,4 +1,4 @@
-"""A sweep that is told to stop while its jobs start: each stops, none fails, and the sweep goes on to the same end."""
+"""A sweep that is stopped while its jobs start: none fails, and it goes on to the same end."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Driver:
         os.kill(self._process.pid, number)
 
     def answer(self) -> dict[str, Any]:
-        """What became of the sweep; a signal that comes before the first job ends the process as any other."""
+        """What became of the sweep; before its first job a signal ends the process as any other."""
         answer = self._line()
         if not answer:
             self._process.communicate()

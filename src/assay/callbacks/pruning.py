@@ -12,7 +12,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
 from assay.callbacks.optuna_study import build_part, close_storage, no_news, open_storage
-from assay.errors import AssayError
+from assay.errors import AssayError, cannot_write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,6 +160,8 @@ class Pruning(Callback):
             with no_news():
                 return bool(study.pruner.prune(study, trial))
         except (StorageInternalError, OSError, KeyError) as error:
+            if cannot_write(error):
+                raise
             self._unreachable = True
             log.warning(
                 "the study cannot be reached, so nothing is pruned: %s", _first_line(error.__cause__ or error)

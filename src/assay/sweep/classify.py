@@ -7,11 +7,9 @@ import re
 import signal
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from assay.errors import AssayError, NonFiniteError
+from assay.errors import NO_ROOM, AssayError, NonFiniteError, cannot_write, causes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from assay.sweep.outcome import Cause
 
 _MEMORY = re.compile(
@@ -51,6 +49,7 @@ _EXCEPTION = Failure("exception", transient=False)
 _PASSING = Failure("exception", transient=True)
 _OUT_OF_MEMORY = Failure("out_of_memory", transient=False)
 _KILLED = Failure("killed", transient=True)
+_CANNOT_WRITE = Failure("cannot_write", transient=True)
 _NON_FINITE = Failure("non_finite", transient=False)
 
 
@@ -68,7 +67,7 @@ def of_exception(error: BaseException) -> Failure:
     >>> of_exception(ConnectionResetError())
     Failure(cause='exception', transient=True)
     """
-    found = [_of_one(one) for one in _chain(error)]
+    found = [_of_one(one) for one in causes(error)]
     for failure in found:
         if failure.cause != "exception":
             return failure
@@ -91,6 +90,8 @@ def of_message(text: str) -> Failure:
         return _OUT_OF_MEMORY
     if _WORKER.search(message):
         return _KILLED
+    if any(said in text for said in NO_ROOM.values()):
+        return _CANNOT_WRITE
     if kind in _DISTRIBUTED or kind in ("ConnectionError", "TimeoutError", "OSError"):
         return _PASSING
     return _PASSING if kind == "RuntimeError" and _is_of_the_device(message) else _EXCEPTION
@@ -132,6 +133,8 @@ def signal_name(number: int) -> str:
 def _of_one(error: BaseException) -> Failure:
     if isinstance(error, NonFiniteError):
         return _NON_FINITE
+    if cannot_write(error):
+        return _CANNOT_WRITE
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return _OUT_OF_MEMORY
     if isinstance(error, RuntimeError):
@@ -152,13 +155,3 @@ def _of_runtime_error(error: RuntimeError) -> Failure:
 
 def _is_of_the_device(text: str) -> bool:
     return bool(_DEVICE.search(text)) and not _OF_THE_CODE.search(text)
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exception, and what it was raised from."""
-    seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        yield one
-        one = one.__cause__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from contextlib import ExitStack, chdir, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from assay.config.compose import job_config, loader, trust_for
 from assay.config.job_composer import JobComposer, compose_whole
 from assay.config.plain import to_text_of, written
+from assay.errors import AssayError
 from assay.record.run_lock import FILE as LOG
 from assay.record.run_lock import writing
 from assay.sweep.checker import Checker, CheckerHere
@@ -147,8 +149,9 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
             cwd=str(Path.cwd()),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        stack.enter_context(writing(sweep.directory))
-        journal.add([entry_of(number, job, tokens[number]) for number, job in ahead.items()])
+        with _told(sweep.directory):
+            stack.enter_context(writing(sweep.directory))
+            journal.add([entry_of(number, job, tokens[number]) for number, job in ahead.items()])
         return _drive(sweep, journal, pool, checking, {n: (job, checked[n]) for n, job in ahead.items()})
 
 
@@ -176,8 +179,9 @@ def go_on(
         if not setting.cwd.samefile(Path.cwd()):
             directory = directory.resolve()
             stack.enter_context(chdir(setting.cwd))
-        stack.enter_context(writing(directory))
-        journal = Journal.open(directory)
+        with _told(directory):
+            stack.enter_context(writing(directory))
+            journal = Journal.open(directory)
         config_dir = setting.config_dir
         typed = merged([*(without_trust(command) for command in journal.commands), list(overrides)])
         place = [f"hydra.sweep.dir={_quoted(str(directory))}"]
@@ -195,12 +199,13 @@ def go_on(
         }
         with Console(stderr=True).status(_checking_so_many(len(left))):
             checked = checking.all(left)
-        if overrides:
-            journal.note_command(overrides)
-        journal.add([entry_of(number, jobs[number], token) for number, token in tokens.items()])
-        for number in left:
-            if journal.entries[number].ended:
-                journal.reopen(number)
+        with _told(directory):
+            if overrides:
+                journal.note_command(overrides)
+            journal.add([entry_of(number, jobs[number], token) for number, token in tokens.items()])
+            for number in left:
+                if journal.entries[number].ended:
+                    journal.reopen(number)
         return _drive(sweep, journal, pool, checking, {n: (job, checked.get(n)) for n, job in jobs.items()})
 
 
@@ -329,7 +334,9 @@ def _drive(
     console = Console(highlight=False, soft_wrap=True)
     stop = StopRequest()
     with stop.watching():
-        with SweepProgress(console, first, pool.slots, sweep.overrides, log=sweep.directory / LOG) as progress:
+        with SweepProgress(
+            console, first, pool.slots, sweep.overrides, log=sweep.directory / LOG
+        ) as progress:
             driver = Driver(
                 journal,
                 sweep.search,
@@ -362,10 +369,23 @@ def _drive(
         )
         importance, _ = sweep.search.importance()
         sweep.search.close()
-        write_results(result, importance)
+        with _told(sweep.directory):
+            write_results(result, importance)
         with shown(console):
             say_results(console, result, importance)
     return result
+
+
+@contextmanager
+def _told(directory: Path) -> Iterator[None]:
+    """Tell in a line what cannot be written in this block, and how the sweep goes on."""
+    try:
+        yield
+    except OSError as error:
+        raise AssayError(
+            f"the sweep cannot write {error.filename or directory}: {error.strerror}",
+            hint=f"assay resume {shlex.quote(str(directory))}, once it can",
+        ) from error
 
 
 def _known(entry: Entry, aims: Sequence[Objective]) -> tuple[str, Outcome | None, list[float] | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import time
 from collections import deque
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from assay.config.plain import to_text_of
-from assay.errors import AssayError
+from assay.errors import AssayError, cannot_write
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.journal import Entry
 from assay.sweep.needs import num_gpus, num_processes
@@ -98,6 +99,7 @@ class Driver:
         self._journal, self._search, self._pool, self._policy = journal, search, pool, policy
         self._objectives, self._compose, self._check, self._watcher = objectives, compose, check, watcher
         self._stop = stop
+        self._no_room = ""  # what a job could not write, and where
         self._told = ""  # signal that the running jobs were sent because of it
         self._directory = journal.path.parent
         self._pending: deque[tuple[Entry, Job, Retry]] = deque()
@@ -125,7 +127,7 @@ class Driver:
         """Run until nothing is left to do, or the sweep is told to stop.
 
         Raises:
-            AssayError: The journal cannot be written, or the pool can never run a job.
+            AssayError: The journal or a job's files cannot be written, or the pool can never run a job.
         """
         try:
             while True:
@@ -137,20 +139,23 @@ class Driver:
                     self._settle(ended)
                 self._look_at_times()
                 self._watcher.tick(self._journal.entries, self._search.total)
-        except OSError as error:
-            where = error.filename or self._directory
-            raise AssayError(
-                f"the sweep cannot write down what happens: {error.strerror}: {where}",
-                hint=f"assay resume {self._directory}, once it can",
-            ) from error
+        except Exception as error:
+            self._no_room = cannot_write(error)
+            if isinstance(error, OSError):
+                self._no_room = f"{error.strerror}: {error.filename or self._journal.path}"
+            if not self._no_room:
+                raise
+            raise self._stopped() from error
         finally:
             self._pool.close()
+        if self._no_room:
+            raise self._stopped()
 
     # -- starting ----------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
         """Start what there is room for."""
-        while not (self._halted or self._stop.name):
+        while not (self._halted or self._stop.name or self._no_room):
             if self._held is None:
                 self._held = self._next()
             if self._held is None or not self._pool.has_room(self._held[2]):
@@ -259,9 +264,13 @@ class Driver:
 
     def _unless_stopped(self, outcome: Outcome) -> Outcome:
         """A job that a stop has ended has not failed, whatever it says: it goes on when the sweep does."""
-        if self._stop.name:
+        if outcome.cause == "cannot_write":  # nor could any other job
+            self._no_room = self._no_room or outcome.reason.splitlines()[0]
+        if self._stop.name or self._no_room:
             failed = outcome.state == "failed"
-            return Outcome("interrupted", reason=outcome.reason, seconds=outcome.seconds) if failed else outcome
+            return (
+                Outcome("interrupted", reason=outcome.reason, seconds=outcome.seconds) if failed else outcome
+            )
         if outcome.state == "interrupted":  # somebody else told this job alone to stop
             return replace(outcome, state="failed", cause="killed", transient=True)
         return outcome
@@ -298,13 +307,20 @@ class Driver:
             self._halted = True
             self._watcher.say(why)
 
+    def _stopped(self) -> AssayError:
+        return AssayError(
+            f"the sweep has stopped, as it cannot write: {self._no_room}",
+            hint=f"assay resume {shlex.quote(str(self._directory))}, once it can",
+        )
+
     def _stop_running(self) -> None:
         """Have the running jobs save and end where the sweep was told to stop; told again, end at once."""
-        wanted = "SIGKILL" if self._stop.at_once else "SIGTERM" if self._stop.name else ""
+        told = self._stop.name or self._no_room
+        wanted = "SIGKILL" if self._stop.at_once else "SIGTERM" if told else ""
         if wanted == self._told:
             return
         if not self._told and wanted == "SIGTERM" and self._running:
-            self._watcher.say(f"{self._stop.name}: the running jobs stop after their step (Ctrl-C: at once)")
+            self._watcher.say(f"{told}: the running jobs stop after their step (Ctrl-C: at once)")
         self._told = wanted
         for number in self._running:
             self._pool.stop(number, now=self._stop.at_once)

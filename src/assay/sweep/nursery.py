@@ -138,13 +138,13 @@ class Nursery:
 
     def close(self) -> None:
         """End the nursery and all that it has started: what still runs is told to save, and has seconds."""
-        if self._process is None or self._owner != os.getpid():
+        if self._owner != os.getpid():
             return
-        while self._process is not None and self._receive(0):
+        while self._receive(0):  # it may have said that it is ready
             pass
-        if self._process is None:
-            return
         process, self._process = self._process, None
+        if process is None:
+            return
         self._socket.close()
         try:
             if self._ready:

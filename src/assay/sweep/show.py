@@ -38,6 +38,7 @@ _CAUSES: Final = {
     "killed": "killed",
     "timed_out": "timed out",
     "non_finite": "not finite",
+    "cannot_write": "cannot write",
 }
 
 

@@ -191,7 +191,8 @@ def _use_threads(number: int) -> None:
 
 
 def _say(error: BaseException) -> None:
-    if isinstance(error, AssayError):
-        sys.stderr.write(f"error: {error}\n")
-    else:
-        traceback.print_exception(error)
+    with suppress(OSError):  # a full disk: the outcome says so
+        if isinstance(error, AssayError):
+            sys.stderr.write(f"error: {error}\n")
+        else:
+            traceback.print_exception(error)

@@ -1,0 +1,98 @@
+"""A disk that gets full while a sweep runs: one line, nothing is burnt, and with room again it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.sweep.conftest import PROJECT, TINY
+
+from assay.errors import AssayError
+from assay.sweep.conduct import go_on, start
+from assay.sweep.journal import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.sweep.nursery import Nursery
+
+JOBS = (*TINY, "seed=range(4)", "hydra.launcher.jobs_at_once=2", "hydra.sweep.dir=sweep")
+FILLER = Path("filler")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file system of 32 MiB, and the current directory."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.geteuid() or mount("-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)).returncode:
+        pytest.skip("only root may mount a file system")
+    shutil.copytree(PROJECT, disk, dirs_exist_ok=True)
+    monkeypatch.chdir(disk)
+    yield disk
+    os.chdir(tmp_path)
+    subprocess.run([str(shutil.which("umount")), "--lazy", str(disk)], check=True)
+
+
+def mount(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([str(shutil.which("mount")), *words], capture_output=True, check=False)
+
+
+def fill(left: int) -> None:
+    """Leave so many bytes."""
+    free = shutil.disk_usage(".").free
+    with FILLER.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, free - left)
+
+
+def states() -> list[str]:
+    entries = Journal.open(Path("sweep"), repair=False).entries
+    return [entry.state for _, entry in sorted(entries.items())]
+
+
+@pytest.mark.parametrize("left", [40 << 10, 150 << 10])
+def test_a_sweep_stops_and_goes_on_when_there_is_room(
+    left: int, small_disk: Path, nursery: Nursery, capfd: pytest.CaptureFixture[str]
+) -> None:
+    start([*JOBS[:-1], "hydra.sweep.dir=whole"])
+    fill(left)
+    with pytest.raises(AssayError) as caught:
+        start(JOBS)
+    text = str(caught.value)
+    assert "cannot write" in text
+    assert "No space left on device" in text
+    assert "\n  → assay resume sweep, once it can" in text
+    assert text.count("\n") == 1
+    assert "Traceback" not in "".join(capfd.readouterr())
+    assert "failed" not in states()
+    with pytest.raises(AssayError, match="No space left on device"):  # and again: nothing is used up
+        go_on(Path("sweep"))
+    assert "failed" not in states()
+    FILLER.unlink()
+    result = go_on(Path("sweep"))
+    assert [entry.state for entry in result.entries] == ["done"] * 4
+    assert all(not entry.failures for entry in result.entries)
+    assert Path("sweep/results.csv").read_bytes() == Path("whole/results.csv").read_bytes()
+    for number in range(4):
+        one, two = (json.loads(Path(d, str(number), "record.json").read_text()) for d in ("sweep", "whole"))
+        assert one["weights_sha256"] == two["weights_sha256"]
+
+
+def test_a_read_only_file_system_is_told_in_one_line(small_disk: Path, nursery: Nursery) -> None:
+    start([*JOBS, "seed=1"])
+    before = Path("sweep/journal.jsonl").read_bytes()
+    assert mount("-o", "remount,ro", str(small_disk)).returncode == 0
+    try:
+        with pytest.raises(AssayError, match=r"Read-only file system(?s:.*)assay resume sweep, once it can"):
+            go_on(Path("sweep"), ["seed=1,2"])
+        with pytest.raises(AssayError, match="Read-only file system"):
+            start([*JOBS[:-1], "hydra.sweep.dir=other"])
+    finally:
+        assert mount("-o", "remount,rw", str(small_disk)).returncode == 0
+    assert Path("sweep/journal.jsonl").read_bytes() == before
+    assert go_on(Path("sweep"), ["seed=1,2"]).exit_code == 0
