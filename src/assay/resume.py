@@ -14,6 +14,7 @@ from assay.config.trust import trust, typed_packages
 from assay.errors import AssayError, ConfigError
 from assay.record.checkpoint_file import read
 from assay.record.checksum import damage_of
+from assay.record.inside import check_links
 from assay.record.newest import Newest, newest_valid
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import writing
@@ -60,6 +61,7 @@ def resume(
     """
     run_dir = Path(run)
     RunRecord.load(run_dir)  # no run directory, or a damaged one: told before anything is locked
+    check_links(run_dir)
     with writing(run_dir):
         record = RunRecord.load(run_dir)
         trusted = (*trusted_packages, *typed_packages(overrides))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, final
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
+from assay.record.inside import appending
+
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterable, Mapping
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FIRST = ("epoch", "step")
+_HEADER = b"epoch,step"
 
 
 @final
@@ -33,11 +36,19 @@ class RunCSV(Logger):
 
     Args:
         path: The file. Columns are `epoch`, `step`, then the metrics in the order they first appear.
+
+    Raises:
+        ValueError: There is such a file, and no run has written it.
     """
 
     def __init__(self, path: str | Path) -> None:
         super().__init__()
         self._path = Path(path)
+        if self._path.is_file():
+            with self._path.open("rb") as file:
+                begin = file.read(len(_HEADER))
+            if not _HEADER.startswith(begin):
+                raise ValueError(f"{path} is there already, and no run has written it; choose another path")
         self._columns: list[str] = []
         self._count = 0
 
@@ -79,7 +90,7 @@ class RunCSV(Logger):
         new = [name for name in row if name not in self._open()]
         if new:
             self._rewrite([*self._columns, *new], self._rows())
-        with self._path.open("a", encoding="utf-8", newline="") as file:
+        with os.fdopen(appending(self._path), "a", encoding="utf-8", newline="") as file:
             file.write(_line([row.get(name, "") for name in self._columns]))
         self._count += 1
 
@@ -125,7 +136,9 @@ class RunCSV(Logger):
             if not whole:
                 self._rewrite(list(_FIRST), [])
             elif len(whole) < len(content):
-                os.truncate(self._path, len(whole))
+                descriptor = appending(self._path)
+                os.ftruncate(descriptor, len(whole))
+                os.close(descriptor)
             with self._path.open(encoding="utf-8", newline="") as file:
                 self._columns, *rows = csv.reader(file)
             self._count = len(rows)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from assay.record.inside import appending
 from assay.record.secrets import redact
 from assay.terminal import printable
 
@@ -32,7 +34,8 @@ def log_file(path: Path) -> Iterator[None]:
     Args:
         path: `log.txt`.
     """
-    handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+    stream = os.fdopen(appending(path), "a", encoding="utf-8", errors="backslashreplace")
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         _Formatter("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
     )
@@ -49,6 +52,7 @@ def log_file(path: Path) -> Iterator[None]:
                     logger.removeHandler(handler)
     finally:
         handler.close()
+        stream.close()
 
 
 def _not_propagating() -> list[logging.Logger]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, final
 
 from assay.errors import AssayError
 from assay.record.atomic import remove_unfinished, write_text
+from assay.record.inside import check_links
 from assay.record.run_record import FILE
-from assay.record.sealed import seal_yaml
+from assay.record.sealed import seal_yaml, yaml_is_whole
 from assay.record.secrets import redact_values
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class RunDirectory:
             AssayError: There is a run already, or the place cannot be written to.
         """
         refuse_existing(path)
+        check_links(path)
+        _refuse_foreign(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -91,6 +94,16 @@ class RunDirectory:
             What was removed.
         """
         return remove_unfinished(self.path, self.checkpoints)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Refuse to write over a config that no run has left: one that was killed early has sealed its own."""
+    config = path / "config.yaml"
+    if config.is_file() and not yaml_is_whole(config.read_bytes()):
+        raise AssayError(
+            f"{config} is there already, and no run has written it",
+            hint="choose another hydra.run.dir, or move the file away",
+        )
 
 
 def refuse_existing(path: Path) -> None:

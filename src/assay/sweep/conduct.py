@@ -14,6 +14,7 @@ from assay.config.compose import job_config, loader, trust_for
 from assay.config.job_composer import JobComposer, compose_whole
 from assay.config.plain import to_text_of, written
 from assay.errors import AssayError
+from assay.record.inside import check_links
 from assay.record.run_lock import FILE as LOG
 from assay.record.run_lock import writing
 from assay.sweep.checker import Checker, CheckerHere
@@ -174,6 +175,7 @@ def go_on(
         AssayError: It is still running, cannot be read, or a job cannot run.
     """
     written = Journal.open(directory, repair=False)  # a mistyped directory costs no lock
+    check_links(directory)
     setting = setting_of(directory, written, overrides, config_dir)
     with ExitStack() as stack:
         if not setting.cwd.samefile(Path.cwd()):

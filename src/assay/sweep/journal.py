@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from assay.errors import AssayError
 from assay.record.atomic import sync_directory
+from assay.record.inside import appending, check_links
 from assay.record.run_record import finite, numbers
 from assay.record.secrets import redact_tree
 from assay.sweep.outcome import Outcome
@@ -98,6 +99,7 @@ class Journal:
                 hint=f"assay resume {directory}, or choose another hydra.sweep.dir",
             )
         try:
+            check_links(directory)
             directory.mkdir(parents=True, exist_ok=True)
             journal._write([{"event": "sweep", "version": VERSION, **header}])
             sync_directory(directory)
@@ -137,9 +139,10 @@ class Journal:
         if not journal.header:
             raise AssayError(f"{path} is damaged: its first line is not whole", hint="start the sweep again")
         if repair and good < len(content):
-            with path.open("r+b") as file:
-                file.truncate(good)
-                os.fsync(file.fileno())
+            descriptor = appending(path)
+            os.ftruncate(descriptor, good)
+            os.fsync(descriptor)
+            os.close(descriptor)
         return journal
 
     def note_command(self, overrides: Sequence[str]) -> None:
@@ -206,8 +209,8 @@ class Journal:
 
         What happened is in memory only after it is on disk.
         """
-        lines = [_line(redact_tree(event)) for event in events]
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        lines = [_line(_redacted(event)) for event in events]
+        descriptor = appending(self.path)
         try:
             data = memoryview("".join(lines).encode())
             size = os.fstat(descriptor).st_size
@@ -258,6 +261,13 @@ def _changed(entry: Entry, event: dict[str, Any]) -> Entry:
     if not event["final"]:
         return replace(entry, state="waiting", failures=(*entry.failures, outcome))
     return replace(entry, state=outcome.state, outcome=outcome)
+
+
+def _redacted(event: dict[str, Any]) -> dict[str, Any]:
+    clean: dict[str, Any] = redact_tree(event)
+    if "token" in event:  # the search's name for a job, which only sounds like a secret
+        clean["token"] = event["token"]
+    return clean
 
 
 def _line(event: dict[str, Any]) -> str:

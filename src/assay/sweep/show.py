@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from assay.record.inside import appending
 from assay.summary import format_score
 from assay.sweep.table import in_short, varying
 
@@ -164,7 +165,7 @@ class SweepProgress:
             self._console.print(line)
         if self._log is not None:
             when = datetime.now(UTC).isoformat(timespec="seconds")
-            with suppress(OSError), self._log.open("a", encoding="utf-8") as file:
+            with suppress(OSError), os.fdopen(appending(self._log), "a", encoding="utf-8") as file:
                 file.write(f"{when} {line.plain}\n")
 
     # -- drawing -----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from assay.errors import AssayError
+from assay.record.inside import appending
 from assay.sweep.classify import of_exception
 from assay.sweep.death import outcome_of
 from assay.sweep.outcome import TRIAL, Outcome
@@ -60,7 +61,7 @@ def print_to(task: Task) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    descriptor = appending(path, 0o644)
     for standard in (1, 2):
         os.dup2(descriptor, standard)
     os.close(descriptor)

@@ -194,11 +194,11 @@ def test_a_sweep_whose_driver_is_killed_ends_as_any_other(project: Path, nursery
     finally:
         driver.kill()
         driver.wait()
-    submitted = sorted((project / "sweep" / "submitit").glob("*_submitted.pkl"))
+    submitted = sorted((project / "sweep" / "submitit").glob("*/*_submitted.pkl"))
     assert go_on(project / "sweep").exit_code == 0
     for name in ("results.csv", "groups.csv"):
         assert (project / "sweep" / name).read_bytes() == (project / "whole" / name).read_bytes()
-    assert sorted((project / "sweep" / "submitit").glob("*_submitted.pkl")) == submitted, "none ran twice"
+    assert sorted((project / "sweep" / "submitit").glob("*/*_submitted.pkl")) == submitted, "none ran twice"
     for number in range(2):
         record = json.loads((project / "sweep" / str(number) / "record.json").read_bytes())
         assert record["resumed"] == []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import time
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, final
@@ -39,6 +41,9 @@ _LATE: Final = 10.0
 """Seconds by which another machine's files may be late here."""
 _LEAVE: Final = 20.0
 _SIGKILL: Final = -9
+_NAME: Final = "assay-"
+_JOB_ID: Final = re.compile(r"\d+(_\d+)?", re.ASCII)
+_ATTEMPT: Final = re.compile(r"\d+-\d+", re.ASCII)
 
 
 @final
@@ -120,7 +125,8 @@ class SlurmPool:
         for name, value in counts.items():
             check_whole_number(f"hydra.launcher.{name}", value, 1)
         self._folder = (sweep_dir / _FOLDER).absolute()
-        self._executor = _executor(self._folder, cluster, max_num_timeout)
+        # A folder of its own for each driver: submitit unpickles what lies where it is about to write.
+        self._executor = _executor(self._folder / uuid.uuid4().hex[:12], cluster, max_num_timeout)
         self._is_local = self._executor.cluster == "local"
         self._threads, self._cpus, self._delay = threads_per_job, cpus_per_task, signal_delay_s
         self._jobs_at_once = jobs_at_once
@@ -141,12 +147,7 @@ class SlurmPool:
         self._running: dict[int, _Submitted] = {}
         self._jobs: list[Any] = []  # submitit's
         self._asked = 0.0
-        self._left = {path.stem: path.read_text(encoding="ascii") for path in self._folder.glob("*.job")}
-        self._left |= {
-            path.stem: path.read_text(encoding="ascii")
-            for path in self._folder.glob("*.running")
-            if path.stem not in self._left
-        }
+        self._left = self._noted("*.running") | self._noted("*.job")
 
     @property
     def slots(self) -> int:
@@ -244,7 +245,8 @@ class SlurmPool:
         for number in list(self._running):
             self.stop(number, now=True)
         for name, job_id in self._left.items():
-            self._cancel(job_id)
+            if self._is_alive(job_id, self._folder / name):
+                self._cancel(job_id)
             self._forget(self._folder / name)
         self._left = {}
         deadline = time.monotonic() + _LEAVE
@@ -262,7 +264,7 @@ class SlurmPool:
         try:
             self._executor.update_parameters(
                 **self._parameters,
-                name=f"assay-{task.number}",
+                name=f"{_NAME}{task.number}",
                 nodes=1,
                 tasks_per_node=1,
                 cpus_per_task=cpus,
@@ -290,10 +292,11 @@ class SlurmPool:
         """The scheduler's word for each job that it knows; None where it does not answer."""
         if self._is_local:
             return {job_id: "RUNNING" for job_id in job_ids if _controller(job_id) is not None}
-        answer = _slurm("squeue", "--me", "--noheader", "--states=all", "--format=%i|%T")
+        answer = _slurm("squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%j")
         if answer is None:
             return None
-        return dict(line.strip().split("|", 1) for line in answer.splitlines() if "|" in line)
+        jobs = (line.strip().split("|") for line in answer.splitlines() if line.count("|") == 2)
+        return {job_id: state for job_id, state, name in jobs if name.startswith(_NAME)}
 
     def _is_alive(self, job_id: str, files: Path) -> bool:
         """Whether a job of a driver before is still there, or has left its outcome."""
@@ -315,7 +318,7 @@ class SlurmPool:
         cause: Literal["out_of_memory", "killed"] = (
             "out_of_memory" if one.state == "OUT_OF_MEMORY" else "killed"
         )
-        reason = f"its Slurm job {one.job_id} is {state}; see {self._folder / one.job_id}_0_log.err"
+        reason = f"its Slurm job {one.job_id} is {state}; see {self._log_of(one.job_id)}"
         return Outcome("failed", cause, reason, cause == "killed", seconds=death.seconds)
 
     def _send(self, job_id: str, name: str) -> None:
@@ -333,6 +336,19 @@ class SlurmPool:
             self._send(job_id, AT_ONCE)
         else:
             _slurm("scancel", job_id)
+
+    def _noted(self, pattern: str) -> dict[str, str]:
+        """Attempts that a driver before has queued, and their job ids; the files may be anybody's."""
+        found = {path.stem: path.read_text("ascii", "replace") for path in self._folder.glob(pattern)}
+        return {
+            name: job_id
+            for name, job_id in found.items()
+            if _ATTEMPT.fullmatch(name) and _JOB_ID.fullmatch(job_id)
+        }
+
+    def _log_of(self, job_id: str) -> Path:
+        name = f"{job_id}_0_log.err"
+        return next(self._folder.glob(f"*/{name}"), self._folder / name)
 
     def _forget(self, files: Path) -> None:
         for suffix in (".job", ".running", ".outcome"):

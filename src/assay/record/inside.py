@@ -1,0 +1,89 @@
+"""Files of a run or sweep directory, which may be somebody else's: no link in it leads out of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import stat
+from pathlib import Path
+from typing import Final
+
+from assay.errors import AssayError
+
+_APPENDED: Final = ("log.txt", "metrics.csv", "journal.jsonl", "study.db")
+_FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def appending(path: Path, mode: int = 0o666, *, readable: bool = False) -> int:
+    """Open a file to add to it, or make it; a link is not followed, and nothing else is opened either.
+
+    Args:
+        path: In a run or sweep directory.
+        mode: Of a new file.
+        readable: Open it for reading too.
+
+    Returns:
+        A descriptor.
+
+    Raises:
+        AssayError: It is a link, has a second name elsewhere, or is not a regular file.
+        OSError: It cannot be opened.
+    """
+    access = os.O_RDWR if readable else os.O_WRONLY
+    try:
+        descriptor = os.open(path, access | os.O_APPEND | os.O_CREAT | _FLAGS, mode)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):  # a link, also by BSD's name; a pipe
+            raise _refusal(path, path.parent) from error
+        raise
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(descriptor)
+        raise _refusal(path, path.parent)
+    return descriptor
+
+
+def check_links(directory: Path) -> None:
+    """Refuse a directory to write in whose links lead out of it; asked before anything in it is opened.
+
+    Args:
+        directory: Of a run or a sweep; one that is not there is fine.
+
+    Raises:
+        AssayError: Naming a link to elsewhere, a file with a second name that would be added to, or a pipe.
+    """
+    if not directory.is_dir():
+        return
+    root = os.path.realpath(directory)
+    pending = [str(directory)]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                elif not _is_fine(entry, root):
+                    raise _refusal(Path(entry.path), directory)
+
+
+def _is_fine(entry: os.DirEntry[str], root: str) -> bool:
+    if entry.is_symlink():  # such as one of Lightning's from the last checkpoint to the best
+        return Path(os.path.realpath(entry.path)).is_relative_to(root)
+    status = entry.stat(follow_symlinks=False)
+    if not stat.S_ISREG(status.st_mode):
+        return stat.S_ISSOCK(status.st_mode)  # nobody can open one by its name
+    is_appended = entry.name in _APPENDED or Path(entry.path).parent.name == "logs"
+    return status.st_nlink == 1 or not is_appended
+
+
+def _refusal(path: Path, directory: Path) -> AssayError:
+    if path.is_symlink():
+        what = f"is a link to {os.path.realpath(path)}"
+    elif path.is_file():
+        what = "has a second name elsewhere (a hard link)"
+    else:
+        what = "is not a regular file"
+    return AssayError(
+        f"{path} {what}: what is written in {directory} could go somewhere else",
+        hint=f"take it away: rm {shlex.quote(str(path))}; to keep a file with two names, copy it in place",
+    )
