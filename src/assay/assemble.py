@@ -29,6 +29,7 @@ from assay.config.plain import known
 from assay.data.data_module import DataModule
 from assay.data.seeded_loader import seed_loaders
 from assay.data.stated import Stated
+from assay.data.target_scale import TargetScale
 from assay.errors import ConfigError
 from assay.logger.run_csv import RunCSV
 from assay.record.checkpoint_file import CheckpointFile
@@ -141,6 +142,7 @@ def open_stated(config: DictConfig) -> L.LightningDataModule:
     with open_dict(config):
         if OmegaConf.select(config, "data.transform.normalize") == "data":
             config.data.transform.normalize = None  # there are no values to take a mean of
+        config.data.standardize_targets = False
     without = (*DATA_EXTRAS, "source")
     datamodule: L.LightningDataModule = _build_with(config, "data", without, source=source)
     datamodule.setup("fit")
@@ -235,6 +237,7 @@ def _module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
         metrics=metrics,
         augment=build(config, "augment"),
         channels_last=bool(config.trainer.get("channels_last")),
+        target_scale=TargetScale(config.spec.target_mean, config.spec.target_std),
         **build_optimization(config),
     )
     if config.trainer.get("compile"):

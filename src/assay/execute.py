@@ -16,8 +16,12 @@ from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 
 from assay.callbacks.pruning import Pruned
 from assay.callbacks.stop_on_signal import StopOnSignal, StoppedBySignal
+from assay.check.initial_outputs import far_from_targets
 from assay.continuation import logger_ids, pick_up, same_data
+from assay.data.data_module import DataModule
+from assay.encoder_file import write_encoder
 from assay.errors import AssayError, NonFiniteError
+from assay.module import Module
 from assay.record.checkpoint_file import CheckpointFile
 from assay.record.checksum import damage_of, sha256
 from assay.record.files import files_of
@@ -54,10 +58,11 @@ def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_error
         try:
             record.model = _parameters(assembly.module)
             record.data_sha256 = same_data(assembly, record)
+            write_encoder(run_dir, getattr(assembly.datamodule, "encoder", None))
             log.info("run %s: %s", record.run_id, " ".join(record.overrides) or "no overrides")
             for note in record.resumed[-1]["notes"] if record.resumed else ():
                 log.warning("%s", note)
-            say_start(assembly, record)
+            say_start(assembly, record, _notes(assembly))
             with signals(assembly):
                 fit_and_test(assembly, record, run_dir)
             record.status = "finished"
@@ -198,6 +203,17 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
             "epoch": epoch + 1,
             "sha256": sha256(path),
         }
+
+
+def _notes(assembly: Assembly) -> list[str]:
+    """What the user should know before training."""
+    data, spec = assembly.datamodule, assembly.config.get("spec")
+    if not isinstance(data, DataModule) or spec is None:
+        return []
+    far = ""
+    if spec.task == "regression" and not spec.target_mean and isinstance(assembly.module, Module):
+        far = far_from_targets(assembly.module.model, spec.input_shape, *data.target_statistics())
+    return [*data.notes, *([far] if far else [])]
 
 
 def _scalars(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 import lightning as L
 import torch
 
+from assay.loss.at_least_float32 import at_least_float32
 from assay.metrics.tracker import Tracker
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.optim.lr_scheduler import LRScheduler
     from torchmetrics import MetricCollection
+
+    from assay.data.target_scale import TargetScale
 
     Batch = tuple[Tensor, Tensor]
     Observation = tuple[Tensor, Tensor, Tensor]
@@ -40,6 +43,8 @@ class Module(L.LightningModule):
         augment: `(inputs, targets)` to the same, on training batches; None for none.
         param_groups: Called with `(model, lr)`; None for one group of all parameters.
         channels_last: Memory format of four-dimensional inputs and weights.
+        target_scale: Of a regression: what the loss sees of the targets, and how outputs become predictions;
+            None: the loss compares outputs and targets as they are.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class Module(L.LightningModule):
         augment: Callable[[Tensor, Tensor], Batch] | None = None,
         param_groups: Callable[[nn.Module, float], list[dict[str, Any]]] | None = None,
         channels_last: bool = False,
+        target_scale: TargetScale | None = None,
     ) -> None:
         super().__init__()
         self.model, self.loss = model, loss
@@ -66,6 +72,7 @@ class Module(L.LightningModule):
         self._probabilities = getattr(loss, "probabilities", None)
         self._memory_format = torch.channels_last if channels_last else None
         self._kind: str | None = getattr(loss, "kind", None)
+        self._target_scale = target_scale or None
         self._raw: Any = None
         self._augmented: Any = None
         self._observed: Observation | None = None
@@ -74,7 +81,7 @@ class Module(L.LightningModule):
             self.model.to(memory_format=torch.channels_last)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Outputs of the model.
+        """Outputs of the model; of a regression standardised, where the targets are.
 
         Args:
             inputs: `[B, ...]`, normalised.
@@ -126,9 +133,16 @@ class Module(L.LightningModule):
 
     def _evaluate(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Observation]:
         outputs = self(inputs)
-        loss: Tensor = self.loss(outputs, targets)
+        scale = self._target_scale
+        loss: Tensor = (
+            self.loss(outputs, targets)
+            if scale is None
+            else self.loss(at_least_float32(outputs), scale.standardize(targets))
+        )
         detached = outputs.detach()
         predictions = self._probabilities(detached) if self._probabilities is not None else detached
+        if scale is not None:
+            predictions = scale.restore(predictions)
         return loss, (loss.detach(), predictions, _hard(targets, self._kind, predictions.ndim))
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from assay.assemble import model_only
+from assay.assemble import build, model_only
+from assay.check.job import OUR_DATA, OUR_MODULE
 from assay.check.target import check_targets
 from assay.config.trust import KEY, Trust, checked_names, project_packages
 from assay.config.yaml_file import load_yaml
+from assay.data.transforms import Transforms
+from assay.encoder_file import read_encoder
 from assay.errors import AssayError, ConfigError
+from assay.loaded_model import LoadedModel
 from assay.paths import project_conf
 from assay.record.checkpoint_file import CheckpointFile
 from assay.record.sealed import yaml_is_whole
@@ -36,8 +40,9 @@ def load(
     checkpoint: str = "best",
     map_location: str | torch.device | None = None,
     trusted_packages: Sequence[str] = (),
+    raw_input: bool = True,
 ) -> nn.Module:
-    """The trained model of a run, in eval mode.
+    """The trained model of a run, in eval mode, behind what the run's data does to raw input.
 
     Reads weights only: nothing in the checkpoint is executed, and its config calls what a config may call.
 
@@ -47,9 +52,13 @@ def load(
         map_location: Where to put the weights; by default the device that `device=auto` would choose.
         trusted_packages: Packages of your own that the run's config may name, besides those of the project in
             the current directory. What the run itself trusted does not count.
+        raw_input: Return an `assay.loaded_model.LoadedModel`, which transforms and normalises its input as
+            the run did and answers in the target's own unit. Otherwise the bare model, which takes what the
+            run's module got from its data, in training mode: so a config gets it
+            (`model._target_=assay.load`), whose data normalises by itself.
 
     Returns:
-        The model. Its input is what the run's own data gives: normalised, in the run's shape.
+        The model; where the run trained a `LightningModule` of your own, that is the model.
 
     Raises:
         AssayError: There is no such run, its config names what is not trusted, or it holds no valid
@@ -66,18 +75,39 @@ def load(
             f"{run_dir} holds no checkpoint", hint="train with callbacks=[default], which saves best and last"
         )
     state = _weights(path)
+    dtype = next((value.dtype for value in state.values() if value.is_floating_point()), torch.float32)
+    own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
     with _said_of(run_dir / "config.yaml"):
-        model = model_only(config, run_dir)
+        model = build(config, "module") if own else model_only(config, run_dir)
+    if not own:
+        state = {name.removeprefix(_PREFIX): state[name] for name in state if name.startswith(_PREFIX)}
     try:
-        model.load_state_dict(
-            {name.removeprefix(_PREFIX): value for name, value in state.items() if name.startswith(_PREFIX)}
-        )
+        model.load_state_dict(state)
     except (RuntimeError, TypeError) as error:
         raise AssayError(
             f"{path} does not fit the model of {run_dir / 'config.yaml'}: {' '.join(str(error).split()):.300}"
         ) from error
-    dtype = next((value.dtype for value in state.values() if value.is_floating_point()), torch.float32)
-    return model.to(device, dtype).eval()
+    model = model.to(device, dtype)
+    if raw_input:
+        model = _with_data(config, run_dir, model, dtype)
+    return model.train(not raw_input)
+
+
+def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch.dtype) -> LoadedModel:
+    """The model behind what the run's data does to raw input."""
+    try:
+        spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
+        if OmegaConf.select(config, "data._target_") != OUR_DATA:
+            return LoadedModel(model, spec, dtype=dtype)
+        with _said_of(run_dir / "config.yaml"):
+            chain = (build(config, "data.transform", without=("train",)) or {}).get("eval")
+        encoder = read_encoder(run_dir)
+        return LoadedModel(model, spec, transforms=Transforms(chain or ()), encoder=encoder, dtype=dtype)
+    except (TypeError, ValueError, AttributeError, OmegaConfBaseException) as error:
+        raise AssayError(
+            f"{run_dir / 'config.yaml'} does not say how the run's data was prepared: {error}",
+            hint="assay.load(run, raw_input=False) gives the model alone",
+        ) from error
 
 
 def _weights(path: Path) -> dict[str, torch.Tensor]:

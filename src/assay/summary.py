@@ -12,6 +12,7 @@ from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from assay.assemble import Assembly
     from assay.record.run_record import RunRecord
@@ -34,12 +35,13 @@ def format_score(name: str, value: float) -> str:
     return f"{100 * value:.2f} %" if metric.startswith(_SHARES) else f"{value:.4g}"
 
 
-def say_start(assembly: Assembly, record: RunRecord) -> None:
-    """What is about to be trained, on what, where: three lines.
+def say_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) -> None:
+    """What is about to be trained, on what, where: three lines, and one a note.
 
     Args:
         assembly: The objects.
         record: Knows the choices and the number of parameters.
+        notes: What the user should know, a sentence each.
     """
     console = Console(highlight=False, soft_wrap=True)
     lines = []
@@ -58,6 +60,7 @@ def say_start(assembly: Assembly, record: RunRecord) -> None:
     trainer = assembly.trainer
     where = f"{trainer.world_size} × " if trainer.world_size > 1 else ""
     lines.append(("device", f"{where}{trainer.strategy.root_device}, precision {trainer.precision}"))
+    lines += [("note", note) for note in notes]
     for name, text in lines:
         console.print(f"[bold]{name:<6}[/bold] {escape(text)}")
         logging.getLogger("assay").info("%s: %s", name, text)
@@ -91,9 +94,22 @@ def say_run(console: Console, result: RunResult) -> None:
         console.print(f"[bold]best[/bold]  epoch {result.best['epoch']}, {monitor} {score}")
     console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
     console.print(f"[bold]next[/bold]  assay train -m {escape(_again(result.overrides))}seed=1,2,3")
-    console.print(
-        f'      python -c "import assay; model = assay.load({str(result.run_dir)!r})"', markup=False
-    )
+    console.print(f"      {load_command(result.run_dir)}", markup=False)
+
+
+def load_command(run_dir: Path) -> str:
+    """What to type for the predictions of a finished run: of a table's rows, else it says what it takes.
+
+    Args:
+        run_dir: Of the run.
+    """
+    run = repr(str(run_dir))
+    if (run_dir / "encoder.json").is_file():
+        rows = "pd.read_csv('NEW_ROWS.csv')"
+        code = f"import assay, pandas as pd; print(assay.load({run})({rows}))"
+    else:
+        code = f"import assay; model = assay.load({run}); print(model)"
+    return f'python -c "{code}"' if not set(run) & set('"$`\\') else f"python -c {shlex.quote(code)}"
 
 
 def _count(number: int, thing: str) -> str:

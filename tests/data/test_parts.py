@@ -61,13 +61,13 @@ def test_the_share_for_validation_leaves_the_test_part_as_it_is(given_source: An
 
 def test_spec_counts_the_training_part(divide: Callable[..., Parts]) -> None:
     targets = torch.cat([torch.zeros(60, dtype=torch.int64), torch.ones(40, dtype=torch.int64)])
-    spec = divide({"all": samples(targets)}, imbalance=0.5).describe((2,), (), ())
+    spec = divide({"all": samples(targets)}, imbalance=0.5).describe(torch.zeros(1, 2), (), ())
     assert spec.class_counts == (42, 21)
     assert (spec.num_train, spec.num_val, spec.num_test) == (63, 10, 20)
     labels = torch.tensor([[1, 0, 1]] * 50)
-    spec = divide({"all": samples(labels)}, "multilabel", ("x", "y", "z")).describe((2,), (), ())
+    spec = divide({"all": samples(labels)}, "multilabel", ("x", "y", "z")).describe(torch.zeros(1, 2), (), ())
     assert (spec.num_classes, spec.class_counts, spec.num_targets) == (3, (35, 0, 35), 0)
-    spec = divide({"all": samples(torch.rand(50, 2))}, "regression", ()).describe((2,), (), ())
+    spec = divide({"all": samples(torch.rand(50, 2))}, "regression", ()).describe(torch.zeros(1, 2), (), ())
     assert (spec.num_classes, spec.class_counts, spec.num_targets) == (0, (), 2)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ def frame(count: int = 40) -> pd.DataFrame:
         {
             "age": RNG.integers(20, 60, count),
             "height": RNG.normal(170, 10, count),
+            "rooms": np.resize([1, 2, 3, 4, 5], count),
             "city": RNG.choice(["Bonn", "Köln", "Ulm"], count),
             "smokes": RNG.random(count) > 0.5,
             "kind": np.resize(["no", "yes"], count),
@@ -58,13 +60,13 @@ def test_numbers_stay_and_categories_become_columns(
     table = frame()
     source = Table(save(table, tmp_path, name), "kind")
     datamodule, data = setup(data_module, source)
-    numbers = table[["age", "height", "smokes"]].to_numpy(dtype=np.float32)
+    numbers = table[["age", "height", "rooms", "smokes"]].to_numpy(dtype=np.float32)
     categories = OneHotEncoder(sparse_output=False).fit_transform(table[["city"]])
     assert data.inputs.dtype == torch.float32
     np.testing.assert_allclose(data.inputs.numpy(), np.concatenate([numbers, categories], 1), rtol=1e-6)
     assert data.targets.tolist() == [0, 1] * 20
     assert (source.task, source.class_names) == ("multiclass", ("no", "yes"))
-    assert datamodule.spec.input_shape == (6,)
+    assert datamodule.spec.input_shape == (7,)
 
 
 def test_chosen_features(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
@@ -75,7 +77,8 @@ def test_chosen_features(tmp_path: Path, data_module: Callable[..., DataModule])
 
 TASKS: list[tuple[Any, dict[str, Any], str, tuple[int, ...]]] = [
     ("height", {}, "regression", (40, 1)),
-    ("age", {}, "multiclass", (40,)),
+    ("age", {}, "regression", (40, 1)),
+    ("rooms", {}, "multiclass", (40,)),
     ("age", {"task": "regression"}, "regression", (40, 1)),
     ("kind", {"task": "binary"}, "binary", (40,)),
     (["smokes", "smokes2"], {}, "multilabel", (40, 2)),
@@ -100,7 +103,7 @@ def test_the_task_goes_by_the_target(
 
 
 def test_classes_are_sorted_as_numbers(tmp_path: Path) -> None:
-    source = Table(save(pd.DataFrame({"x": range(40), "y": [10, 9] * 20}), tmp_path), "y")
+    source = Table(save(pd.DataFrame({"x": np.arange(40) / 7, "y": [10, 9] * 20}), tmp_path), "y")
     assert source.read()["all"].targets.tolist() == [1, 0] * 20
     assert source.class_names == ("9", "10")
 
@@ -119,11 +122,11 @@ def test_nothing_leaks_from_the_other_parts(tmp_path: Path, data_module: Callabl
     _, data = setup(data_module, Table(save(table, tmp_path, "gaps.csv"), "kind", missing="impute"))
     median = np.nanmedian(table.loc[train, "age"])
     np.testing.assert_allclose(data.inputs[[train[0], test[0]], 0], median)
-    assert data.inputs.shape[1] == 6  # no column for Rome
+    assert data.inputs.shape[1] == 7  # no column for Rome
     most_frequent = sorted(["Bonn", "Köln", "Ulm"]).index(table.loc[train, "city"].mode()[0])
     for row in (train[1], test[1]):
-        assert data.inputs[row, 3:].argmax() == most_frequent
-    assert data.inputs[test[2], 3:].sum() == 0
+        assert data.inputs[row, 4:].argmax() == most_frequent
+    assert data.inputs[test[2], 4:].sum() == 0
 
 
 def test_many_categories_share_the_last_column(
@@ -142,7 +145,7 @@ def test_a_test_table_of_its_own(tmp_path: Path, data_module: Callable[..., Data
     datamodule, _ = setup(data_module, Table(path, "kind", test_path=test_path))
     spec = datamodule.spec
     assert (spec.num_train, spec.num_val, spec.num_test) == (36, 4, 10)
-    assert datamodule._parts.data["test"].inputs.shape == (10, 6)  # type: ignore[union-attr]  # in memory
+    assert datamodule._parts.data["test"].inputs.shape == (10, 7)  # type: ignore[union-attr]  # in memory
 
 
 def with_values(**values: Any) -> pd.DataFrame:
@@ -174,7 +177,7 @@ def with_values(**values: Any) -> pd.DataFrame:
             frame(),
             {"target": "kindd"},
             "has no column 'kindd'; did you mean 'kind'?",
-            "columns: age, height, city",
+            "columns: age, height, rooms, city",
         ),
         (frame(), {"features": ["agee"]}, "data.source.features: ", "columns: age"),
         (frame(), {"features": []}, "no column is left to predict from", "add a column"),
@@ -209,19 +212,13 @@ def test_a_missing_category(tmp_path: Path) -> None:
         Table(save(table, tmp_path), "kind").read()
 
 
-def test_dates_are_neither(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
-    table = frame()
-    table["day"] = pd.Timestamp("2020-01-01")
-    source = Table(save(table, tmp_path, "table.parquet"), "kind")
-    with pytest.raises(DataError, match="column 'day' holds dates"):
-        data_module(source).setup()
-
-
 def test_a_column_that_is_text_in_the_test_table_only(
     tmp_path: Path, data_module: Callable[..., DataModule]
 ) -> None:
     path, test_path = save(frame(), tmp_path), save(with_values(age=(1, "old")), tmp_path, "test.csv")
-    with pytest.raises(DataError, match="column 'age' holds numbers in the training table"):
+    with pytest.raises(
+        DataError, match="column 'age' holds numbers in the training table, and something else"
+    ):
         data_module(Table(path, "kind", test_path=test_path)).setup()
 
 
@@ -261,3 +258,249 @@ def test_no_rows_and_another_separator(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="looks separated by ';'"):
         Table(str(tmp_path / "semicolons.csv"), "c").read()
     assert Table(str(tmp_path / "semicolons.csv"), "c", separator=";").read()
+
+
+# -- what is no feature, or more than one --------------------------------------------------------------------
+
+
+def messy(count: int = 60) -> pd.DataFrame:
+    """A table as people export it: what looks like features, and is none."""
+    table = frame(count)
+    table.insert(0, "Unnamed: 0", range(count))
+    table["customer_id"] = RNG.permutation(10**6)[:count]
+    table["userId"] = [f"u-{index % 20}" for index in range(count)]
+    table["email"] = [f"person{index}@example.org" for index in range(count)]
+    table["signed"] = pd.date_range("2020-01-31", periods=count).strftime("%d.%m.%Y")
+    table["yyyymmdd"] = pd.date_range("2020-01-01", periods=count).strftime("%Y%m%d").astype(int)
+    table["created_at"] = 1_600_000_000 + RNG.permutation(10**6)[:count]
+    table["comment"] = [f"a very long remark on row {index}" for index in range(count)]
+    table["notes"] = np.resize([f"one of several remarks, the {index}th" for index in range(12)], count)
+    table["empty"] = np.nan
+    return table
+
+
+FIT = ["age", "height", "rooms", "city", "smokes"]
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
+def test_ids_dates_and_free_text_are_left_out_and_said(tmp_path: Path, name: str) -> None:
+    source = Table(save(messy(), tmp_path, name), "kind")
+    assert list(source.read()["all"].raw.columns) == FIT
+    (note,) = source.notes
+    for column in set(messy().columns) - {*FIT, "kind"}:
+        assert f"{column} (" in note
+    assert "'person0@example.org'" in note
+    assert note.endswith("to use one: data.source.keep=[Unnamed: 0]")
+
+
+def test_real_dates_of_a_parquet_file(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
+    table = frame(40)
+    table["day"] = pd.date_range("2020-01-01", periods=40)
+    source = Table(save(table, tmp_path, "table.parquet"), "kind")
+    source.read()
+    assert source.notes[0].startswith("left out of the features: day (dates)")
+    _, data = setup(data_module, Table(save(table, tmp_path, "table.parquet"), "kind", keep=["day"]))
+    days = (table["day"] - pd.Timestamp("1970-01-01")).dt.days
+    assert data.inputs[:, 4].tolist() == days.tolist()  # after the other numbers, before the cities
+
+
+def test_what_is_kept_is_used(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
+    path = save(messy(), tmp_path)
+    kept = ["customer_id", "userId", "yyyymmdd", "comment"]
+    source = Table(path, "kind", keep=kept, exclude=["email", "city"])
+    assert list(source.read()["all"].raw.columns) == [
+        *("age", "height", "rooms", "smokes", "customer_id", "userId", "yyyymmdd", "comment")
+    ]
+    assert "email" not in source.notes[0]  # left out by the user: there is nothing to say
+    _, data = setup(data_module, Table(path, "kind", features=["customer_id"]))
+    assert data.inputs[:, 0].tolist() == pd.read_csv(path)["customer_id"].tolist()
+
+
+def test_dates_that_are_text_become_days(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
+    table = messy().assign(signed=pd.date_range("2020-01-31", periods=60).strftime("%Y-%m-%d"))
+    _, data = setup(data_module, Table(save(table, tmp_path), "kind", keep=["signed"], exclude=["age"]))
+    assert (data.inputs[:, 3] - data.inputs[0, 3]).tolist() == list(range(60))
+    with pytest.raises(DataError, match=r"keep=\[signed\]: the dates are not written as 2024-12-31"):
+        Table(save(messy(), tmp_path), "kind", keep=["signed"]).read()
+
+
+def test_a_table_of_nothing_but_ids(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no column is left to predict from \(left out.*customer_id"):
+        Table(save(messy()[["customer_id", "kind"]], tmp_path), "kind").read()
+
+
+LEAKS: list[tuple[str, Any, str]] = [
+    ("kind", lambda table: table["kind"], "the two columns are equal"),
+    ("kind", lambda table: table["kind"].map({"no": 3, "yes": 8}), "each of its 2 values stands for one"),
+    ("rooms", lambda table: table["rooms"].map(dict(zip(range(1, 6), "vwxyz", strict=True))), "its 5 values"),
+    ("height", lambda table: table["height"], "the two columns are equal"),
+    ("height", lambda table: table["height"] / 2.54 + 1, "the target is 2.54 times it, plus a constant"),
+]
+
+
+@pytest.mark.parametrize(("target", "make", "how"), LEAKS)
+def test_a_column_that_gives_the_target_away(tmp_path: Path, target: str, make: Any, how: str) -> None:
+    table = frame()
+    table["secret"] = make(table)
+    with pytest.raises(DataError, match=f"'secret' gives the target '{target}' away: .*{how}") as caught:
+        Table(save(table, tmp_path), target).read()
+    assert caught.value.hint.startswith("data.source.exclude=[secret]")
+    assert "secret" not in Table(save(table, tmp_path), target, exclude=["secret"]).read()["all"].raw
+    assert "secret" in Table(save(table, tmp_path), target, keep=["secret"]).read()["all"].raw
+    alone = Table(save(table, tmp_path), target, features=["secret"])
+    alone.read()
+    assert "gives the target" in alone.notes[-1]
+
+
+def test_a_strong_feature_is_no_leak(tmp_path: Path) -> None:
+    table = frame()
+    table["noisy"] = table["height"] + RNG.normal(0, 0.01, len(table))
+    table["mostly"] = table["kind"].map({"no": 0, "yes": 1})
+    table["mostly"] = table["mostly"].where(table.index != 7, 1 - table["mostly"])
+    Table(save(table, tmp_path), "height").read()
+    Table(save(table, tmp_path), "kind").read()
+
+
+# -- files as they come --------------------------------------------------------------------------------------
+
+
+def test_files_of_other_programs(tmp_path: Path) -> None:
+    table = frame()
+    folder = tmp_path / "my tables, [2024]"
+    folder.mkdir()
+    named = table.rename(columns={"height": "Größe (cm)", "kind": "Art €"})
+    marked = table.astype({"height": object})
+    marked.loc[3, "height"] = "?"
+    cases: list[tuple[str, dict[str, Any], pd.DataFrame, str]] = [
+        ("bom.csv", {}, table, "kind"),
+        ("semicolons.csv", {"separator": ";", "decimal": ","}, table, "kind"),
+        ("names.csv", {}, named, "Art €"),
+        ("marks.csv", {"na_values": ["?"], "missing": "impute"}, marked, "kind"),
+        ("spaces.csv", {"separator": r"\s+"}, table, "kind"),
+    ]
+    for name, options, given, target in cases:
+        sep = " " if name == "spaces.csv" else options.get("separator", ",")
+        text = given.to_csv(index=False, sep=sep, decimal=options.get("decimal", "."))
+        (folder / name).write_text(text, "utf-8-sig" if name == "bom.csv" else "utf-8", newline="")
+        source = Table(str(folder / name), target, **options)
+        raw = source.read()["all"].raw
+        assert len(raw.columns) == 5, name
+        np.testing.assert_allclose(raw.iloc[4:, 1].astype(float), table["height"][4:], err_msg=name)
+
+
+def test_separators_at_the_end_of_the_rows_shift_nothing(tmp_path: Path) -> None:
+    text = "".join(f"{row / 7},{'ab'[row % 2]},\n" for row in range(40))
+    (tmp_path / "table.csv").write_text(f"x,y\n{text}", encoding="utf-8")
+    data = Table(str(tmp_path / "table.csv"), "y").read()["all"]
+    assert list(data.raw.columns) == ["x"]
+    assert data.targets.tolist() == [0, 1] * 20
+
+
+def test_a_named_index_of_a_parquet_file_is_a_column(tmp_path: Path) -> None:
+    save(frame().set_index("height"), tmp_path, "table.parquet")
+    assert "height" in Table(str(tmp_path / "table.parquet"), "kind").read()["all"].raw
+
+
+UNREADABLE: list[tuple[str, bytes, str, str]] = [
+    ("nothing", b"", "cannot be read: No columns", "repair"),
+    ("zeros", b"\0" * 1000, "has no rows", ""),
+    ("latin-1", "größe,y\n1,a\n".encode("latin-1"), "is not text in UTF-8", "save it as UTF-8"),
+    ("UTF-16", frame().to_csv().encode("utf-16"), "is not text in UTF-8", "save it as UTF-8"),
+    ("R's row names", b'"x","y"\n"1",3,a\n"2",4,b\n', "more values than the header has names", "separator"),
+    ("a longer row", b"x,y\n1,a\n2,b,3,4\n", "Expected 2 fields in line 3, saw 4", "repair"),
+    ("decimal commas", b"x;z;y\n1,5;2,5;a\n2,5;3,5;b\n", "more values than", "data.source.separator"),
+]
+
+
+@pytest.mark.parametrize(("content", "message", "hint"), [case[1:] for case in UNREADABLE])
+def test_files_that_are_no_tables(tmp_path: Path, content: bytes, message: str, hint: str) -> None:
+    (tmp_path / "table.csv").write_bytes(content)
+    with pytest.raises(DataError, match=re.escape(message)) as caught:
+        Table(str(tmp_path / "table.csv"), "y").read()
+    assert hint in caught.value.hint
+
+
+def test_what_would_never_end_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(DataError, match=r"pipe\.csv is not a regular file"):
+        Table(str(tmp_path / "pipe.csv"), "y").read()
+    with pytest.raises(ValueError, match=re.escape("separator='(a+)+$': one character")):
+        Table("table.csv", "y", separator="(a+)+$")
+
+
+PRICES = [f"${price:,}" for price in range(100_000, 140_000, 1_000)]
+
+
+def without_marks(column: str, values: Any) -> pd.DataFrame:
+    return frame().assign(**{column: values})
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "message", "hint"),
+    [
+        (without_marks("price", PRICES), {"target": "price"}, "text such as '$100,000', but looks", "signs"),
+        (without_marks("tax", PRICES), {}, "column 'tax' is text such as '$100,000'", "exclude=[tax]"),
+        (
+            without_marks("tax", ["?", *map(str, range(39))]),
+            {},
+            "column 'tax' is text such as '?', but looks like numbers",
+            "data.source.na_values=['?']",
+        ),
+        (
+            without_marks("day", pd.date_range("2020-01-01", periods=40)),
+            {"target": "day"},
+            "holds dates",
+            "numbers or classes",
+        ),
+        (
+            without_marks("name", [f"row {i}" for i in range(40)]),
+            {"target": "name"},
+            "40 different texts in 40 rows, such as 'row 0', are not classes",
+            "another column",
+        ),
+        (
+            without_marks("far", 1e12 + np.arange(40.0)),
+            {"target": "far"},
+            "differ too little for 32-bit numbers",
+            "subtract a constant",
+        ),
+        (
+            frame(),
+            {"features": ["age", "kind"]},
+            "data.source.features: 'kind' is the target",
+            "leave it out",
+        ),
+        (frame(), {"exclude": ["agee"]}, "data.source.exclude: ", "columns: age"),
+        (with_values(height=(3, 1e300)), {}, "'height' has no finite value in row 3", "impute"),
+    ],
+)
+def test_columns_that_cannot_be_used(
+    tmp_path: Path, table: pd.DataFrame, options: dict[str, Any], message: str, hint: str
+) -> None:
+    with pytest.raises(DataError, match=re.escape(message)) as caught:
+        Table(save(table, tmp_path), **{"target": "kind", **options}).read()
+    assert hint in caught.value.hint
+
+
+def test_integers_of_many_values_are_numbers_and_that_is_said(tmp_path: Path) -> None:
+    table = frame(200).assign(price=RNG.integers(10**5, 10**6, 200))
+    source = Table(save(table, tmp_path), "price")
+    assert source.read()["all"].targets.dtype == torch.float32
+    assert "predicted as a number; for classes: data.source.task=multiclass" in source.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("table", "target", "message"),
+    [
+        (frame().assign(kind="a"), "kind", "a single class, a: there is nothing to tell apart"),
+        (frame().assign(y=3.5), "y", "the target is 3.5 in all training samples"),
+        (frame(1), "kind", "of 1 sample(s)"),
+        (frame(2), "height", "no share of"),
+        (frame(6), "height", "there are only 3 training samples, less than a batch"),
+    ],
+)
+def test_too_little_to_learn_from(
+    tmp_path: Path, data_module: Callable[..., DataModule], table: pd.DataFrame, target: str, message: str
+) -> None:
+    with pytest.raises(DataError, match=re.escape(message)):
+        data_module(Table(save(table, tmp_path), target), batch_size=16).setup()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Scale = tuple[Sequence[float], Sequence[float]]
 
 
 @final
@@ -21,19 +26,38 @@ class Teacher:
     when first used and runs under the caller's autocast.
 
     Args:
-        model: Normalised inputs `[B, ...]` -> logits `[B, C]`.
+        model: Inputs `[B, ...]` -> logits `[B, C]`. One that `assay.load` returned gets them normalised by
+            its own run's statistics, any other as they come.
         temperature: What the teacher's logits are divided by; above 1 softens them.
         hard_weight: Share of the true targets, from 0 to 1.
+        mean: What the inputs were normalised with, a value a channel or feature; empty: they were not.
+        std: As `mean`.
 
     Raises:
         ValueError: If the temperature is not positive or `hard_weight` is no share.
     """
 
-    def __init__(self, model: nn.Module, temperature: float = 2.0, hard_weight: float = 0.1) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        temperature: float = 2.0,
+        hard_weight: float = 0.1,
+        *,
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
+    ) -> None:
         if temperature <= 0.0:
             raise ValueError(f"temperature={temperature} is not positive; give such as temperature=2.0")
         if not 0.0 <= hard_weight <= 1.0:
             raise ValueError(f"hard_weight={hard_weight} is no share; give a number from 0 to 1, such as 0.1")
+        self._rescale: tuple[Tensor, Tensor] | None = None
+        inside = getattr(model, "model", None)
+        if hasattr(model, "normalized") and isinstance(
+            inside, nn.Module
+        ):  # an assay.loaded_model.LoadedModel
+            there: Any = model
+            self._rescale = _rescale((mean, std), (there.mean, there.std))
+            model = inside
         self.model = model.eval().requires_grad_(False)
         self.temperature = temperature
         self.hard_weight = hard_weight
@@ -42,6 +66,13 @@ class Teacher:
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         # Weight averaging copies the whole module; a frozen teacher needs no second set of weights.
         return self
+
+    def _as_teacher_knows(self, inputs: Tensor) -> Tensor:
+        if self._rescale is None:
+            return inputs
+        shape = [1, -1] + [1] * (inputs.ndim - 2)
+        factor, shift = (value.to(inputs).view(shape) for value in self._rescale)
+        return inputs * factor + shift
 
     @torch.no_grad()
     def __call__(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,7 +92,7 @@ class Teacher:
         if self._device != inputs.device:
             self.model.to(inputs.device)
             self._device = inputs.device
-        logits: Tensor = self.model(inputs)
+        logits: Tensor = self.model(self._as_teacher_knows(inputs))
         if first_use:
             _verify(logits, targets)
         soft = torch.softmax(logits.float() / self.temperature, dim=1).mul_(1.0 - self.hard_weight)
@@ -69,6 +100,18 @@ class Teacher:
             share = soft.new_full((), self.hard_weight).expand(len(targets), 1)
             return inputs, soft.scatter_add_(1, targets.unsqueeze(1), share)
         return inputs, soft.add_(targets, alpha=self.hard_weight)
+
+
+def _rescale(here: Scale, there: Scale) -> tuple[Tensor, Tensor] | None:
+    """Factor and shift from inputs normalised here to inputs normalised there; None where these are equal."""
+    if tuple(map(tuple, here)) == tuple(map(tuple, there)):
+        return None
+    mean, std, other_mean, other_std = (
+        torch.tensor([*values] or [neutral], dtype=torch.float64)
+        for values, neutral in zip((*here, *there), (0.0, 1.0, 0.0, 1.0), strict=True)
+    )
+    std, other_std = std.where(std != 0, 1.0), other_std.where(other_std != 0, 1.0)
+    return (std / other_std).float(), ((mean - other_mean) / other_std).float()
 
 
 def _verify(logits: Tensor, targets: Tensor) -> None:

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from torch import nn
 
 _REAL_VALUED = (torch.nn.MSELoss, torch.nn.L1Loss, torch.nn.HuberLoss, torch.nn.SmoothL1Loss)
+_OWN_UNIT = (
+    *(torch.nn.PoissonNLLLoss, torch.nn.SoftMarginLoss, torch.nn.HingeEmbeddingLoss, torch.nn.KLDivLoss),
+    *(torch.nn.BCELoss, torch.nn.BCEWithLogitsLoss, torch.nn.MultiLabelSoftMarginLoss),
+)
+"""Losses for counts, signs or probabilities."""
 SUITS = {
     "multiclass": "loss=cross_entropy metrics=multiclass",
     "binary": "loss=bce_with_logits metrics=binary",
@@ -25,7 +30,7 @@ SUITS = {
 """What to type for the data of a task."""
 _STATED = (
     *("task", "input_shape", "num_classes", "num_targets", "num_train", "num_val", "num_test"),
-    "class_counts",
+    *("class_counts", "input_dtype"),
 )
 
 
@@ -60,6 +65,17 @@ def check_fit(config: DictConfig, loss: Any) -> None:
     if isinstance(loss, type) and issubclass(loss, _REAL_VALUED) and task != "regression":
         raise ConfigError(
             f"{name} compares real values, but the data has {targets_in_words(config)}", key="loss", hint=hint
+        )
+    if (
+        config.data.get("standardize_targets")
+        and task == "regression"
+        and isinstance(loss, type)
+        and issubclass(loss, _OWN_UNIT)
+    ):
+        raise ConfigError(
+            f"{name} compares with the targets themselves, but would see (target - mean) / std",
+            key="loss",
+            hint="data.standardize_targets=false",
         )
     wrong = {
         "regression": kind in ("multiclass", "binary", "embedding"),

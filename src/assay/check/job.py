@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from assay.config.tree import Entry
 
 OUR_MODULE = "assay.module.Module"
+OUR_DATA = "assay.data.data_module.DataModule"
 _TOP = (
     *("augment", "callbacks", "data", "enforce_clean_git", "logger", "loss", "metrics", "model", "module"),
     *("name", "optimizer", "param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer"),

@@ -24,7 +24,8 @@ from assay.assemble import (
 from assay.check.device import check_device
 from assay.check.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step
 from assay.check.fit import check_fit, check_outputs, num_outputs
-from assay.check.job import OUR_MODULE
+from assay.check.initial_outputs import far_from_targets
+from assay.check.job import OUR_DATA, OUR_MODULE
 from assay.check.monitor import check_monitors, scores
 from assay.check.optimization import follow_lr
 from assay.check.report import Report
@@ -32,7 +33,8 @@ from assay.check.resolve import resolve
 from assay.check.signature import check_signatures
 from assay.check.target import trusted_in
 from assay.check.trial import Trial, try_parts
-from assay.data.data_module import input_dtype
+from assay.data.data_module import DataModule, input_dtype
+from assay.data.target_scale import TargetScale
 from assay.errors import AssayError, ConfigError
 from assay.module import Module
 from assay.quiet import quiet
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
 
     from assay.data.spec import Spec
 
-_OUR_DATA = "assay.data.data_module.DataModule"
 _LARGE = 4 << 30
 """Bytes of weights from which on a model is not built for real to see whether fake tensors were wrong."""
 _FEW = 4
@@ -84,7 +85,7 @@ class Prover:
         start = time.perf_counter()
         check_device(job.trainer)
         config = _copy(job)
-        stated = config.data.get("_target_") == _OUR_DATA and config.data.get("spec") is not None
+        stated = config.data.get("_target_") == OUR_DATA and config.data.get("spec") is not None
         # Where nothing is read, the other nodes can wait for the spec, with which they are looked at anyway.
         early = (
             "data",
@@ -94,7 +95,7 @@ class Prover:
         self._signatures(config, early if stated else tuple(config))
         with torch.random.fork_rng(devices=[]), quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
-            spec, data_read = self._spec(config, stated)
+            (spec, data_notes, targets), data_read = self._spec(config, stated)
             if config.module._target_ != OUR_MODULE:
                 found = self._own_module(config, spec)
             else:
@@ -104,6 +105,7 @@ class Prover:
             name=str(config.name),
             spec=_plain(config, "spec") or {},
             data_read=data_read,
+            notes=[*data_notes, *self._initial_outputs(config, targets)],
             targets=_targets(config),
             batch_size=int(config.data.get("batch_size") or 0),
             devices=ranks.world_size(config),
@@ -113,18 +115,37 @@ class Prover:
 
     # -- what is known of the data
 
-    def _spec(self, config: DictConfig, stated: bool) -> tuple[Spec | None, bool]:
+    def _spec(
+        self, config: DictConfig, stated: bool
+    ) -> tuple[tuple[Spec | None, Sequence[str], tuple[Sequence[float], Sequence[float]]], bool]:
+        """Spec, notes, and mean and deviation of a regression's targets; and whether the data was read."""
         data = {key: value for key, value in _plain(config, "data").items() if key not in ("seed", "source")}
         source = None if stated else _plain(config, "data.source")
 
         def look() -> Any:
             if stated:
-                return getattr(open_stated(_copy(config)), "spec", None)
+                return getattr(open_stated(_copy(config)), "spec", None), (), ((), ())
             self.datamodule = open_data(_copy(config))
-            return getattr(self.datamodule, "spec", None)
+            return (
+                getattr(self.datamodule, "spec", None),
+                getattr(self.datamodule, "notes", ()),
+                self.datamodule.target_statistics() if isinstance(self.datamodule, DataModule) else ((), ()),
+            )
 
         self.datamodule = None
         return self._once("data", [data, source], look), not stated
+
+    def _initial_outputs(
+        self, config: DictConfig, targets: tuple[Sequence[float], Sequence[float]]
+    ) -> list[str]:
+        """A warning where targets that are not standardised lie far from what an untrained model returns."""
+        if not targets[0] or config.data.get("standardize_targets") or config.module._target_ != OUR_MODULE:
+            return []
+        with torch.random.fork_rng(devices=[]), quiet(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = build(config, "model")
+        note = far_from_targets(model, config.spec.input_shape, *targets)
+        return [note] if note else []
 
     # -- the parts
 
@@ -263,8 +284,16 @@ def _module(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
         model=model,
         loss=loss,
         metrics=metrics,
+        target_scale=_target_scale(config),
         **build_optimization(config),
     )
+
+
+def _target_scale(config: DictConfig) -> TargetScale:
+    """One of the kind that the run will have: the numbers change neither shapes nor types."""
+    spec = config.spec
+    wanted = spec.task == "regression" and bool(config.data.get("standardize_targets"))
+    return TargetScale([0.0] * spec.num_targets, [1.0] * spec.num_targets) if wanted else TargetScale()
 
 
 def _refused(config: DictConfig, error: StepError, batch: Batch) -> AssayError:

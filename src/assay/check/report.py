@@ -33,6 +33,7 @@ class Report:
         lr: Learning rate at each step of the run (of the fastest parameter group); empty where it was not
             asked for.
         lr_note: What the curve does not show.
+        notes: What the user should know although the job can run, a sentence each.
         seconds: The check took.
     """
 
@@ -50,4 +51,5 @@ class Report:
     scores: Sequence[str] = ()
     lr: Sequence[float] = ()
     lr_note: str = ""
+    notes: Sequence[str] = ()
     seconds: float = 0.0

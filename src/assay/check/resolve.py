@@ -115,6 +115,7 @@ def ready(config: DictConfig, key: str, node: DictConfig, without: Sequence[str]
     for inner in [resolved, *(entry.node for entry in entries if entry.is_container)]:
         if isinstance(inner, DictConfig) and inner.get("_target_") == "assay.load":
             inner[KEY] = list(packages)  # another run is judged with the trust of this job, not with its own
+            inner.setdefault("raw_input", False)  # the data of this job normalises by itself
     return resolved
 
 

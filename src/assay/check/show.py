@@ -44,6 +44,7 @@ def show_job(console: Console, report: Report) -> None:
     if report.spec:
         an_epoch, total = report.spec["steps_per_epoch"], report.spec["total_steps"]
         rows.append(("steps", f"{an_epoch:,} an epoch, {total:,} in all"))
+    rows += [("[yellow]note[/yellow]", escape(note)) for note in report.notes]
     console.print(f"[bold]{escape(report.name)}[/bold]  {escape(' '.join(report.overrides))}")
     for name, text in rows:
         console.print(f"  [dim]{name:<10}[/dim] {text}")
@@ -84,6 +85,8 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
     unproven = {report.unproven: None for report in reports if report.unproven}
     for reason in unproven:
         console.print(f"[yellow]unproven[/yellow]: {escape(reason)}; it will run all the same")
+    for note in {note: None for report in reports for note in report.notes}:
+        console.print(f"[yellow]note[/yellow]: {escape(note)}")
     models = len({(report.parameters, report.step) for report in reports})
     seconds = sum(report.seconds for report in reports)
     console.print(

@@ -149,6 +149,10 @@ def _instead(key: str, value: Any, wanted: Any, default: Any) -> str:
         return f"{key}={int(value)}"
     if isinstance(value, Made) and value.kind is functools.partial:
         return "leave out its _partial_: true"
+    if value is not None and not isinstance(value, list | dict | Made):
+        for several in ([value], [value, value]):  # 32 for an image's height and width
+            if accepts(wanted, several):
+                return f"{key}=[{','.join(map(as_typed, several))}]"
     example = example_of(wanted, default)
     return f"for example {key}={example}" if example else ""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.data.samples import Source
+    from assay.data.samples import Encoder, Source
     from assay.data.spec import Spec
 
     _Scale = tuple[tuple[float, ...], tuple[float, ...]]
@@ -56,6 +56,9 @@ class DataModule(L.LightningDataModule):
         drop_last: Leave out the last training batch if it is smaller.
         imbalance: Thin the training classes out exponentially, down to this ratio of smallest to largest
             class.
+        standardize_targets: Have the loss of a regression see `(target - mean) / std` of the training part;
+            batches, predictions and metrics keep the target's own unit. The loss itself is in standard
+            deviations then.
         num_workers: Processes that read samples and transform them one by one.
         pin_memory: Page-locked memory for batches that are moved one by one; only with a CUDA device.
         persistent_workers: Keep the processes between epochs.
@@ -64,6 +67,7 @@ class DataModule(L.LightningDataModule):
 
     Attributes:
         spec: What the data tells the rest of the config; there after `setup()`.
+        encoder: What made the inputs of raw records; None where they come as numbers, and before `setup()`.
 
     Raises:
         DataError: An argument is out of its range.
@@ -82,6 +86,7 @@ class DataModule(L.LightningDataModule):
         shuffle: bool = True,
         drop_last: bool = True,
         imbalance: float | None = None,
+        standardize_targets: bool = True,
         num_workers: int = 0,
         pin_memory: bool = True,
         persistent_workers: bool = True,
@@ -96,6 +101,7 @@ class DataModule(L.LightningDataModule):
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.shuffle, self.drop_last, self.imbalance, self.seed = shuffle, drop_last, imbalance, seed
         self._transforms = {"train": Transforms(transform["train"]), "eval": Transforms(transform["eval"])}
+        self._standardize_targets = standardize_targets
         self._given_scale = _check_normalize(transform["normalize"])
         self._num_workers, self._pin_memory = num_workers, pin_memory
         self._workers = {
@@ -108,6 +114,7 @@ class DataModule(L.LightningDataModule):
         self._placements: dict[int, Placement] = {}
         self._streams: WeakSet[StreamLoader] = WeakSet()  # Lightning may ask for new ones every epoch
         self._normalize = Normalize()
+        self.encoder: Encoder | None = None
 
     def prepare_data(self) -> None:
         """Download; Lightning calls this on one process of a machine."""
@@ -133,8 +140,10 @@ class DataModule(L.LightningDataModule):
             part = self._part(parts, "train", "eval")
             first = next(preview(part, 1, self.split.seed))
             mean, std = self._scale(part, first)
+        self.encoder = parts.encoder
         self._parts, self._normalize = parts, Normalize(mean, std)
-        self.spec = parts.describe(tuple(first.shape[1:]), mean, std)
+        targets = self.target_statistics() if self._standardize_targets else ((), ())
+        self.spec = parts.describe(first, mean, std, *targets)
 
     def _part(self, parts: Parts, name: str, chain: str) -> Part:
         rows = torch.as_tensor(parts.rows[name])
@@ -155,6 +164,18 @@ class DataModule(L.LightningDataModule):
                 hint="data.transform.normalize=data, or make images RGB with torchvision.transforms.v2.RGB",
             )
         return mean, std
+
+    def target_statistics(self) -> _Scale:
+        """Mean and deviation of each target of a regression over the training part; empty for other tasks."""
+        parts = self._parts
+        if parts is None or parts.task != "regression":
+            return (), ()
+        return statistics(blocks(parts.data["train"].targets, torch.as_tensor(parts.rows["train"])))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the source decided on its own, a sentence each; there after `setup()`."""
+        return tuple(getattr(self.source, "notes", ()))
 
     def digest(self) -> str:
         """SHA-256 over the contents and the division into parts, for the record."""
@@ -250,13 +271,14 @@ class DataModule(L.LightningDataModule):
 
         Returns:
             Inputs in the run's floating type, and targets: int64 `[B]` for classes, multi-hot `[B, L]`, or
-            `[B, T]` in the run's floating type.
+            `[B, T]` in the run's floating type, where they are standardised at least float32.
         """
         del dataloader_idx
         inputs, targets, *_ = batch.values() if isinstance(batch, Mapping) else batch
         dtype = input_dtype(str(self.trainer.precision)) if self.trainer else torch.float32
         if self.spec.task == "regression":
-            targets = targets.to(dtype).reshape(len(targets), -1)
+            exact = self.spec.target_mean and dtype.itemsize < torch.float32.itemsize
+            targets = targets.to(torch.float32 if exact else dtype).reshape(len(targets), -1)
         elif self.spec.task != "multilabel":
             targets = targets.to(torch.int64)
         return self._normalize(inputs, dtype), targets

@@ -12,7 +12,14 @@ import torch
 from assay.data.samples import Samples, Unfitted
 from assay.data.spec import Spec, Task
 from assay.data.split import hold_out, long_tail
-from assay.data.validate import check_classes, check_inputs, check_sizes, check_targets
+from assay.data.validate import (
+    check_batch,
+    check_classes,
+    check_inputs,
+    check_number,
+    check_spread,
+    check_targets,
+)
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.data.samples import Source, Stream
+    from assay.data.samples import Encoder, Source, Stream
     from assay.data.split import Split
 
 
@@ -35,12 +42,14 @@ class Parts:
         class_names: Of the source.
         data: What each part's rows index; parts may share it.
         rows: int64 indices of each part's samples.
+        encoder: What made the inputs of raw records; None where they come as numbers.
     """
 
     task: Task
     class_names: tuple[str, ...]
     data: Mapping[str, Samples | Stream]
     rows: Mapping[str, NDArray[np.int64]]
+    encoder: Encoder | None = None
 
     @property
     def num_classes(self) -> int:
@@ -65,7 +74,7 @@ class Parts:
             DataError: Too few samples, an empty class, a value that is not finite, a class that training
                 never sees.
         """
-        check_sizes(len(self.rows["train"]), batch_size)
+        check_number(len(self.rows["train"]))
         seen: set[int] = set()
         for part, data in self.data.items():
             if isinstance(data, Samples) and id(data) not in seen:
@@ -73,17 +82,29 @@ class Parts:
             seen.add(id(data))
         if self.task in ("multiclass", "binary"):
             check_classes(self.class_names, {part: self._class_counts(part) for part in self.rows})
+        elif self.task == "regression":
+            check_spread(self.targets("train"))
+        check_batch(len(self.rows["train"]), batch_size)  # last: too few may follow from what is wrong above
 
     def _class_counts(self, part: str) -> NDArray[np.int64]:
         return np.bincount(self.targets(part).numpy(), minlength=self.num_classes)
 
-    def describe(self, input_shape: tuple[int, ...], mean: tuple[float, ...], std: tuple[float, ...]) -> Spec:
+    def describe(
+        self,
+        first: Tensor,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        target_mean: tuple[float, ...] = (),
+        target_std: tuple[float, ...] = (),
+    ) -> Spec:
         """The spec of these parts.
 
         Args:
-            input_shape: One transformed sample.
+            first: Some transformed inputs `[B, ...]`.
             mean: Normalisation.
             std: Normalisation.
+            target_mean: What targets are standardised with.
+            target_std: As `target_mean`.
         """
         targets = self.targets("train")
         counts: tuple[int, ...] = ()
@@ -93,7 +114,8 @@ class Parts:
             counts = tuple((targets >= 0.5).sum(0).tolist())
         return Spec(
             task=self.task,
-            input_shape=input_shape,
+            input_shape=tuple(first.shape[1:]),
+            input_dtype=str(first.dtype).removeprefix("torch."),
             num_classes=self.num_classes,
             num_targets=targets.shape[1] if self.task == "regression" else 0,
             class_names=self.class_names,
@@ -103,6 +125,8 @@ class Parts:
             num_test=len(self.rows["test"]),
             mean=mean,
             std=std,
+            target_mean=target_mean,
+            target_std=target_std,
         )
 
     def digest(self) -> str:
@@ -153,7 +177,8 @@ def read_parts(source: Source, split: Split, imbalance: float | None) -> Parts:
         rows["train"] = long_tail(rows["train"], labels, len(source.class_names), imbalance, split.seed)
     encoded = _encode({"train": whole, **given}, rows["train"])
     shared = {part: encoded.get(part, encoded["train"]) for part in ("train", "val", "test")}
-    return Parts(source.task, tuple(source.class_names), shared, rows)
+    encoder = whole.encoder if isinstance(whole, Unfitted) else None
+    return Parts(source.task, tuple(source.class_names), shared, rows, encoder)
 
 
 def _encode(

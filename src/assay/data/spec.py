@@ -16,6 +16,7 @@ class Spec:
     Attributes:
         task: What is predicted.
         input_shape: Shape of one sample, channels first.
+        input_dtype: Type of its values before they are normalised, such as `uint8` (0 to 255) or `float32`.
         num_classes: Number of classes; 2 for a binary task, the number of labels for a multilabel one, 0 for
             regression.
         num_targets: Number of real-valued targets of a regression; 0 otherwise.
@@ -27,10 +28,14 @@ class Spec:
         mean: What the inputs are normalised with, a value a channel or feature (or a single one); empty: not
             at all.
         std: As `mean`.
+        target_mean: What the targets of a regression are standardised with, a value a target; empty: not at
+            all.
+        target_std: As `target_mean`.
     """
 
     task: Task
     input_shape: tuple[int, ...]
+    input_dtype: str = "float32"
     num_classes: int = 0
     num_targets: int = 0
     class_names: tuple[str, ...] = ()
@@ -40,6 +45,8 @@ class Spec:
     num_test: int = 0
     mean: tuple[float, ...] = field(default=(), repr=False)
     std: tuple[float, ...] = field(default=(), repr=False)
+    target_mean: tuple[float, ...] = field(default=(), repr=False)
+    target_std: tuple[float, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if self.task not in get_args(Task):

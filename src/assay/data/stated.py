@@ -92,7 +92,7 @@ def _labels(counts: Sequence[int]) -> Tensor:
 
 def _targets(task: Task, number: int, width: int) -> Tensor:
     if task == "regression":
-        return torch.zeros(number, width)
+        return torch.arange(float(number))[:, None].expand(number, width)
     rows = torch.arange(number)
     if task == "multilabel":
         return (rows[:, None] + torch.arange(width)) % 2

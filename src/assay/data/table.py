@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final, get_args
 
 import numpy as np
 import pandas as pd
 import torch
 
+from assay.data.column_kind import kind_of
 from assay.data.samples import Unfitted
 from assay.data.spec import Task
 from assay.data.table_encoder import TableEncoder
+from assay.data.table_file import CLEAN, check_columns, read_table, task_of
+from assay.data.target_leak import leak
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -23,23 +24,31 @@ if TYPE_CHECKING:
 
 @final
 class Table:
-    """Columns of numbers and categories, read with pandas.
+    r"""Columns of numbers and categories, read with pandas.
 
     Numbers are taken as they are (and normalised by `data.transform.normalize`), columns of text or
     categories become one column a category. What that needs to know (categories, values to fill in) is
-    learned from the training rows alone.
+    learned from the training rows alone. Columns of ids, dates, free text or nothing at all are left out,
+    which `notes` says. A column that gives the target away is refused.
 
     Args:
         path: A .csv (also compressed) or .parquet file; all samples, or those for training.
         target: Column to predict, or several: labels of a multilabel task, numbers of a regression.
         test_path: A file of the same columns for the test; None: a share of `path`, see `data.split`.
-        features: Columns to predict from; None for all others.
-        task: `auto` goes by the target: floating-point numbers are a regression; one column of anything else
-            classes, several columns labels.
+        features: Columns to predict from, whatever they hold; None for all others that are fit for it.
+        exclude: Columns to leave out.
+        keep: Columns to use although they look like ids, free text or dates (which become days since 1970),
+            or tell the target.
+        task: `auto` goes by the target, see `assay.data.table_file.task_of`.
         missing: `error`, or `impute`: the median of a column of numbers, the most frequent of a column of
             categories.
-        separator: Between the columns of a CSV file.
+        separator: Between the columns of a CSV file: one character, or `\s+` for any white space.
+        decimal: Decimal point of a CSV file.
+        na_values: More texts in a CSV file that stand for a missing value, such as `?`.
         max_categories: Columns a categorical column may become; the rarest categories share the last.
+
+    Attributes:
+        notes: What was decided about the columns, a sentence each; there after `read()`.
 
     Raises:
         ValueError: An argument is none of its choices.
@@ -52,23 +61,41 @@ class Table:
         *,
         test_path: str | None = None,
         features: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        keep: Sequence[str] = (),
         task: Task | Literal["auto"] = "auto",
         missing: str = "error",
         separator: str = ",",
+        decimal: str = ".",
+        na_values: Sequence[str] = (),
         max_categories: int | None = 100,
     ) -> None:
         if task != "auto" and task not in get_args(Task):
             raise ValueError(f"task={task!r}: auto or one of {', '.join(get_args(Task))} was expected")
         if missing not in ("error", "impute"):
             raise ValueError(f"missing={missing!r}: error or impute was expected")
+        if len(separator) != 1 and separator != r"\s+":  # pandas takes longer ones for regular expressions
+            raise ValueError(rf"separator={separator!r}: one character, or \s+ for white space, was expected")
+        if len(decimal) != 1 or decimal == separator:
+            raise ValueError(f"decimal={decimal!r}: a character other than the separator was expected")
+        if max_categories is not None and max_categories < 1:
+            raise ValueError(
+                f"max_categories={max_categories}: a number of at least 1, or null, was expected"
+            )
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
-        self._targets = [target] if isinstance(target, str) else list(target)
-        self._features = None if features is None else list(features)
+        self._targets = _names("target", target)
+        self._features = None if features is None else _names("features", features)
+        self._exclude, self._keep = _names("exclude", exclude), _names("keep", keep)
         self._asked: Task | Literal["auto"] = task
-        self._separator = separator
+        self._csv: dict[str, Any] = {
+            "separator": separator,
+            "decimal": decimal,
+            "na_values": _names("na_values", na_values),
+        }
         self._impute, self._max_categories = missing == "impute", max_categories
         self.task: Task = "multiclass"
         self.class_names: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
 
     def prepare(self) -> None:
         """Nothing to download."""
@@ -79,15 +106,25 @@ class Table:
         Raises:
             DataError: A file or a column is missing, or holds what cannot be used.
         """
-        frames = {part: _read(path, part, self._separator) for part, path in self._paths.items()}
+        frames = {
+            part: read_table(path, "test_path" if part == "test" else "path", **self._csv)
+            for part, path in self._paths.items()
+        }
         first, path = next(iter(frames.values())), next(iter(self._paths.values()))
-        features = self._choose_features(first, path)
-        self.task = self._find_task(first)
-        for part, frame in frames.items():
-            _check_columns(frame, [*features, *self._targets], self._paths[part], "test_path")
+        check_columns(first, self._targets, path, "target")
+        for frame in frames.values():
+            check_columns(frame, self._targets, self._paths.get("test", path), "test_path")
             _check_values(frame, self._targets, "target")
+        self.notes = ()
+        self.task = self._find_task(first)
+        features = self._choose_features(first, path)
+        for frame in frames.values():
+            check_columns(frame, features, self._paths.get("test", path), "test_path")
             if not self._impute:
                 _check_values(frame, features, "feature")
+        self._check_leaks(first, features)
+        for frame in frames.values():
+            _read_dates(frame, [name for name in self._keep if name in features])
         classes = self._find_classes(frames.values()) if self.task in ("multiclass", "binary") else []
         names = self._targets if self.task == "multilabel" else classes
         self.class_names = tuple(str(name) for name in names)
@@ -98,19 +135,63 @@ class Table:
         }
 
     def _choose_features(self, frame: pd.DataFrame, path: str) -> list[str]:
-        _check_columns(frame, self._targets, path, "target")
-        others = [str(name) for name in frame.columns if name not in self._targets]
-        chosen = others if self._features is None else self._features
-        _check_columns(frame, chosen, path, "features")
+        for option, names in (("features", self._features), ("exclude", self._exclude), ("keep", self._keep)):
+            check_columns(frame, names or [], path, option)
+            if both := [name for name in names or [] if name in self._targets]:
+                raise DataError(
+                    f"data.source.{option}: {both[0]!r} is the target", hint=f"leave it out of {option}"
+                )
+        if self._features is not None:
+            chosen = [name for name in self._features if name not in self._exclude]
+        else:
+            others = [name for name in frame.columns if name not in (*self._targets, *self._exclude)]
+            unfit = self._unfit(frame, [name for name in others if name not in self._keep])
+            chosen = [name for name in others if name not in unfit]
         if not chosen:
-            raise DataError("data.source.features: no column is left to predict from", hint="add a column")
+            why = f" ({'; '.join(self.notes)})" if self.notes else ""
+            raise DataError(
+                f"data.source.features: no column is left to predict from{why}",
+                hint="add a column, or keep one: data.source.keep=[NAME]",
+            )
         return chosen
+
+    def _unfit(self, frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
+        """Columns to leave out, with a note on each."""
+        left_out = {}
+        for name in names:
+            kind, why = kind_of(frame[name])
+            if kind == "unclear":
+                raise DataError(
+                    f"data: the column {name!r} is {why}",
+                    hint=f"{CLEAN}; data.source.exclude=[{name}] leaves it out, keep=[{name}] as categories",
+                )
+            if why:
+                left_out[name] = why
+        if left_out:
+            listed = "; ".join(f"{name} ({why})" for name, why in left_out.items())
+            able = next((name for name in left_out if not frame[name].isna().all()), "")
+            keep = f"; to use one: data.source.keep=[{able}]" if able else ""
+            self.notes = (*self.notes, f"left out of the features: {listed}{keep}")
+        return list(left_out)
+
+    def _check_leaks(self, frame: pd.DataFrame, features: Sequence[str]) -> None:
+        asked = [name for name in features if name not in self._keep]
+        for target in self._targets:
+            name, how = leak(frame, asked, target)
+            if name and len(features) > 1:
+                raise DataError(
+                    f"data: the column {name!r} gives the target {target!r} away: {how}",
+                    hint=f"data.source.exclude=[{name}]; where it is known before the target: "
+                    f"data.source.keep=[{name}]",
+                )
+            if name:  # nothing else to predict from: it cannot be a slip
+                self.notes = (*self.notes, f"the column {name!r} gives the target {target!r} away: {how}")
 
     def _find_task(self, frame: pd.DataFrame) -> Task:
         if self._asked == "auto":
-            if all(pd.api.types.is_float_dtype(frame[name]) for name in self._targets):
-                return "regression"
-            return "multiclass" if len(self._targets) == 1 else "multilabel"
+            found, note = task_of(frame, self._targets)
+            self.notes = (*self.notes, note) if note else self.notes
+            return found
         if self._asked in ("multiclass", "binary") and len(self._targets) > 1:
             raise DataError(
                 f"data.source.target: {len(self._targets)} columns for a {self._asked} task, which has one",
@@ -127,56 +208,45 @@ class Table:
             index = {value: position for position, value in enumerate(classes)}
             return torch.tensor([index[value] for value in frame[self._targets[0]]], dtype=torch.int64)
         try:
-            values = torch.from_numpy(frame[self._targets].to_numpy(dtype=np.float32, copy=True))
+            exact = frame[self._targets].to_numpy(dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(
                 f"data.source.target: {', '.join(self._targets)} cannot be numbers ({self.task}): {error}",
                 hint="data.source.task=multiclass, or choose another target",
             ) from error
+        with np.errstate(over="ignore"):
+            values = exact.astype(np.float32)
         if self.task == "regression":
-            return values
+            for column, name in enumerate(self._targets):
+                _check_precision(name, exact[:, column], values[:, column])
+            return torch.from_numpy(values)
         if not ((values == 0) | (values == 1)).all():
             raise DataError(
                 f"data.source.target: {', '.join(self._targets)} hold more than 0 and 1, which labels are",
                 hint="data.source.task=regression, or choose other columns",
             )
-        return values.to(torch.int64)
+        return torch.from_numpy(values).to(torch.int64)
 
 
-def _read(path: str, part: str, separator: str) -> pd.DataFrame:
-    option = "data.source.test_path" if part == "test" else "data.source.path"
-    name = Path(path).name.lower()
-    is_parquet = name.endswith((".parquet", ".pq"))
-    if not is_parquet and ".csv" not in name:
-        raise DataError(f"{option}={path}: a .csv or .parquet file was expected", hint="convert it to one")
-    try:
-        frame = pd.read_parquet(path) if is_parquet else pd.read_csv(path, sep=separator)
-    except FileNotFoundError as error:
-        raise DataError(f"{option}={path}: there is no such file", hint=f"set {option}") from error
-    except (ValueError, OSError) as error:
-        raise DataError(f"{option}={path} cannot be read: {error}", hint="repair or convert it") from error
-    frame.columns = frame.columns.map(str)
-    if frame.empty:
-        raise DataError(f"{option}={path} has no rows", hint="give a table with samples")
-    if frame.shape[1] == 1 and (found := next((sign for sign in ";\t|" if sign in frame.columns[0]), "")):
-        raise DataError(
-            f"{option}={path} looks separated by {found!r}, not by {separator!r}",
-            hint=f"'data.source.separator=\"{found}\"'",
-        )
-    return frame.reset_index(drop=True)
+def _names(option: str, given: Any) -> list[str]:
+    """One name or several."""
+    names = [given] if isinstance(given, str | int | float) else list(given or ())
+    if option == "target" and not names:
+        raise ValueError(f"{option}={given!r}: the name of a column, or a list of them, was expected")
+    return [str(name) for name in names]
 
 
-def _check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: str) -> None:
-    known = list(frame.columns)
+def _read_dates(frame: pd.DataFrame, names: Sequence[str]) -> None:
+    """Turn dates that are text into dates."""
     for name in names:
-        if name not in known:
-            guess = difflib.get_close_matches(name, known, n=1)
-            meant = f"; did you mean {guess[0]!r}?" if guess else ""
-            more = ", …" if len(known) > 20 else ""
-            raise DataError(
-                f"data.source.{option}: {path} has no column {name!r}{meant}",
-                hint=f"columns: {', '.join(known[:20])}{more}",
-            )
+        if kind_of(frame[name])[0] == "date" and frame[name].dtype.kind not in "mMiuf":
+            try:
+                frame[name] = pd.to_datetime(frame[name], format="ISO8601", utc=True)
+            except (TypeError, ValueError) as error:
+                raise DataError(
+                    f"data.source.keep=[{name}]: the dates are not written as 2024-12-31: {error}",
+                    hint="rewrite them, or turn them into numbers",
+                ) from error
 
 
 def _check_values(frame: pd.DataFrame, names: Sequence[str], what: str) -> None:
@@ -185,7 +255,8 @@ def _check_values(frame: pd.DataFrame, names: Sequence[str], what: str) -> None:
         column = frame[name]
         wrong = column.isna().to_numpy()
         if pd.api.types.is_float_dtype(column):
-            wrong = wrong | np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan))
+            values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            wrong = wrong | (np.abs(values) > np.finfo(np.float32).max)  # the type they will have
         if wrong.any():
             row = int(wrong.argmax())
             mend = "data.source.missing=impute, or " if what == "feature" else ""
@@ -193,3 +264,14 @@ def _check_values(frame: pd.DataFrame, names: Sequence[str], what: str) -> None:
                 f"data: the {what} column {name!r} has no finite value in row {row} (rows count from 0)",
                 hint=f"{mend}leave such rows out ({int(wrong.sum())} of {len(wrong)})",
             )
+
+
+def _check_precision(name: str, exact: np.ndarray[Any, Any], stored: np.ndarray[Any, Any]) -> None:
+    """Refuse numbers that differ by less than float32 can tell so far from 0."""
+    spread = exact.std()
+    if spread > 0 and not np.abs(exact - stored).max() <= 1e-2 * spread:
+        raise DataError(
+            f"data.source.target: the values of {name!r} differ too little for 32-bit numbers of their size "
+            f"(mean {exact.mean():.6g}, deviation {spread:.3g})",
+            hint="subtract a constant, or scale the column",
+        )

@@ -111,12 +111,11 @@ def check_inputs(part: str, data: Samples) -> None:
             start += len(block)
 
 
-def check_sizes(num_train: int, batch_size: int) -> None:
-    """Refuse a training part of less than two samples, or less than a batch.
+def check_number(num_train: int) -> None:
+    """Refuse a training part of less than two samples.
 
     Args:
         num_train: Training samples.
-        batch_size: Samples needed for one batch.
 
     Raises:
         DataError: There are fewer.
@@ -126,10 +125,42 @@ def check_sizes(num_train: int, batch_size: int) -> None:
             f"data: {num_train} training sample(s) after the split; training needs at least two",
             hint="add samples, or lower data.split.val and data.split.test",
         )
+
+
+def check_batch(num_train: int, batch_size: int) -> None:
+    """Refuse a training part of less than a batch.
+
+    Args:
+        num_train: Training samples.
+        batch_size: Samples needed for one batch.
+
+    Raises:
+        DataError: There are fewer.
+    """
     if num_train < batch_size:
         raise DataError(
             f"data.batch_size={batch_size}: there are only {num_train} training samples, less than a batch",
             hint=f"data.batch_size={num_train}, or data.drop_last=false",
+        )
+
+
+def check_spread(targets: Tensor) -> None:
+    """Refuse a target of a regression that never varies.
+
+    Args:
+        targets: Of the training part, `[N, T]`.
+
+    Raises:
+        DataError: Naming the first one.
+    """
+    constant = (targets == targets[:1]).all(0)
+    if constant.any():
+        column = int(constant.nonzero()[0])
+        which = f" number {column}" if targets.shape[1] > 1 else ""
+        raise DataError(
+            f"data: the target{which} is {float(targets[0, column]):.6g} in all training samples: there is "
+            "nothing to learn",
+            hint="choose another target (data.source)",
         )
 
 
@@ -143,6 +174,12 @@ def check_classes(class_names: tuple[str, ...], counts: Mapping[str, NDArray[np.
     Raises:
         DataError: Naming the classes.
     """
+    if len(class_names) < 2:
+        raise DataError(
+            f"data: the targets have a single class{''.join(f', {name}' for name in class_names)}: there is "
+            "nothing to tell apart",
+            hint="choose another target, or add samples of other classes (data.source)",
+        )
     missing = counts["train"] == 0
     elsewhere = np.any([counts[part] > 0 for part in counts if part != "train"], axis=0)
     for rows, message, hint in (

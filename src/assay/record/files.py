@@ -9,7 +9,7 @@ from assay.record.checksum import digest_of, sha256
 if TYPE_CHECKING:
     from pathlib import Path
 
-_TEXTS = ("config.yaml", "overrides.yaml", "code.patch", "metrics.csv")
+_TEXTS = ("config.yaml", "overrides.yaml", "code.patch", "encoder.json", "metrics.csv")
 
 
 def files_of(run_dir: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from assay.record.atomic import write_text
-from assay.summary import format_score
+from assay.summary import format_score, load_command
 from assay.sweep.show import said, why
 from assay.sweep.table import RESULTS, best_job, groups, in_short, ranked, varying, write_tables
 
@@ -154,7 +154,7 @@ def _next(result: SweepResult, best: Entry | None, left: int, failed: int) -> st
         return f"assay resume {place} --failed" if failed else f"assay diff {place}/0 {place}/1"
     if not any(len(group.jobs) > 1 for group in groups(result.entries, result.objectives)):
         return f"{_command(best, multirun=True)} seed=1,2,3"
-    return f'python -c "import assay; model = assay.load({str(result.run_dir(best))!r})"'
+    return load_command(result.run_dir(best))
 
 
 def _command(entry: Entry, *, multirun: bool = False) -> str:

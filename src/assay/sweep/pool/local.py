@@ -67,10 +67,7 @@ class LocalPool(Pool):
         self._known_gpus: Gpus | None = None
         self._cores = _cores()
         self._running: dict[int, _Running] = {}
-
-    @property
-    def _nursery(self) -> Nursery:
-        return Nursery.shared()
+        self._nursery = Nursery.shared()
 
     @property
     def slots(self) -> int:
