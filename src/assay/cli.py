@@ -113,7 +113,7 @@ def train(
 
             code = start(typed, config_dir).exit_code
         else:
-            (job,) = _checked_names(typed, config_dir, multirun=False)
+            job = _checked_names(typed, config_dir)
             from assay.run import run_job
 
             result = run_job(job_config(job), typed, choices(job.hydra), raise_errors=debug)
@@ -138,18 +138,23 @@ def check(
     with _reported(debug, typed, config_dir):
         if plot is not None and multirun:
             raise AssayError("--plot draws the learning rate of one job", hint="leave out -m")
-        jobs = _checked_names(typed, config_dir, multirun=multirun)
-        from assay.check.all_jobs import check_all
-        from assay.check.show import save_curve, show_job, show_sweep
-
-        reports = check_all(jobs, config_dir, curve=not multirun)
         console = Console(highlight=False, soft_wrap=True)
         if multirun:
+            from assay.sweep.conduct import check as check_sweep
+
+            reports = check_sweep(typed, config_dir)
+            from assay.check.show import show_sweep
+
             show_sweep(console, reports)
-        else:
-            show_job(console, reports[0])
+            return
+        job = _checked_names(typed, config_dir)
+        from assay.check.all_jobs import check_all
+        from assay.check.show import save_curve, show_job
+
+        (report,) = check_all([job], config_dir, curve=True)
+        show_job(console, report)
         if plot is not None:
-            save_curve(reports[0], plot)
+            save_curve(report, plot)
 
 
 @app.command()
@@ -286,21 +291,18 @@ def _composed(typed: list[str], config_dir: Path | None, *, multirun: bool) -> l
     return [compose(typed, config_dir)]
 
 
-def _checked_names(typed: list[str], config_dir: Path | None, *, multirun: bool) -> list[DictConfig]:
-    """The jobs, checked as far as can be without torch: a mistyped word costs no wait."""
+def _checked_names(typed: list[str], config_dir: Path | None) -> DictConfig:
+    """The job, checked as far as can be without torch: a mistyped word costs no wait."""
     from assay.check.job import check_job
-    from assay.config.compose import job_config
-    from assay.config.origin import located, overrides_of
+    from assay.config.compose import compose, job_config
 
-    jobs = _composed(typed, config_dir, multirun=multirun)
-    for job in jobs:
-        with located(overrides_of(job), config_dir):
-            check_job(job_config(job))
-    if any(job.get("enforce_clean_git") for job in jobs):
+    job = compose(typed, config_dir)
+    check_job(job_config(job))
+    if job.get("enforce_clean_git"):
         from assay.record.provenance import check_clean
 
         check_clean(Path.cwd())
-    return jobs
+    return job
 
 
 def _print_configs(jobs: list[DictConfig]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import AssayError, ConfigError
-from assay.sweep.conduct import SweepResult, go_on, plan, start
+from assay.sweep.conduct import SweepResult, check, go_on, plan, start
 from assay.sweep.journal import Journal
 
 if TYPE_CHECKING:
@@ -77,12 +77,29 @@ def test_a_job_is_what_it_is_alone() -> None:
         "hydra.sweeper.zip=[[seed,optimizer.lrr]]",
         "hydra.launcher._target_=assay.sweep.pool.local.Nothing",
         "hydra.launcher._target_=os.system",
+        "hydra.sweeper.objective=[val/loss,val/acuracy]",
+        "+hydra.sweeper.num_trails=3",
     ],
 )
 def test_a_mistake_anywhere_is_found_before_the_first_job_runs(last: str) -> None:
     with pytest.raises(ConfigError) as caught:
         start([*QUICK, *HERE, "seed=1,2", last])
-    assert last.partition("=")[0].lstrip("+").partition("/")[0] in str(caught.value)
+    key = last.partition("=")[0].lstrip("+").partition("/")[0]
+    assert key in str(caught.value)
+    assert not Path("sweep").exists()
+    with pytest.raises(ConfigError) as checked:  # assay check -m
+        check([*QUICK, *HERE, "seed=1,2", last])
+    assert key in str(checked.value)
+
+
+@pytest.mark.parametrize("jobs", [["seed=1,2"], ["hydra/sweeper=random", "optimizer.lr=interval(0.1,0.2)"]])
+@pytest.mark.parametrize("subdir", ["same", "${name}", "${hydra:job.override_dirname}"])
+def test_jobs_that_share_a_directory_are_refused(jobs: list[str], subdir: str) -> None:
+    names = ["hydra.job.config.override_dirname.exclude_keys=[seed,optimizer.lr]"]
+    typed = [*QUICK, *HERE, *jobs, f"hydra.sweep.subdir='{subdir}'", *names]
+    for refuses in (start, check):
+        with pytest.raises(ConfigError, match=r"hydra\.sweep\.subdir: jobs 0 and 1 would both write into"):
+            refuses(typed)
     assert not Path("sweep").exists()
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.check.monitor import check_asked_for
 from assay.check.prove import Prover
 from assay.check.together import each
 from assay.config.compose import job_config
 from assay.config.origin import located, overrides_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from omegaconf import DictConfig
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 
 
 def check_all(
-    jobs: Sequence[DictConfig], config_dir: Path | None = None, *, curve: bool = False
+    jobs: Sequence[DictConfig],
+    config_dir: Path | None = None,
+    *,
+    curve: bool = False,
+    scores: Mapping[str, str] | None = None,
 ) -> list[Report]:
     """Check composed jobs; what several have in common is done once.
 
@@ -27,6 +32,7 @@ def check_all(
         jobs: From `assay.sweep.conduct.plan` or `compose`.
         config_dir: The user's folder of config groups, to say where a wrong value stands.
         curve: Follow the learning rate of each through the whole run.
+        scores: That each job must have, and the keys that ask for them.
 
     Returns:
         One report a job, in order.
@@ -39,6 +45,8 @@ def check_all(
     def check(job: DictConfig) -> Report:
         own = overrides_of(job)
         with located(own, config_dir):
-            return prover.prove(job_config(job), own, curve=curve)
+            report = prover.prove(job_config(job), own, curve=curve)
+            check_asked_for(report.scores, scores or {})
+            return report
 
     return list(each(dict(enumerate(jobs)), check, overrides_of).values())

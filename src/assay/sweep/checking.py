@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, final
 from omegaconf import OmegaConf
 
 from assay.check.job import check_job
+from assay.check.monitor import check_asked_for
 from assay.check.together import each
 from assay.check.values import LARGEST_SEED, check_whole_number
-from assay.config.did_you_mean import did_you_mean
 from assay.config.fingerprint import fingerprint_of
 from assay.config.origin import located
-from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,7 +78,7 @@ class Checking:
         with located(list(job.overrides), self._config_dir):
             self._names(job)
             checked = self._prove(job)
-            self._check_scores(checked)
+            check_asked_for(checked.scores, self._scores)
         if alike and not checked.data_read:
             self._proven[alike] = checked
         return checked
@@ -96,17 +95,6 @@ class Checking:
             OmegaConf.set_struct(config, True)
             check_job(config)
         self._seen |= new
-
-    def _check_scores(self, checked: Checked) -> None:
-        known = {name.replace("val/", "test/") for name in checked.scores} | set(checked.scores)
-        for name, key in self._scores.items():
-            if checked.scores and name not in known:
-                guess = did_you_mean(name, sorted(known))
-                raise ConfigError(
-                    f"there is no metric {name!r}{'; ' + guess if guess else ''}",
-                    key=key,
-                    hint=f"there is: {', '.join(sorted(checked.scores))}",
-                )
 
 
 def _but_for_the_seed(job: Job) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import shlex
 from contextlib import ExitStack, chdir, contextmanager
 from dataclasses import dataclass, field
@@ -10,11 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
+from assay.check.job import check_job
 from assay.config.compose import job_config, loader, trust_for
 from assay.config.job_composer import JobComposer, compose_whole
+from assay.config.origin import located, overrides_of
 from assay.config.plain import to_text_of, written
-from assay.errors import AssayError
+from assay.errors import AssayError, ConfigError
 from assay.record.inside import check_links
+from assay.record.provenance import check_clean
 from assay.record.run_lock import FILE as LOG
 from assay.record.run_lock import writing
 from assay.sweep.checker import Checker, CheckerHere
@@ -22,7 +26,7 @@ from assay.sweep.checking import Checking
 from assay.sweep.chosen import arguments, chosen, made, target
 from assay.sweep.driver import Driver, entry_of
 from assay.sweep.finish import say_results, write_results
-from assay.sweep.journal import FILE, Entry, Journal, unfinished
+from assay.sweep.journal import Entry, Journal, refuse_existing, unfinished
 from assay.sweep.nursery import Nursery
 from assay.sweep.objective import Objective, objectives, scores_of
 from assay.sweep.policy import Policy
@@ -35,11 +39,12 @@ from assay.sweep.stop_request import StopRequest
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hydra._internal.hydra import Hydra
     from omegaconf import DictConfig
 
+    from assay.check.report import Report
     from assay.config.job_composer import Job
     from assay.sweep.checker import Checked
     from assay.sweep.outcome import Outcome
@@ -127,8 +132,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
     """
     with ExitStack() as stack:
         sweep = _read(stack.enter_context(loader(config_dir)), overrides, config_dir)
-        if (sweep.directory / FILE).exists():
-            Journal.create(sweep.directory)  # says that it is there
+        refuse_existing(sweep.directory)
         checking = stack.enter_context(_checking(sweep))
         ahead: dict[int, Job] = {}
         tokens: dict[int, str] = {}
@@ -140,6 +144,8 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
             enumerate(sweep.composer.job(sample, n) for n, sample in enumerate(sweep.search.samples()))
         )
         checking.names(ahead or samples)
+        _refuse_shared(sweep, ahead)
+        _check_git(job.config for job in (ahead or samples).values())
         pool = sweep.pool()
         with Console(stderr=True).status(_checking_so_many(sweep.search.total)):
             checked = checking.all(ahead or samples)
@@ -192,6 +198,7 @@ def go_on(
         checking = stack.enter_context(_checking(sweep))
         jobs, tokens = _known_jobs(sweep, journal, again=again)
         checking.names(jobs)
+        _refuse_shared(sweep, jobs)
         pool = sweep.pool()
         _recover(journal, {number: job for number, job in jobs.items() if number not in pool.kept()})
         left = {
@@ -222,10 +229,67 @@ def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictC
         All of them, or those that stand for all where a search thinks of them one by one.
     """
     with loader(config_dir) as hydra:
+        return _composed(_read(hydra, overrides, config_dir))
+
+
+def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Report]:
+    """Refuse what `start` would refuse, and run nothing.
+
+    Args:
+        overrides: As typed.
+        config_dir: The user's folder of config groups.
+
+    Returns:
+        What is known of each job that the sweep begins with.
+
+    Raises:
+        AssayError: The sweep or a job of it cannot run.
+    """
+    with loader(config_dir) as hydra:
         sweep = _read(hydra, overrides, config_dir)
-        proposed = iter(sweep.search.next, None)
-        every = [one.overrides for one in proposed] if sweep.search.ahead else sweep.search.samples()
-        return [sweep.composer.composed(overrides, number) for number, overrides in enumerate(every)]
+        refuse_existing(sweep.directory)
+        jobs = _composed(sweep)
+        for job in jobs:
+            with located(overrides_of(job), config_dir):
+                check_job(job_config(job))
+        _check_git(jobs)
+        _refuse_shared(sweep, {n: sweep.composer.job(overrides_of(job), n) for n, job in enumerate(jobs)})
+        sweep.pool()
+    from assay.check.all_jobs import check_all
+
+    return check_all(jobs, config_dir, scores=sweep.needed)
+
+
+def _composed(sweep: _Sweep) -> list[DictConfig]:
+    proposed = iter(sweep.search.next, None)
+    every = [one.overrides for one in proposed] if sweep.search.ahead else sweep.search.samples()
+    return [sweep.composer.composed(overrides, number) for number, overrides in enumerate(every)]
+
+
+def _check_git(jobs: Iterable[Mapping[Any, Any]]) -> None:
+    if any(job.get("enforce_clean_git") for job in jobs):
+        check_clean(Path.cwd())
+
+
+def _refuse_shared(sweep: _Sweep, jobs: Mapping[int, Job]) -> None:
+    """Refuse jobs that would write into one directory.
+
+    Raises:
+        ConfigError: Naming two of them.
+    """
+    places = [(str(job.config["run_dir"]), number) for number, job in sorted(jobs.items())]
+    if not sweep.search.ahead:  # two trials may well try the same values
+        sample = next(iter(sweep.search.samples()))
+        places = [(str(sweep.composer.job(sample, number).config["run_dir"]), number) for number in (0, 1)]
+    first: dict[str, int] = {}
+    for place, number in places:
+        other = first.setdefault(os.path.normpath(place), number)
+        if other != number:
+            raise ConfigError(
+                f"jobs {other} and {number} would both write into {place}",
+                key="hydra.sweep.subdir",
+                hint="hydra.sweep.subdir='${hydra.job.num}', perhaps with more before or after it",
+            )
 
 
 def _read(

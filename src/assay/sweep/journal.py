@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import zlib
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, final
@@ -92,12 +93,8 @@ class Journal:
         Raises:
             AssayError: There is one already, or the directory cannot be written.
         """
+        refuse_existing(directory)
         journal = cls(directory / FILE)
-        if journal.path.exists():
-            raise AssayError(
-                f"{directory} already holds a sweep",
-                hint=f"assay resume {directory}, or choose another hydra.sweep.dir",
-            )
         try:
             check_links(directory)
             directory.mkdir(parents=True, exist_ok=True)
@@ -282,6 +279,22 @@ def _event(line: bytes) -> dict[str, Any] | None:
         return None
     event: dict[str, Any] = json.loads(line)
     return event
+
+
+def refuse_existing(directory: Path) -> None:
+    """Refuse a directory that holds a sweep, before any work is done for the new one.
+
+    Args:
+        directory: Where a sweep is to be written.
+
+    Raises:
+        AssayError: There is one already.
+    """
+    if (directory / FILE).exists():
+        raise AssayError(
+            f"{directory} already holds a sweep",
+            hint=f"assay resume {shlex.quote(str(directory))}, or choose another hydra.sweep.dir",
+        )
 
 
 def unfinished(journal: Journal) -> Iterator[Entry]:

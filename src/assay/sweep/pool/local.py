@@ -67,7 +67,10 @@ class LocalPool(Pool):
         self._known_gpus: Gpus | None = None
         self._cores = _cores()
         self._running: dict[int, _Running] = {}
-        self._nursery = Nursery.shared()
+
+    @property
+    def _nursery(self) -> Nursery:
+        return Nursery.shared()
 
     @property
     def slots(self) -> int:
