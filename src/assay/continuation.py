@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from omegaconf import open_dict
@@ -24,6 +25,7 @@ _IDS: Final[dict[str, dict[str, str | None]]] = {
     "WandbLogger": {"id": None, "resume": "allow"},
 }
 """Arguments by which a logger goes on with a run it knows; None stands for the id."""
+_ID: Final = re.compile(r"[\w-]{1,128}", re.ASCII)
 
 
 def pick_up(assembly: Assembly, record: RunRecord, run_dir: Path) -> Path | None:
@@ -97,7 +99,7 @@ def same_logs(config: DictConfig, record: RunRecord) -> None:
     for node in (config.get("logger") or {}).values():
         kind = str(node.get("_target_")).rpartition(".")[2]
         with open_dict(config):
-            if kind in record.loggers and kind in _IDS:
+            if kind in _IDS and _ID.fullmatch(record.loggers.get(kind, "")):
                 for name, value in _IDS[kind].items():
                     node[name] = record.loggers[kind] if value is None else value
             elif kind == "TensorBoardLogger":  # its files only grow; what comes later is hidden

@@ -219,7 +219,10 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
     for _ in Path(state["folder"]).parts:
         root = root.parent
     own_patch = run_dir / "code.patch" if record.patch_sha256 else None
-    return _Plan(root, commit, own_patch, str(record.git.get("folder", ".")))
+    folder = str(record.git.get("folder", "."))
+    if Path(folder).is_absolute() or ".." in Path(folder).parts:
+        raise AssayError(f"{run_dir / 'record.json'} is damaged: its code lies in {folder!r:.80}")
+    return _Plan(root, commit, own_patch, folder)
 
 
 def _needs_own_code(run_dir: Path, record: RunRecord) -> bool:

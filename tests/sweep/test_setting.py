@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +12,6 @@ from assay.sweep.journal import Journal
 from assay.sweep.setting import merged, setting_of, without_trust
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from assay.sweep.setting import Setting
 
 
@@ -28,9 +27,11 @@ class Sweeps:
         config_dir: str = "",
         flag: Path | None = None,
         then: str = "",
+        name: str = "",
     ) -> Setting:
         self.count += 1
-        sweep = self.folder / f"sweep {self.count}"
+        sweep = self.folder / (name or f"sweep {self.count}")
+        (sweep / "journal.jsonl").unlink(missing_ok=True)
         words = [one for one in then.split(" ") if one]
         journal = Journal.create(sweep, overrides=words, config_dir=config_dir, cwd=str(began), started="")
         with pytest.MonkeyPatch.context() as patch:
@@ -87,6 +88,11 @@ def test_a_config_folder_is_named(sweeps: Sweeps, lab: Path, empty: Path) -> Non
     assert f"--config-dir {lab / 'conf'}" in asked(caught)
     said = sweeps.go_on(cwd=empty, began=empty, config_dir=str(lab / "conf"), flag=lab / "conf")
     assert said.config_dir == lab / "conf"
+    # A folder that the sweep has brought along, however it calls the place where it was begun.
+    (lab / "sweep/conf").mkdir(parents=True)
+    for began in (lab, Path(), lab / "gone"):
+        with pytest.raises(AssayError):
+            sweeps.go_on(cwd=lab, began=began, config_dir=str(lab / "sweep/conf"), name="lab/sweep")
     # One that lies below this directory by chance, of a sweep that was begun elsewhere.
     with pytest.raises(AssayError):
         sweeps.go_on(cwd=lab.parent, began=empty, config_dir=str(lab / "conf"))

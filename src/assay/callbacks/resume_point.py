@@ -209,13 +209,15 @@ def _move(trainer: L.Trainer, checkpoint: dict[str, Any]) -> None:
         before, now = str(state["dirpath"]), str(callback.dirpath)
 
         def moved(path: str, before: str = before, now: str = now) -> str:
-            inside = path and Path(path).is_relative_to(before)
-            return str(Path(now) / Path(path).relative_to(before)) if inside else path
+            inside = path and ".." not in Path(path).parts and Path(path).is_relative_to(before)
+            # What lies elsewhere is not this run's: Lightning would remove it for a better one.
+            return str(Path(now) / Path(path).relative_to(before)) if inside else ""
 
         state["dirpath"] = callback.dirpath
         for name in ("best_model_path", "kth_best_model_path", "last_model_path"):
             state[name] = moved(state[name])
-        state["best_k_models"] = {moved(path): score for path, score in state["best_k_models"].items()}
+        kept = {moved(path): score for path, score in state["best_k_models"].items()}
+        state["best_k_models"] = {path: score for path, score in kept.items() if path}
 
 
 def claimed(trainer: L.Trainer) -> set[str]:

@@ -131,7 +131,13 @@ class Journal:
                 if line.endswith(b"\n") or good + len(line) < len(content):
                     raise AssayError(f"{path} is damaged in line {number}", hint="bring it back from a copy")
                 break
-            journal._apply(event)
+            try:
+                journal._apply(event)
+            except (KeyError, TypeError, AttributeError, ValueError) as error:  # whole, and not from here
+                raise AssayError(
+                    f"{path} is damaged in line {number}: {type(error).__name__} {error}",
+                    hint="bring it back from a copy",
+                ) from error
             good += len(line)
         if not journal.header:
             raise AssayError(f"{path} is damaged: its first line is not whole", hint="start the sweep again")
@@ -225,10 +231,18 @@ class Journal:
 
     def _apply(self, event: dict[str, Any]) -> None:
         kind = event["event"]
+        number = event.get("number", 0)
+        if type(number) is not int or number < 0:  # a job's directory is called by it
+            raise ValueError(f"number is {number!r:.80}")
+        if not all(isinstance(one, str) for one in (*event.get("overrides", ()), *event.get("changes", ()))):
+            raise ValueError("overrides are not text")
         if kind == "sweep":
             if event["version"] != VERSION:
                 raise AssayError(f"{self.path} has version {event['version']!r}; this assay reads {VERSION}")
             self.header = {key: value for key, value in event.items() if key not in ("event", "crc")}
+            for name in ("cwd", "config_dir"):
+                if not isinstance(self.header.get(name, ""), str):
+                    raise ValueError(f"{name} is not text")
             self.commands.append(list(event["overrides"]))
         elif kind == "command":
             self.commands.append(list(event["overrides"]))

@@ -56,9 +56,11 @@ def setting_of(
     here = Path.cwd()
     began = Path(journal.header["cwd"])
     recorded = Path(journal.header["config_dir"]) if journal.header["config_dir"] else None
-    at_home = not began.is_dir() or began.samefile(here)
+    is_there = began.is_absolute() and began.is_dir()
+    at_home = not is_there or began.samefile(here)
+    own = is_there and at_home and recorded is not None and _is_own(recorded, here, directory)
     flags: list[str] = []
-    if recorded is not None and config_dir is None and not _is_here(recorded, here, at_home=at_home):
+    if recorded is not None and config_dir is None and not own:
         flags.append(f"--config-dir {shlex.quote(str(recorded))}")
     typed_now = _keys(overrides)
     words = [
@@ -107,9 +109,10 @@ def merged(commands: Sequence[Sequence[str]]) -> list[str]:
     return list(found.values())
 
 
-def _is_here(folder: Path, here: Path, *, at_home: bool) -> bool:
-    """Whether a recorded config folder is one of the project that the person stands in."""
-    return at_home and folder.resolve().is_relative_to(here.resolve())
+def _is_own(folder: Path, here: Path, directory: Path) -> bool:
+    """Whether a recorded config folder is of the project that the person stands in, and not of the sweep."""
+    whole = folder.resolve()
+    return whole.is_relative_to(here.resolve()) and not whole.is_relative_to(directory.resolve())
 
 
 def _keys(overrides: Sequence[str]) -> set[str]:

@@ -22,9 +22,9 @@ class Case:
 
     Attributes:
         name: Its kind and its own name.
-        typed: Words after `assay train`; or, for `load`, the run directory.
+        typed: Words after `assay train`; for `load` and `resume`, the run or sweep directory.
         files: In its folder, beside those of every case.
-        verb: `train`, or `load` for `assay.load`.
+        verb: `train`, `resume`, or `load` for `assay.load`.
         environment: Variables that are set.
         trusted: Modules that it may import: the user trusts them.
     """

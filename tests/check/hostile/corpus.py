@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.check.hostile.configs import command_line, interpolations, option_files, payloads_in_slots, tags
 from tests.check.hostile.hydras import hydra_node
+from tests.check.hostile.outside import hostile_runs, hostile_sweeps, outside_configs
 from tests.check.hostile.strangers import cwd_packages, re_exports, run_directories, trust
 
 if TYPE_CHECKING:
@@ -22,4 +23,7 @@ CASES: tuple[Case, ...] = (
     *trust(),
     *cwd_packages(),
     *run_directories(),
+    *outside_configs(),
+    *hostile_runs(),
+    *hostile_sweeps(),
 )

@@ -72,6 +72,10 @@ def fill(folder: Path, files: dict[str, str]) -> None:
     for name, text in {**COMMON, **files}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        if text.startswith("!link:"):
+            path.unlink(missing_ok=True)
+            path.symlink_to(text.removeprefix("!link:"))
+            continue
         content = KINDS.get(text) or text.encode()
         path.write_bytes(content)
         if path.suffix == ".ckpt":  # as CheckpointFile writes it, so that it is not taken for a damaged one

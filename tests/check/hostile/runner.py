@@ -1,6 +1,6 @@
 """Runs hostile cases through assay's real entry points; watches what is imported and started.
 
-`python runner.py FOLDER EVERY`: every EVERY-th case; prints one line of JSON a case.
+`python runner.py FOLDER EVERY [BEGIN]`: every EVERY-th case whose name begins so; prints a line of JSON each.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ KNOWN = (
     "assay",
     "lightning_utilities",
     "lightning_fabric",
+    "optuna",
+    "sqlalchemy",
+    "colorlog",
+    "tqdm",
 )
 """Whose further modules may be imported while a target is looked for."""
 STARTED = (
@@ -91,9 +95,15 @@ def innocent(folder: Path) -> None:
             run(Case("innocent", (where,), verb="load"))
 
 
+def listing(folder: Path) -> set[str]:
+    """Every file with its size, links not followed; what Python and locks leave does not count."""
+    found = (path for path in folder.rglob("*") if "__pycache__" not in path.parts and not path.is_dir())
+    return {f"{path} {path.lstat().st_size}" for path in found if path.lstat().st_size}
+
+
 def judge(case: Case, folder: Path, known: set[str]) -> dict[str, Any]:
     fill(folder, case.files)
-    before, path = set(sys.modules), list(sys.path)
+    before, path, files = set(sys.modules), list(sys.path), listing(folder.parent)
     del seen[:]
     with chdir(folder):
         code, said = run(case)
@@ -112,11 +122,12 @@ def judge(case: Case, folder: Path, known: set[str]) -> dict[str, Any]:
         "said": said,
         "marker": [str(p) for p in (*folder.parent.glob(MARKER), *folder.rglob(f"{MARKER}*"))],
         "foreign": sorted(foreign | {name for name in asked & evil if name not in roots | known}),
+        "written": sorted(listing(folder.parent) ^ files),
         "started": [f"{event} {what}" for event, what in seen if event != "import"],
     }
 
 
-def main(folder: Path, every: int) -> None:
+def main(folder: Path, every: int, only: str = "") -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     os.environ.update(OMP_NUM_THREADS="1")
@@ -125,10 +136,10 @@ def main(folder: Path, every: int) -> None:
     sys.addaudithook(watch)
     known = set(sys.modules)
     for number, case in enumerate(CASES):
-        if number % every == 0:
+        if number % every == 0 and case.name.startswith(only):
             sys.stdout.write(f"{json.dumps(judge(case, folder / 'cases' / str(number) / 'in', known))}\n")
             sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

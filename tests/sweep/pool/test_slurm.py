@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +18,7 @@ from tests.sweep.conftest import PATIENCE, TINY, begin, until
 from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
 from assay.sweep.conduct import go_on, start
+from assay.sweep.pool import slurm
 from assay.sweep.pool.slurm import SlurmPool
 
 if TYPE_CHECKING:
@@ -63,6 +67,43 @@ def process_of(pool: SlurmPool, number: int = 0) -> psutil.Process:
 
 def weights(run_dir: str | Path) -> str:
     return RunRecord.load(Path(run_dir)).weights_sha256
+
+
+def test_a_job_after_lines_for_the_shell_is_not_gone(tmp_path: Path) -> None:
+    """Submitit starts it through a shell then: its number is that of the shell."""
+    script = tmp_path / "stands for submitit.py"
+    script.write_text("print('here', flush=True)\nimport time\ntime.sleep(600)\n", encoding="utf-8")
+    line = shlex.join([sys.executable, str(script), "submitit.local._local"])
+    shell = subprocess.Popen(f"true && {line}; true", shell=True, stdout=subprocess.PIPE, text=True)  # noqa: S602
+    assert shell.stdout is not None
+    assert shell.stdout.readline() == "here\n"
+    controller = slurm._controller(str(shell.pid))
+    assert controller is not None
+    assert controller.ppid() == shell.pid
+    controller.kill()
+    shell.communicate()
+    assert slurm._controller(str(shell.pid)) is None
+
+
+def test_slurm_is_asked_about_jobs_of_assay_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files that say which jobs a driver has left may be anybody's."""
+    asked: list[tuple[str, ...]] = []
+
+    def answer(*command: str) -> str:
+        asked.append(command)
+        return "7|RUNNING|assay-0\n8|RUNNING|precious\n" if command[0] == "squeue" else ""
+
+    monkeypatch.setattr(slurm, "_slurm", answer)
+    folder = tmp_path / "submitit"
+    folder.mkdir()
+    left = {"0-1": "7", "1-1": "8", "2-1": "--user=me", "3-1": "7 8", "../x": "9", "x": "10"}
+    for name, job_id in left.items():
+        (folder / Path(name).name).with_suffix(".job").write_text(job_id, encoding="ascii")
+    pool = SlurmPool(tmp_path, cluster="local")
+    pool._is_local = False
+    assert sorted(pool.kept()) == [0]
+    pool.close()
+    assert [command for command in asked if command[0] == "scancel"] == [("scancel", "7")]
 
 
 def test_jobs_end_well_and_badly(pool: SlurmPool, make_task: MakeTask) -> None:

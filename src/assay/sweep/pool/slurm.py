@@ -20,6 +20,7 @@ from assay.record.atomic import write_text
 from assay.sweep.death import Death, outcome_after
 from assay.sweep.outcome import Outcome
 from assay.sweep.pool.pool import Ended
+from assay.sweep.pool.ray_cluster import variables
 from assay.sweep.pool.slurm_job import AT_ONCE, SlurmJob, stop_signal
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ _LATE: Final = 10.0
 _LEAVE: Final = 20.0
 _SIGKILL: Final = -9
 _NAME: Final = "assay-"
+_LOCAL: Final = "submitit.local._local"
 _JOB_ID: Final = re.compile(r"\d+(_\d+)?", re.ASCII)
 _ATTEMPT: Final = re.compile(r"\d+-\d+", re.ASCII)
 
@@ -270,7 +272,8 @@ class SlurmPool:
                 cpus_per_task=cpus,
                 gpus_per_node=task.gpus,
             )
-            self._jobs.append(self._executor.submit(job))
+            with variables({"PYTHONSAFEPATH": "1"}):  # else a file torch.py here would be taken for torch
+                self._jobs.append(self._executor.submit(job))
         except Exception as error:  # submitit's own kinds, and those of what it calls
             raise AssayError(f"Slurm does not take job {task.number}: {error}") from error
         return str(self._jobs[-1].job_id)
@@ -394,6 +397,7 @@ def _controller(job_id: str) -> psutil.Process | None:
     """The process that looks after a job of submitit's local executor."""
     with suppress(psutil.Error, ValueError):
         process = psutil.Process(int(job_id))
-        if "submitit.local._local" in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
-            return process
+        # After lines for the shell it is a child of that; before it is there, the shell stands for it.
+        if process.status() != psutil.STATUS_ZOMBIE and any(_LOCAL in word for word in process.cmdline()):
+            return next((one for one in process.children() if _LOCAL in one.cmdline()), process)
     return None
