@@ -139,6 +139,20 @@ def test_names_that_are_fine(name: str) -> None:
     check_outside(config, NOBODY)
 
 
+def test_a_class_of_the_persons_own_may_have_a_path() -> None:
+    config = OmegaConf.create({"name": "x", "run_dir": "run", "trusted_packages": ["mine"], "callbacks": {}})
+    for target, is_fine in (("mine.notes.Notes", True), ("mined.notes.Notes", False)):
+        config.callbacks.x = {"_target_": target, "deep": {"folder": "${run_dir}/../notes"}}
+        if is_fine:
+            check_outside(config, NOBODY)
+        else:
+            with pytest.raises(ConfigError, match="was not typed"):
+                check_outside(config, NOBODY)
+    config.callbacks.x = {"_target_": "mine.notes.Notes", "folder": "http://evil"}
+    with pytest.raises(ConfigError, match="address"):
+        check_outside(config, NOBODY)
+
+
 def test_an_experiment_and_the_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "conf/experiment").mkdir(parents=True)

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.tree import Entry, walk
-from assay.config.trust import VALUES
+from assay.config.trust import KEY, VALUES, within
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,11 +60,13 @@ def check_outside(config: DictConfig, person: Trust) -> None:
     """
     check_name(config)
     run_dir = Path(str(config.run_dir)).absolute()
+    packages = [str(name) for name in config.get(KEY) or ()]
     for entry, value in _leaves(config, "", 0):
         root = entry.key.partition(".")[0]
         if root in ("run_dir", "hydra", "name") or root in _PROSE or str(entry.name) in _PROSE:
             continue
-        if isinstance(value, str) and (why := _reaches(entry, root, value, run_dir)):
+        why = _reaches(entry, root, value, run_dir) if isinstance(value, str) else ""
+        if why and ("://" in value or not within(_class_of(entry.parent), packages)):
             _refuse(entry.key, value, why, person)
 
 
@@ -210,6 +212,16 @@ def _reaches(entry: Entry, root: str, value: str, run_dir: Path) -> str:
     elif root in _WRITING and value and not _stays_inside(str(entry.name), value, run_dir):
         why = "a run writes below its own directory alone"
     return why
+
+
+def _class_of(node: Any) -> str:
+    """What is called with a value; where its code is the person's own, so is what it does with a path."""
+    while node is not None:
+        target = node._get_node("_target_") if isinstance(node, DictConfig) else None
+        if target is not None:
+            return str(target._value())
+        node = node._get_parent()
+    return ""
 
 
 def _stays_inside(name: str, value: str, run_dir: Path) -> bool:
