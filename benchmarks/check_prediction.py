@@ -26,7 +26,11 @@ from assay.check.prove import Prover
 from assay.config.compose import compose, job_config
 from assay.quiet import quiet
 
-ALWAYS = ("device=cpu", "callbacks=[]", "trainer.max_epochs=1", "trainer.limit_val_batches=0")
+NO_CALLBACKS = tuple(
+    f"callbacks.{name}=null"
+    for name in ("checkpoint", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar")
+)
+ALWAYS = ("device=cpu", *NO_CALLBACKS, "trainer.max_epochs=1", "trainer.limit_val_batches=0")
 RUNS = (
     (),
     ("model=mlp",),

@@ -47,9 +47,13 @@ with loader(None) as hydra:
     trusted = trust_for(hydra, typed)
     hydra.multirun(config_name=PRIMARY, task_function=job, overrides=typed, with_log_configuration=False)
 """
+NO_CALLBACKS = tuple(
+    f"callbacks.{name}=null"
+    for name in ("checkpoint", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar")
+)
 JOB = ("data=digits", "model=mlp", "device=cpu", "callbacks=[checkpoint]")
 TINY = (
-    *("data=iris", "model=linear", "device=cpu", "callbacks=[]", "logger=[]", "trainer.max_epochs=1"),
+    *("data=iris", "model=linear", "device=cpu", *NO_CALLBACKS, "logger=[]", "trainer.max_epochs=1"),
     *("trainer.limit_train_batches=1", "trainer.limit_val_batches=0", "trainer.limit_test_batches=0"),
 )
 

@@ -29,6 +29,10 @@ from assay.record.provenance import cpu_model
 if TYPE_CHECKING:
     from assay.data.data_module import DataModule
 
+NO_CALLBACKS = tuple(
+    f"callbacks.{name}=null"
+    for name in ("checkpoint", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar")
+)
 WARM_UP = 2
 
 
@@ -40,7 +44,7 @@ def job(model: str, epochs: int, folder: str) -> Assembly:
         "data.source.input_shape=[1,8,8]",
         f"model={model}",
         "scheduler=none",
-        "callbacks=[]",
+        *NO_CALLBACKS,
         f"trainer.max_epochs={epochs}",
         "trainer.limit_val_batches=0",
         f"hydra.run.dir={folder}",

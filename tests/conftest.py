@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 DEFAULTS = {
     "device": "cpu",
-    "callbacks": "[]",
     "trainer.max_epochs": "1",
     "trainer.log_every_n_steps": "1",
 }
+ALWAYS = ("checkpoint", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar")
+"""The callbacks that every run has unless told otherwise; without them a run is over sooner."""
 
 
 @final
@@ -165,6 +166,13 @@ class Train(Protocol):
     ) -> Trained: ...
 
 
+def without_unasked(overrides: Sequence[str]) -> list[str]:
+    """Overrides that leave out the callbacks which every run has, but for those that are asked for."""
+    lists = [one.partition("=")[2].strip("[]") for one in overrides if one.startswith("callbacks=")]
+    asked = {*",".join(lists).split(","), *(one.split(".")[1] for one in overrides if "callbacks." in one)}
+    return [f"callbacks.{name}=null" for name in ALWAYS if not {name, "default"} & asked]
+
+
 def weights_of(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
 
@@ -212,6 +220,7 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
         if trusted := project_packages(config_dir):  # a folder from elsewhere cannot say so itself
             defaults["trusted_packages"] = f"[{','.join(trusted)}]"
         every = [f"{key}={value}" for key, value in defaults.items() if key not in given] + list(overrides)
+        every += without_unasked(every)
         watch = Watch(keep_weights, keep_passes)
         assemblies: list[Assembly] = []
 

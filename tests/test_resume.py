@@ -140,7 +140,7 @@ def test_a_lost_best_checkpoint_is_told_at_once_and_only_a_better_one_takes_its_
 
 @pytest.mark.parametrize("how", LOST)
 def test_where_none_is_better_than_the_lost_one_none_is_called_best(train: Train, how: str) -> None:
-    job = (*JOB, "callbacks.checkpoint.mode=max")  # the first epoch has the highest loss
+    job = (*JOB, "callbacks.checkpoint.mode=force_max")  # the first epoch has the highest loss
     run_dir = train(*job, callbacks=[Interrupt("batch", 5)]).run_dir
     LOST[how][0](run_dir / "checkpoints" / "best.ckpt")
     code, said = typed(run_dir)

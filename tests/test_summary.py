@@ -12,6 +12,13 @@ from assay.run import RunResult
 from assay.summary import format_score, say_run
 
 
+@pytest.fixture(autouse=True)
+def beside_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outputs/x/run/checkpoints").mkdir(parents=True)
+    (tmp_path / "outputs/x/run/checkpoints/best.ckpt").touch()
+
+
 def said(result: RunResult, width: int = 100) -> list[str]:
     screen = io.StringIO()
     console = Console(file=screen, width=width, highlight=False, soft_wrap=True)

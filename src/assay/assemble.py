@@ -16,28 +16,32 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay import ranks
 from assay.callbacks.resume_point import ResumePoint
+from assay.callbacks.run_log import RunLog
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.callbacks.stop_on_signal import StopOnSignal
 from assay.check.build_error import build_error
 from assay.check.device import check_device
+from assay.check.direction import mode_of
 from assay.check.fit import check_fit, num_outputs
-from assay.check.job import OUR_MODULE
 from assay.check.resolve import ready, resolve
 from assay.check.signature import check_signatures
 from assay.check.target import trusted_in
 from assay.config.plain import known
+from assay.config.unread import OUR_MODULE
 from assay.data.data_module import DataModule
 from assay.data.seeded_loader import seed_loaders
 from assay.data.stated import Stated
 from assay.data.target_scale import TargetScale
 from assay.errors import ConfigError
 from assay.logger.run_csv import RunCSV
+from assay.metrics.direction import directions
 from assay.record.checkpoint_file import CheckpointFile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.data.spec import Spec
+    from assay.metrics.direction import Mode
 
 DATA_EXTRAS = ("spec",)
 SCHEDULE_EXTRAS = ("interval", "frequency", "monitor")
@@ -149,13 +153,14 @@ def open_stated(config: DictConfig) -> L.LightningDataModule:
     return datamodule
 
 
-def build(config: DictConfig, key: str, without: tuple[str, ...] = ()) -> Any:
+def build(config: DictConfig, key: str, without: tuple[str, ...] = (), mode: str | None = None) -> Any:
     """Instantiate one node of a config.
 
     Args:
         config: The job.
         key: Dotted path of the node.
         without: Keys of the node that are not arguments.
+        mode: What its `mode` comes to, for a node that follows a metric.
 
     Returns:
         The object; a `functools.partial` for `_partial_` nodes; None for an empty node.
@@ -168,6 +173,8 @@ def build(config: DictConfig, key: str, without: tuple[str, ...] = ()) -> Any:
         return None
     try:
         final = ready(config, key, node, without)
+        if mode is not None:
+            final["mode"] = mode
         final["_convert_"] = "all"  # as a keyword Hydra would merge it: one more copy of everything
         return _plain_partial(instantiate(final))
     except (InstantiationException, OmegaConfBaseException) as error:
@@ -261,9 +268,27 @@ def build_optimization(config: DictConfig) -> dict[str, Any]:
     return {
         "optimizer": build(config, "optimizer"),
         "param_groups": build(config, "param_groups"),
-        "scheduler": build(config, "scheduler", without=SCHEDULE_EXTRAS),
+        "scheduler": build(config, "scheduler", without=SCHEDULE_EXTRAS, mode=_mode(config, "scheduler")),
         "schedule": {key: value for key in SCHEDULE_EXTRAS if (value := node.get(key)) is not None},
     }
+
+
+def known_directions(config: DictConfig) -> dict[str, Mode]:
+    """Which way each score of a job is better, as far as its metrics say it.
+
+    Args:
+        config: The job, with its `spec`.
+    """
+    if config.module._target_ != OUR_MODULE:
+        return {}
+    found: dict[str, Mode] = {}
+    for stage, name in (("train", "train"), ("val", "eval"), ("test", "eval")):
+        found |= directions(build(config, f"metrics.{name}"), stage)
+    return found
+
+
+def _mode(config: DictConfig, key: str) -> Mode | None:
+    return mode_of(config, key, lambda: known_directions(config))
 
 
 def _steps(config: DictConfig, num_train: int) -> dict[str, int]:
@@ -294,10 +319,11 @@ def build_trainer(config: DictConfig, *, loggers: bool = True) -> L.Trainer:
     Raises:
         ConfigError: A node cannot be built as it is written.
     """
-    callbacks = [build(config, f"callbacks.{name}") for name in config.get("callbacks") or {}]
+    keys = [f"callbacks.{name}" for name, node in (config.get("callbacks") or {}).items() if node is not None]
+    callbacks = [build(config, key, mode=_mode(config, key)) for key in keys]
     chosen = config.get("logger") or {}
-    made = [build(config, f"logger.{name}") for name in chosen if loggers]
-    if "csv" not in chosen:  # a run directory always has its metrics.csv
+    made = [build(config, f"logger.{name}") for name, node in chosen.items() if loggers and node is not None]
+    if chosen.get("csv") is None:  # a run directory always has its metrics.csv
         made.insert(0, RunCSV(f"{config.run_dir}/metrics.csv"))
     kinds = [type(callback).__name__ for callback in callbacks]
     stop = StopOnSignal(f"{config.run_dir}/checkpoints/last.ckpt")
@@ -305,7 +331,7 @@ def build_trainer(config: DictConfig, *, loggers: bool = True) -> L.Trainer:
         config,
         "trainer",
         without=TRAINER_EXTRAS,
-        callbacks=[ResumePoint(), SeedEachStep(config.seed), *callbacks, stop],
+        callbacks=[ResumePoint(), SeedEachStep(config.seed), *callbacks, RunLog(), stop],
         logger=made if loggers else False,
         plugins=[CheckpointFile(background=True)],
         enable_checkpointing=True,

@@ -295,8 +295,10 @@ def _checked_names(typed: list[str], config_dir: Path | None) -> DictConfig:
     """The job, checked as far as can be without torch: a mistyped word costs no wait."""
     from assay.check.job import check_job
     from assay.config.compose import compose, job_config
+    from assay.config.unread import check_single
 
     job = compose(typed, config_dir)
+    check_single(typed)
     check_job(job_config(job))
     if job.get("enforce_clean_git"):
         from assay.record.provenance import check_clean

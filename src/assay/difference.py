@@ -22,7 +22,7 @@ from assay.record.run_record import FILE, RunRecord
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 ABSENT = "not there"
 _MATTERS = ("status", "seed", "data_sha256", "patch_sha256", "git", "machine", "packages", "model")
@@ -119,6 +119,24 @@ def record_difference(one: RunRecord, other: RunRecord) -> Rows:
     return {key.removeprefix("record."): values for key, values in _rows(first, second).items()}
 
 
+def score_difference(one: RunRecord, other: RunRecord) -> Rows:
+    """Scores of two runs that are not the same, those of the test first.
+
+    Args:
+        one: Of a run.
+        other: Of another.
+    """
+    first, second = ({name: f"{value:.6g}" for name, value in run.metrics.items()} for run in (one, other))
+    names = sorted({**first, **second}, key=lambda name: (not name.startswith("test/"), name))
+    shown = [name for name in names if one.metrics.get(name) != other.metrics.get(name)]
+    return {name: (first.get(name, ABSENT), second.get(name, ABSENT)) for name in shown}
+
+
+def _follows(key: str, derived: Collection[str]) -> bool:
+    """Whether a value is what others make it, in both runs."""
+    return any(key == one or key.startswith((f"{one}.", f"{one}[")) for one in ("spec", *derived))
+
+
 def show(first: str, second: str, config_dir: Path | None = None) -> None:
     """Print what differs; `no difference` where nothing does.
 
@@ -133,7 +151,11 @@ def show(first: str, second: str, config_dir: Path | None = None) -> None:
     one, other = read_side(first, config_dir), read_side(second, config_dir)
     blocks = {"config": config_difference(one.config, other.config)}
     if one.record is not None and other.record is not None:
+        derived = set(one.record.interpolations) & set(other.record.interpolations)
+        kept = (key for key in blocks["config"] if not _follows(key, derived))
+        blocks["config"] = {key: blocks["config"][key] for key in kept}
         blocks["record"] = record_difference(one.record, other.record)
+        blocks["scores"] = score_difference(one.record, other.record)
     console = Console(highlight=False, soft_wrap=True)
     if not any(blocks.values()):
         console.print("no difference")

@@ -16,6 +16,7 @@ from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 
 from assay.callbacks.pruning import Pruned
 from assay.callbacks.stop_on_signal import StopOnSignal, StoppedBySignal
+from assay.check.callbacks import notes_on
 from assay.check.initial_outputs import far_from_targets
 from assay.continuation import logger_ids, pick_up, same_data
 from assay.data.data_module import DataModule
@@ -33,7 +34,7 @@ from assay.summary import say_start
 from assay.sweep.classify import of_exception
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
     import lightning as L
@@ -208,12 +209,13 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
 def _notes(assembly: Assembly) -> list[str]:
     """What the user should know before training."""
     data, spec = assembly.datamodule, assembly.config.get("spec")
+    notes = notes_on(assembly.config)
     if not isinstance(data, DataModule) or spec is None:
-        return []
+        return notes
     far = ""
     if spec.task == "regression" and not spec.target_mean and isinstance(assembly.module, Module):
         far = far_from_targets(assembly.module.model, spec.input_shape, *data.target_statistics())
-    return [*data.notes, *([far] if far else [])]
+    return [*data.notes, *([far] if far else []), *notes]
 
 
 def _scalars(metrics: Mapping[str, Any]) -> dict[str, float]:

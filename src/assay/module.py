@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, final
 
 import lightning as L
@@ -9,6 +10,7 @@ import torch
 
 from assay.loss.at_least_float32 import at_least_float32
 from assay.metrics.tracker import Tracker
+from assay.metrics.values import LARGEST, is_scalar, listed, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     Batch = tuple[Tensor, Tensor]
     Observation = tuple[Tensor, Tensor, Tensor]
 
+
+log = logging.getLogger("assay")
 
 _PLAIN_ATTRIBUTES = frozenset({"_current_fx_name", "_observed", "_raw", "_augmented", "_logged_step"})
 
@@ -190,12 +194,20 @@ class Module(L.LightningModule):
     def _finish(self, tracker: Tracker) -> None:
         values = tracker.compute()
         tracker.reset()
+        plain = {name: value for name, value in values.items() if is_scalar(value)}
         # The values are the same on every rank already; sync_dist only tells Lightning so.
-        scalars = {name: value for name, value in values.items() if value.numel() == 1}
         self.log_dict(
-            scalars, on_step=False, on_epoch=True, sync_dist=self.trainer.world_size > 1, batch_size=1
+            plain, on_step=False, on_epoch=True, sync_dist=self.trainer.world_size > 1, batch_size=1
         )
-        self.matrices.update({name: value.tolist() for name, value in values.items() if value.numel() > 1})
+        for name, value in values.items():
+            if name in plain:
+                continue
+            if size(value) > LARGEST:
+                log.warning(
+                    "%s has %d numbers and is not kept; give its metric thresholds=200", name, size(value)
+                )
+            else:
+                self.matrices[name] = listed(value)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimizer over the parameter groups, and the scheduler over the optimizer."""

@@ -13,12 +13,12 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from assay.assemble import build, model_only
-from assay.check.job import OUR_DATA, OUR_MODULE
 from assay.check.target import check_targets
 from assay.config.trust import KEY, Trust, checked_names, project_packages
 from assay.config.yaml_file import load_yaml
 from assay.data.transforms import Transforms
 from assay.encoder_file import read_encoder
+from assay.config.unread import OUR_DATA, OUR_MODULE
 from assay.errors import AssayError, ConfigError
 from assay.loaded_model import LoadedModel
 from assay.paths import project_conf
@@ -72,7 +72,8 @@ def load(
         path = path.with_name("last.ckpt")
     if not path.is_file():
         raise AssayError(
-            f"{run_dir} holds no checkpoint", hint="train with callbacks=[default], which saves best and last"
+            f"{run_dir} holds no checkpoint",
+            hint="callbacks.checkpoint and callbacks.last_checkpoint save one",
         )
     state = _weights(path)
     dtype = next((value.dtype for value in state.values() if value.is_floating_point()), torch.float32)

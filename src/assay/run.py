@@ -24,6 +24,7 @@ from assay.config.fingerprint import fingerprint
 from assay.config.interpolations import interpolations
 from assay.config.origin import located
 from assay.config.plain import known, to_yaml
+from assay.config.unread import check_single
 from assay.continuation import same_data, same_logs
 from assay.errors import AssayError, ConfigError
 from assay.execute import execute, fit_and_test, signals
@@ -102,6 +103,7 @@ def train(
     folder = Path(config_dir) if config_dir else None
     with located(overrides, folder):
         composed = compose(overrides, folder)
+        check_single(overrides)
         return run_job(job_config(composed), overrides, choices(composed.hydra), raise_errors=raise_errors)
 
 
@@ -173,6 +175,7 @@ def go_on(config: DictConfig, record: RunRecord, *, raise_errors: bool) -> RunRe
     if processes > 1:
         prepare(config)
         write_config(RunDirectory(run_dir), known(config))
+        _write_overrides(RunDirectory(run_dir), record)
         record.save(run_dir)
         _launch(config, processes)
         return result_of(run_dir)
@@ -181,6 +184,7 @@ def go_on(config: DictConfig, record: RunRecord, *, raise_errors: bool) -> RunRe
         check_stated({} if report.data_read else report.spec, assembly.config)
         same_data(assembly, record)
         write_config(RunDirectory(run_dir), assembly.plain)
+        _write_overrides(RunDirectory(run_dir), record)
         record.save(run_dir)
         execute(assembly, record, run_dir, raise_errors=raise_errors)
     return result_of(run_dir)
@@ -253,7 +257,7 @@ def begin(
     )
     try:
         write_config(directory, plain)
-        directory.write("overrides.yaml", to_yaml(redact_tree(overrides)))
+        _write_overrides(directory, record)
         if patch:
             directory.write("code.patch", patch)
         record.save(run_dir)
@@ -273,6 +277,10 @@ def write_config(directory: RunDirectory, plain: Mapping[str, Any]) -> None:
         plain: The job, resolved as far as the data is known.
     """
     directory.write(directory.config.name, to_yaml(redact_tree(plain)))
+
+
+def _write_overrides(directory: RunDirectory, record: RunRecord) -> None:
+    directory.write("overrides.yaml", to_yaml(redact_tree(record.overrides)))
 
 
 def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:

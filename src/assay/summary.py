@@ -94,7 +94,9 @@ def say_run(console: Console, result: RunResult) -> None:
         console.print(f"[bold]best[/bold]  epoch {result.best['epoch']}, {monitor} {score}")
     console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
     console.print(f"[bold]next[/bold]  assay train -m {escape(_again(result.overrides))}seed=1,2,3")
-    console.print(f"      {load_command(result.run_dir)}", markup=False)
+    kept = (result.run_dir / "checkpoints" / f"{name}.ckpt" for name in ("best", "last"))
+    if any(path.is_file() for path in kept):
+        console.print(f"      {load_command(result.run_dir)}", markup=False)
 
 
 def load_command(run_dir: Path) -> str:

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from assay.callbacks.deferred_reweighting import DeferredReweighting
+from assay.callbacks.ema import EMA
+from assay.callbacks.lr_monitor import LRMonitor
 from assay.callbacks.non_finite import NonFinite
 from assay.callbacks.progress_bar import ProgressBar
 from assay.callbacks.swa import SWA
@@ -31,9 +33,9 @@ CLASSES = {
     "checkpoint": stock.ModelCheckpoint,
     "last_checkpoint": stock.ModelCheckpoint,
     "early_stopping": stock.EarlyStopping,
-    "lr_monitor": stock.LearningRateMonitor,
+    "lr_monitor": LRMonitor,
     "device_stats": stock.DeviceStatsMonitor,
-    "ema": stock.EMAWeightAveraging,
+    "ema": EMA,
     "swa": SWA,
     "model_summary": stock.RichModelSummary,
     "non_finite": NonFinite,
@@ -46,6 +48,9 @@ def options(names: str, run_dir: object = "/run", *overrides: str) -> dict[str, 
     given = [f"+run_dir={run_dir}", "+optimizer.lr=0.1", "+spec.class_counts=[9,1]", f"+callbacks={names}"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose(overrides=[*given, *overrides])
+    for node in config.callbacks.values():
+        if node.get("mode") == "auto":  # as assay.assemble has it, of a loss
+            node.mode = "min"
     return {name: instantiate(node) for name, node in config.callbacks.items()}
 
 
@@ -157,7 +162,9 @@ def test_early_stopping_stops(tmp_path: Path) -> None:
 
 
 def test_ema_is_what_validates_and_what_remains(tmp_path: Path) -> None:
-    callbacks = options("[default,ema]", tmp_path, "callbacks.ema.decay=0.7")
+    callbacks = options(
+        "[default,ema]", tmp_path, "callbacks.ema.decay=0.7", "callbacks.ema.warmup_fraction=null"
+    )
     module = fit(callbacks, tmp_path, max_epochs=2)
     averages = [module.trajectory[0]]
     for weights in module.trajectory[1:]:

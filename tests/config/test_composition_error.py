@@ -9,7 +9,7 @@ from assay.errors import ConfigError
 @pytest.mark.parametrize(
     ("typed", "key", "message", "hint"),
     [
-        ("optimizr.lr=1", "optimizr.lr", "did you mean 'optimizer.lr'?", "+optimizr.lr="),
+        ("optimizr.lr=1", "optimizr.lr", "did you mean 'optimizer.lr'?", ""),
         ("data.bach_size=1", "data.bach_size", "did you mean 'data.batch_size'?", "data has: "),
         ("trainer.zzz=1", "trainer.zzz", "there is no such key", "in all"),
         ("optimizer=null", "optimizer", "null is none", "choose from: adagrad"),

@@ -84,7 +84,7 @@ def test_group(told: Told) -> None:
         "param_groups.layer_decay null conf/param_groups/all.yaml:4",
     ]
     assert "optimizer.betas [0.9, 0.999] conf/optimizer/adamw.yaml:5" in told("optimizer")
-    assert told("experiment") == ["experiment = none", "set by conf/train.yaml:18 experiment: null"]
+    assert told("experiment") == ["experiment = none", "set by conf/train.yaml:19 experiment: null"]
     assert told("data.transform") == told("data/transform")
 
 
@@ -95,9 +95,9 @@ def test_fragment_of_another_node_says_what_became_of_its_values(told: Told) -> 
 
 
 def test_node_shows_each_of_its_keys(told: Told) -> None:
-    lines = told("callbacks.checkpoint", "callbacks.checkpoint.mode=max")
+    lines = told("callbacks.checkpoint", "callbacks.checkpoint.mode=force_max")
     assert lines[0] == "callbacks.checkpoint"
-    assert "callbacks.checkpoint.mode max command line" in lines
+    assert "callbacks.checkpoint.mode force_max command line" in lines
     assert "callbacks.checkpoint.monitor val/loss conf/callbacks/checkpoint.yaml:6" in lines
 
 

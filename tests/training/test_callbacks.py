@@ -118,6 +118,7 @@ def test_ema_is_the_moving_average_of_each_step(train: Train) -> None:
         *(
             "callbacks=[checkpoint,last_checkpoint,ema]",
             "callbacks.ema.decay=0.8",
+            "callbacks.ema.warmup_fraction=null",
             "trainer.limit_train_batches=6",
         ),
         keep_weights=True,

@@ -47,7 +47,7 @@ def test_rows_are_what_was_logged(train: Train) -> None:
     assert [{name: float(row[name]) for name in logged.val[0]} for row in val] == [
         {name: pytest.approx(value, rel=1e-6) for name, value in epoch.items()} for epoch in logged.val
     ]
-    assert [(row["epoch"], row["step"]) for row in val] == [("0", "4"), ("1", "9"), ("2", "14")]
+    assert [(row["epoch"], row["step"]) for row in val] == [("1", "4"), ("2", "9"), ("3", "14")]
     test = [row for row in rows if row["test/loss"]]
     assert [{name: float(row[name]) for name in logged.test} for row in test] == [pytest.approx(logged.test)]
     assert logged.test == pytest.approx(

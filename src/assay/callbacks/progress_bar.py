@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import dataclass, field
 from itertools import islice
@@ -46,9 +45,6 @@ class _Epoch:
     label: str
     seconds: float
     validated: bool
-
-
-log = logging.getLogger("assay.progress")
 
 
 @final
@@ -120,6 +116,13 @@ class ProgressBar(LightningProgressBar):
     def enable(self) -> None:
         """Show everything from now on, on rank 0."""
         self._enabled = self._trainer is None or self._trainer.is_global_zero
+
+    @override
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        """Write a line that stays, past the live one."""
+        if self._enabled:
+            self._console = self._console or Console()
+            self._console.print(" ".join(map(str, args)), soft_wrap=True, highlight=False, markup=False)
 
     # -- training ------------------------------------------------------------------------------------------
 
@@ -239,9 +242,7 @@ class ProgressBar(LightningProgressBar):
     # -- drawing -------------------------------------------------------------------------------------------
 
     def _begin_training(self, trainer: L.Trainer, done: int) -> None:
-        limit = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs > 0 else None
-        epoch = trainer.current_epoch + 1
-        label = f"epoch {epoch}" if limit is None else f"epoch {epoch:{len(str(limit))}}/{limit}"
+        label = progress_text.epoch(trainer, trainer.current_epoch + 1)
         self._training = _Stage(
             label, min(trainer.num_training_batches, done + _batches_to_go(trainer)), done
         )
@@ -309,11 +310,10 @@ class ProgressBar(LightningProgressBar):
         self._say(epoch.label, epoch.seconds, groups)
 
     def _say(self, label: str, seconds: float, groups: dict[str, dict[str, float]]) -> None:
-        """Write the line of an epoch: whole into the log, as much as fits into a terminal."""
+        """Write the line of an epoch: as much as fits into a terminal."""
         console = self._console
         assert console is not None  # noqa: S101 - the callers looked
         text = progress_text.line(label, seconds, groups)
-        log.info("%s", text.plain)
         if console.is_terminal:
             text = progress_text.short_line(label, seconds, groups, console.width)
         console.print(text, soft_wrap=True, highlight=False)

@@ -13,6 +13,8 @@ from torch import Tensor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    import lightning as L
+
 _STAGES = ("train", "val", "test")
 
 
@@ -47,6 +49,17 @@ def rate(steps_per_second: float) -> str:
     if steps_per_second >= 1.0:
         return f"{steps_per_second:,.{0 if steps_per_second >= 1000 else 1}f} steps/s"
     return f"{1 / steps_per_second:,.1f} s/step"
+
+
+def epoch(trainer: L.Trainer, number: int) -> str:
+    """`epoch  3/20`, or `epoch 3` in a run without an end.
+
+    Args:
+        trainer: Knows how many there are.
+        number: From 1.
+    """
+    limit = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs > 0 else None
+    return f"epoch {number}" if limit is None else f"epoch {number:{len(str(limit))}}/{limit}"
 
 
 def scalars(metrics: Mapping[str, Any], stages: Iterable[str] = _STAGES) -> dict[str, dict[str, float]]:

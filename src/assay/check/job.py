@@ -15,23 +15,15 @@ from assay.check.values import LARGEST_SEED, check_values, check_whole_number
 from assay.config.did_you_mean import did_you_mean
 from assay.config.plain import written
 from assay.config.tree import walk
+from assay.config.unread import OUR_MODULE
 from assay.errors import ConfigError
 from assay.record.secrets import STRUCK, holds_secret, note_given
 
 if TYPE_CHECKING:
     from assay.config.tree import Entry
 
-OUR_MODULE = "assay.module.Module"
-OUR_DATA = "assay.data.data_module.DataModule"
-_TOP = (
-    *("augment", "callbacks", "data", "enforce_clean_git", "logger", "loss", "metrics", "model", "module"),
-    *("name", "optimizer", "param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer"),
-    "trusted_packages",
-)
 _OF_SPEC = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
 _NAMES_OF_FILES = ("name", "run_dir", "dirpath", "filename", "save_dir", "path")
-_PACKAGES = {"experiment": "_global_", "debug": "_global_", "device": "trainer", "precision": "trainer"}
-"""Groups whose options are merged somewhere else than under their own name."""
 
 
 def check_job(config: DictConfig) -> None:
@@ -58,7 +50,6 @@ def check_job(config: DictConfig) -> None:
     for entry in entries:
         if entry.is_interpolation:
             _check_interpolation(entry, [other.key for other in entries])
-    _check_top(config, [str(entry.node._value()) for entry in entries if entry.is_interpolation])
     _check_targets(config)
     check_values(config)
     check_installed(config)
@@ -106,28 +97,12 @@ def _check_interpolation(entry: Entry, keys: list[str]) -> None:
         raise ConfigError(str(error).splitlines()[0], key=entry.key, hint=f"{entry.key}=VALUE") from error
 
 
-def _check_top(config: DictConfig, interpolations: list[str]) -> None:
-    """Refuse top-level keys that would do nothing; one of somebody's own is there to be interpolated."""
-    for key in map(str, config):
-        if key in _PACKAGES:
-            raise ConfigError(
-                "an option of this group lacks its header: its keys are not where they should be",
-                key=key,
-                hint=f"its first line: # @package {_PACKAGES[key]}",
-            )
-        guess = "" if key in _TOP else did_you_mean(key, _TOP)
-        if guess and not any(f"${{{key}" in text for text in interpolations):
-            raise ConfigError(
-                f"nothing reads this key; {guess}", key=key, hint=f"top-level keys: {', '.join(_TOP)}"
-            )
-
-
 def _check_targets(config: DictConfig) -> None:
     """The nodes that no run can do without, and those of groups whose options add up."""
     ours = OmegaConf.select(config, "module._target_") == OUR_MODULE
     needed = ["trainer", "module", "data", *(("model", "loss", "optimizer") if ours else ())]
     for group in ("callbacks", "logger"):
-        needed += [f"{group}.{name}" for name in config.get(group) or {}]
+        needed += [f"{group}.{name}" for name, node in (config.get(group) or {}).items() if node is not None]
     for key in needed:
         node = OmegaConf.select(config, key)
         if not isinstance(node, DictConfig) or not node.get("_target_"):

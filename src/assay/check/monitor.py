@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omegaconf import DictConfig, OmegaConf
-
+from assay.check.direction import monitors
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from omegaconf import DictConfig
 
 _ALWAYS = ("epoch", "step")
 
@@ -59,7 +60,8 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
     """
     validated = _is_validated(config)
     known = [*names["train"], *(names["val"] if validated else ())]
-    for key, monitor in _monitors(config):
+    for node, monitor in monitors(config):
+        key = f"{node}.monitor"
         if monitor in known or monitor in _ALWAYS or monitor.startswith("lr-"):
             continue
         if not validated and monitor in names["val"]:
@@ -79,11 +81,3 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
 
 def _is_validated(config: DictConfig) -> bool:
     return bool(config.spec.num_val) and config.trainer.get("limit_val_batches") != 0
-
-
-def _monitors(config: DictConfig) -> Iterator[tuple[str, str]]:
-    keys = [f"callbacks.{name}.monitor" for name in config.get("callbacks") or {}]
-    for key in [*keys, "scheduler.monitor"]:
-        monitor = OmegaConf.select(config, key)
-        if isinstance(monitor, str):
-            yield key, monitor

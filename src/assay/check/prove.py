@@ -18,14 +18,15 @@ from assay.assemble import (
     build_optimization,
     build_trainer,
     describe,
+    known_directions,
     open_data,
     open_stated,
 )
+from assay.check.callbacks import check_callbacks, notes_on
 from assay.check.device import check_device
 from assay.check.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step
 from assay.check.fit import check_fit, check_outputs, num_outputs
 from assay.check.initial_outputs import far_from_targets
-from assay.check.job import OUR_DATA, OUR_MODULE
 from assay.check.monitor import check_monitors, scores
 from assay.check.optimization import follow_lr
 from assay.check.report import Report
@@ -33,6 +34,8 @@ from assay.check.resolve import resolve
 from assay.check.signature import check_signatures
 from assay.check.target import trusted_in
 from assay.check.trial import Trial, try_parts
+from assay.config.tree import walk
+from assay.config.unread import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule, input_dtype
 from assay.data.target_scale import TargetScale
 from assay.errors import AssayError, ConfigError
@@ -105,7 +108,7 @@ class Prover:
             name=str(config.name),
             spec=_plain(config, "spec") or {},
             data_read=data_read,
-            notes=[*data_notes, *self._initial_outputs(config, targets)],
+            notes=[*data_notes, *self._initial_outputs(config, targets), *notes_on(config)],
             targets=_targets(config),
             batch_size=int(config.data.get("batch_size") or 0),
             devices=ranks.world_size(config),
@@ -159,13 +162,13 @@ class Prover:
         nodes = self._signatures(config, tuple(config))
         made_for = [nodes["loss"], data]
         loss: nn.Module = self._once("loss", made_for, lambda: build(config, "loss"))
+        parts = [*made_for, nodes["metrics"], nodes.get("augment")]
+        trial: Trial = self._once("trial", parts, lambda: _trial(config, loss))
+        check_monitors(config, trial.names)
         trainer = self._trainer(config)
         precision = trainer.precision_plugin
         model_of = [nodes["model"], str(trainer.precision), config.trainer.get("channels_last")]
         model = self._once("model", model_of, lambda: _on_meta(config, "model", precision))
-        parts = [*made_for, nodes["metrics"], nodes.get("augment")]
-        trial: Trial = self._once("trial", parts, lambda: _trial(config, loss))
-        check_monitors(config, trial.names)
         batch = _batch(config, trial)
         proof_of = [*model_of, nodes["loss"], _but_for_rates(nodes["optimizer"]), nodes.get("param_groups")]
         proof_of += [str(batch), str(trainer.accelerator)]
@@ -180,6 +183,9 @@ class Prover:
             "step": step,
             "unproven": unproven,
             "scores": scores(config, trial.names),
+            "directions": self._once(
+                "directions", [nodes["metrics"], data], lambda: known_directions(config)
+            ),
             "lr": lr if curve else (),
             "lr_note": lr_note,
         }
@@ -198,7 +204,9 @@ class Prover:
         return {**_count(module), "unproven": why}
 
     def _trainer(self, config: DictConfig) -> L.Trainer:
-        nodes = [_elsewhere(_plain(config, key), str(config.run_dir)) for key in ("trainer", "callbacks")]
+        check_callbacks(config)
+        named = ("trainer", "callbacks", "metrics")  # which say how what the callbacks follow is better
+        nodes = [_elsewhere(_plain(config, key), str(config.run_dir)) for key in named]
         trainer: L.Trainer = self._once("trainer", nodes, lambda: build_trainer(config, loggers=False))
         return trainer
 
@@ -247,6 +255,10 @@ class Prover:
 
 
 def _trial(config: DictConfig, loss: nn.Module) -> Trial:
+    config = _copy(config)
+    for entry in list(walk(config.metrics, "metrics")):
+        if entry.name == "validate_args":  # off in a run, where it would wait for the device
+            entry.parent["validate_args"] = True
     metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
     return try_parts(config, loss, metrics, build(config, "augment"))
 

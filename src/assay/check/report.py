@@ -30,6 +30,7 @@ class Report:
         step: What a step comes to; None where it is unproven.
         unproven: Why a step could not be proven without data; empty where it was.
         scores: Names of the metrics that training, validation and test will log; empty where nobody knows.
+        directions: `min` or `max` for each score whose metric says which is better.
         lr: Learning rate at each step of the run (of the fastest parameter group); empty where it was not
             asked for.
         lr_note: What the curve does not show.
@@ -49,6 +50,7 @@ class Report:
     step: Step | None = None
     unproven: str = ""
     scores: Sequence[str] = ()
+    directions: Mapping[str, str] = field(default_factory=dict)
     lr: Sequence[float] = ()
     lr_note: str = ""
     notes: Sequence[str] = ()

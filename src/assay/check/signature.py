@@ -93,7 +93,8 @@ def _check_node(key: str, node: DictConfig, later: Supplied | None) -> None:
             )
         _check_name(f"{key}.{name}", name, call)
     for name, value in _values(node, names):
-        _check_value(f"{key}.{name}", value, call, call.parameters.get(name))
+        if name != "mode" or not isinstance(node.get("monitor"), str):  # that one: assay.check.direction
+            _check_value(f"{key}.{name}", value, call, call.parameters.get(name))
     for index, value in _values(given, range(len(given))):
         parameter = call.by_position[index] if index < len(by_position) else None
         _check_value(f"{key}._args_[{index}]", value, call, parameter)

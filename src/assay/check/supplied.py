@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from omegaconf import OmegaConf
 
-from assay.check.job import OUR_MODULE
+from assay.config.unread import OUR_MODULE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

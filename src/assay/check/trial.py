@@ -13,6 +13,7 @@ from torch import nn
 
 from assay.check.fit import SUITS, targets_in_words
 from assay.errors import AssayError, ConfigError
+from assay.metrics.values import is_scalar, listed
 from assay.module import Module
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def try_parts(
     Args:
         config: The job, with its `spec`.
         loss: As it will be used.
-        metrics: Collections `train` and `eval`; not changed.
+        metrics: Collections `train` and `eval`, which look at their arguments; not changed.
         augment: As it will be used.
 
     Raises:
@@ -143,17 +144,15 @@ def _try_stage(
     for name, metric in tracker.metrics.items(keep_base=True, copy_state=False):
         try:
             one = metric.clone()
-            if hasattr(one, "validate_args"):
-                one.validate_args = True  # off in a run, where it would wait for the device
             one.update(predictions.float(), targets)
-            one.compute()
+            listed(one.compute())
         except Exception as error:
             key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"
             message = f"{type(metric).__name__} cannot score {targets_in_words(config)}: {_text(error)}"
             at = key if OmegaConf.select(config, key) is not None else f"metrics.{stage}"
             raise _error(error, at, message, suits) from error
     tracker.update(*observed)
-    names = [name for name, value in tracker.compute().items() if value.numel() == 1]
+    names = [name for name, value in tracker.compute().items() if is_scalar(value)]
     tracker.reset()
     return names
 

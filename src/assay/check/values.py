@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import OmegaConf
+from omegaconf import ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean
+from assay.config.unread import OUR_DATA
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-OUR_DATA = "assay.data.data_module.DataModule"
 _TRAINER = "lightning.Trainer"
 _WHOLE = {
     "trainer.accumulate_grad_batches": 1,
@@ -54,6 +54,7 @@ def check_values(config: DictConfig) -> None:
     Raises:
         ConfigError: Naming the key.
     """
+    _check_name_and_tags(config)
     check_whole_number("seed", OmegaConf.select(config, "seed"), 0, LARGEST_SEED)
     for key, least in _WHOLE.items():
         if (value := _value(config, key)) is not None:
@@ -72,6 +73,17 @@ def check_values(config: DictConfig) -> None:
         _check_trainer(config)
     if _value(config, "data._target_") == OUR_DATA:
         _check_data(config)
+
+
+def _check_name_and_tags(config: DictConfig) -> None:
+    name, tags = _value(config, "name"), _value(config, "tags")
+    if "name" in config and (isinstance(name, bool) or not str("" if name is None else name).strip()):
+        raise ConfigError(f"{_shown(name)} was given; a name was expected", key="name", hint="name=my_run")
+    if tags is not None and not isinstance(tags, ListConfig):
+        raise ConfigError(f"{_shown(tags)} was given; a list was expected", key="tags", hint=f"tags=[{tags}]")
+    for tag in tags or []:
+        if not isinstance(tag, str | int | float):
+            raise ConfigError(f"{_shown(tag)} is not a tag", key="tags", hint="tags=[baseline,week_3]")
 
 
 def _value(config: DictConfig, key: str) -> Any:

@@ -14,6 +14,7 @@ from assay.config.did_you_mean import did_you_mean
 from assay.config.interpolations import restore
 from assay.config.tree import walk
 from assay.config.trust import KEY as TRUSTED
+from assay.config.unread import check_read_by_run
 from assay.config.yaml_file import load_yaml
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
@@ -76,9 +77,10 @@ def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overri
         config.pop("spec", None)
         restore(config, written)
         config.run_dir = str(run_dir)
-    for override in _parsed(overrides):
-        if override.key_or_group != TRUSTED:
-            _apply(config, override)
+    parsed = [one for one in _parsed(overrides) if one.key_or_group != TRUSTED]
+    for override in parsed:
+        _apply(config, override)
+    check_read_by_run(config, parsed)
     OmegaConf.set_struct(config, True)
     after = _values(config)
     keys = [key for key in {**before, **after} if key.partition(".")[0] not in ("spec", "run_dir", TRUSTED)]
@@ -173,7 +175,7 @@ def _dependent(config: DictConfig, written: Mapping[str, str], changed: Mapping[
         if key in there and any(f"${{{name}}}" in text for name in _OF_LENGTH)
     }
     for name, node in (config.get("callbacks") or {}).items():
-        if node.get("start_fraction") is not None and node.get("start_epoch") is None:
+        if node is not None and node.get("start_fraction") is not None and node.get("start_epoch") is None:
             found[f"callbacks.{name}.start_fraction"] = "a share of trainer.max_epochs"
     return found
 

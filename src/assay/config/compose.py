@@ -31,6 +31,7 @@ from assay.config.trust import (
     settle_trust,
     trust,
 )
+from assay.config.unread import check_options, check_read
 from assay.config.yaml_file import bound_hydra
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
@@ -165,11 +166,14 @@ def complete(
 
     Raises:
         ConfigError: An option names packages to trust, the `hydra` node what Hydra may not call, or anything
-            what nobody has typed: an address, a place to write to, lines for a shell.
+            what nobody has typed: an address, a place to write to, lines for a shell; a group that takes one
+            option has several, or nothing reads a key.
     """
     settle_trust(config, trusted)
     check_hydra(hydra_node)
     check_hydra_outside(hydra_node, trusted)
+    check_options(config)
+    check_read(config)
     with open_dict(config):
         if OmegaConf.is_interpolation(config, "name"):
             raw = str(config._get_node("name")._value())  # type: ignore[union-attr]  # it is there

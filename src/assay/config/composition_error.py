@@ -11,9 +11,10 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.did_you_mean import did_you_mean, named
+from assay.config.did_you_mean import did_you_mean, key_meant, named
 from assay.config.file_error import faulty_file, file_error, where_is, who_names
 from assay.config.tree import walk
+from assay.config.unread import TOP
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class _Mistake:
 
     def options(self, group: str) -> list[str]:
         return [option for option in self.loader.get_group_options(group) if not option.startswith("_")]
+
+    def value(self, key: str) -> str:
+        """What was typed for a key."""
+        texts = (one.lstrip("+~").partition("=") for one in self.overrides)
+        return next((value for name, _, value in texts if name == key), "…")
 
     def groups(self) -> list[str]:
         names = self.loader.get_group_options("", None)
@@ -152,6 +158,11 @@ def _no_option(mistake: _Mistake) -> ConfigError:
         options = mistake.options(group)
         if not options or isinstance(value, str | list):
             continue
+        if isinstance(value, dict):
+            ways = " ".join(f"{group}.{name}={inner}" for name, inner in value.items())
+            return ConfigError(
+                "takes the name of an option, not a mapping", key=group, hint=f"its values one by one: {ways}"
+            )
         without = f"; without: ~{group}" if group in _OPTIONAL else ""
         if group in _MANY_OPTIONS:
             without = f"; for none of them: {group}=[]"
@@ -211,8 +222,15 @@ def _unknown_key(mistake: _Mistake) -> ConfigError:
     else:
         guess = did_you_mean(key, known)
         hint = f"groups: {', '.join(mistake.groups())}" if guess and not parent else ""
-    if what == "override":
+    if what == "override" and parent.partition(".")[0] in TOP:  # anything else would be read by nothing
         hint = f"{hint} (to add a new key: +{key}=…)" if hint else f"to add a new key: +{key}=…"
+    meant = "" if guess else key_meant(key, known)
+    if meant.startswith("assay "):
+        hint = meant
+    elif meant:
+        guess, hint = f"did you mean {meant!r}?", f"{meant}={mistake.value(key)}"
+    if key in mistake.groups():
+        return _no_option(mistake)
     if key == "run_dir":
         hint = "the run directory is set with hydra.run.dir=…"
     return ConfigError(

@@ -9,6 +9,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _MOST = 12
+_ELSEWHERE = {
+    "learning_rate": "optimizer.lr",
+    "wd": "optimizer.weight_decay",
+    "epochs": "trainer.max_epochs",
+    "num_epochs": "trainer.max_epochs",
+    "n_epochs": "trainer.max_epochs",
+    "steps": "trainer.max_steps",
+    "gpus": "trainer.devices",
+    "bs": "data.batch_size",
+    "workers": "data.num_workers",
+    "dataset": "data",
+    "network": "model",
+    "criterion": "loss",
+    "output_dir": "hydra.run.dir",
+}
+"""What other programs call it."""
+_RESUME = ("ckpt_path", "checkpoint", "resume", "resume_from_checkpoint", "ckpt")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -51,3 +68,34 @@ def named(known: Iterable[str], word: str = "") -> str:
         return ", ".join(names)
     near = difflib.get_close_matches(word, names, n=_MOST, cutoff=0.0) if word else names[:_MOST]
     return ", ".join([name for name in names if name in near]) + f", … ({len(names)} in all)"
+
+
+def key_meant(word: str, keys: Iterable[str]) -> str:
+    """The full key that was probably meant by a key that is not read, or a command; empty where none is near.
+
+    Args:
+        word: A key, such as `lr`.
+        keys: Every key that there is.
+
+    >>> key_meant("lr", ["optimizer.lr", "optimizer.eps"]), key_meant("epochs", ["trainer.max_epochs"])
+    ('optimizer.lr', 'trainer.max_epochs')
+    >>> key_meant("ckpt_path", [])
+    'assay resume RUN goes on with a run'
+    """
+    every = list(keys)
+    parent, _, last = word.rpartition(".")
+    if not parent and word in _RESUME:
+        return "assay resume RUN goes on with a run"
+    if not parent and _ELSEWHERE.get(word) in (*every, "hydra.run.dir"):
+        return _ELSEWHERE[word]
+    beside = [one for one in every if one.rpartition(".")[0] == parent and parent]
+    for among in (beside, every):
+        leaves = {
+            one.rpartition(".")[2]: one for one in sorted(among, key=lambda one: (-one.count("."), one))
+        }
+        if last in leaves:
+            return leaves[last]
+        close = difflib.get_close_matches(last, leaves, n=1, cutoff=0.75)
+        if close:
+            return leaves[close[0]]
+    return next(iter(difflib.get_close_matches(word, every, n=1, cutoff=0.85)), "")

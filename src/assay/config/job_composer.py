@@ -31,6 +31,7 @@ from assay.config.place import split
 from assay.config.plain import written
 from assay.config.tree import walk
 from assay.config.trust import KEY
+from assay.config.unread import OUR_MODULE, TOP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -235,6 +236,7 @@ def _with_values(template: _Template, values: Sequence[Override]) -> dict[str, A
     if not template.text:
         return None
     config: dict[str, Any] = json.loads(template.text)
+    ours = config["module"].get("_target_") == OUR_MODULE
     for override in values:
         value = override.value()
         parts = split(override.key_or_group)
@@ -247,6 +249,8 @@ def _with_values(template: _Template, values: Sequence[Override]) -> dict[str, A
             or parts[-1] not in inner
             or isinstance(inner[parts[-1]], dict | list)
             or parts[-1] in ("_target_", "trusted_packages", "name")
+            or parts[0] not in TOP
+            or not ours  # whether anything reads the value is asked of the whole job
             or not (value is None or type(value) in (bool, int, float, str))
             or (isinstance(value, str) and ("${" in value or value == "???"))
             or may_reach_out(override.key_or_group, value)

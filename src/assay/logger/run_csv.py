@@ -31,6 +31,8 @@ class RunCSV(Logger):
 
     Lightning's `CSVLogger` deletes the rows of an earlier part.
 
+    In a run epochs count from 1, as on the screen; a test's is the number of epochs that were trained.
+
     Numbers are written as `repr` writes them, so that they read back equal, `nan` and `inf` included; an
     empty field was not logged at that point.
 
@@ -43,6 +45,8 @@ class RunCSV(Logger):
 
     def __init__(self, path: str | Path) -> None:
         super().__init__()
+        self.first_epoch = 0
+        """Added to Lightning's number of an epoch."""
         self._path = Path(path)
         if self._path.is_file():
             with self._path.open("rb") as file:
@@ -86,7 +90,7 @@ class RunCSV(Logger):
         if step is not None:
             row["step"] = step
         if "epoch" in row:
-            row["epoch"] = int(row["epoch"])  # Lightning makes it a float on its way
+            row["epoch"] = int(row["epoch"]) + self.first_epoch  # Lightning makes it a float on its way
         new = [name for name in row if name not in self._open()]
         if new:
             self._rewrite([*self._columns, *new], self._rows())

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from torch import Tensor
 
+from assay.metrics.values import is_scalar
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -73,11 +75,12 @@ class Tracker:
             )
         self._pending, self._losses, self._sizes = [], [], []
 
-    def compute(self) -> dict[str, Tensor]:
+    def compute(self) -> dict[str, Any]:
         """Loss and metrics over everything since the last reset, on all ranks together.
 
         Returns:
-            `stage/loss` and `stage/<metric>`; empty when no sample was seen anywhere.
+            `stage/loss` and `stage/<metric>`, as the metric computes it; empty when no sample was seen
+            anywhere.
         """
         self.flush()
         device = (
@@ -92,7 +95,7 @@ class Tracker:
             torch.distributed.all_reduce(pair)
         if not pair[1]:
             return {}
-        computed: dict[str, Tensor] = self.metrics.compute() if len(self.metrics) else {}
+        computed: dict[str, Any] = self.metrics.compute() if len(self.metrics) else {}
         return {f"{self.stage}/loss": (pair[0] / pair[1]).float(), **computed}
 
     def peek(self) -> dict[str, float]:
@@ -107,7 +110,7 @@ class Tracker:
         for name, metric in seen.metrics.items(keep_base=True, copy_state=False):
             metric.sync_on_compute = False
             value = metric.compute()
-            if value.numel() == 1:
+            if is_scalar(value):
                 values[str(name).removeprefix(f"{self.stage}/")] = float(value)
         return values
 

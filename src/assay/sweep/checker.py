@@ -28,12 +28,14 @@ class Checked:
         spec: What the data is.
         data_read: Whether the data had to be read, because its YAML does not state a `spec`.
         scores: Names of the metrics that the job will log; empty where that is not known.
+        directions: `min` or `max` for each score whose metric says which is better.
         devices: Processes of the job.
     """
 
     spec: dict[str, Any] = field(default_factory=dict)
     data_read: bool = False
     scores: list[str] = field(default_factory=list)
+    directions: dict[str, str] = field(default_factory=dict)
     devices: int = 1
 
 
@@ -170,6 +172,7 @@ def _answer(question: dict[str, Any], prover: Prover) -> dict[str, Any]:
         "spec": dict(report.spec),
         "data_read": report.data_read,
         "scores": list(report.scores),
+        "directions": dict(report.directions),
         "devices": report.devices,
     }
 

@@ -15,11 +15,12 @@ from assay.config.fingerprint import fingerprint_of
 from assay.config.origin import located
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from assay.config.job_composer import Job
     from assay.sweep.checker import Checked
+    from assay.sweep.objective import Objective
 
 
 @final
@@ -29,13 +30,18 @@ class Checking:
     Args:
         prove: Does what needs torch.
         scores: That each job must have, and the keys that ask for them.
+        aims: What the jobs are compared by.
         config_dir: The user's folder of config groups, to say where a wrong value stands.
     """
 
     def __init__(
-        self, prove: Callable[[Job], Checked], scores: Mapping[str, str], config_dir: Path | None
+        self,
+        prove: Callable[[Job], Checked],
+        scores: Mapping[str, str],
+        config_dir: Path | None,
+        aims: Sequence[Objective] = (),
     ) -> None:
-        self._prove, self._scores, self._config_dir = prove, scores, config_dir
+        self._prove, self._scores, self._config_dir, self._aims = prove, scores, config_dir, aims
         self._seen: set[tuple[str, str]] = set()
         self._proven: dict[str, Checked] = {}
 
@@ -79,6 +85,8 @@ class Checking:
             self._names(job)
             checked = self._prove(job)
             check_asked_for(checked.scores, self._scores)
+            for aim in self._aims:
+                aim.check(checked.directions)
         if alike and not checked.data_read:
             self._proven[alike] = checked
         return checked

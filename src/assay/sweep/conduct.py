@@ -257,7 +257,11 @@ def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Repo
         sweep.pool()
     from assay.check.all_jobs import check_all
 
-    return check_all(jobs, config_dir, scores=sweep.needed)
+    reports = check_all(jobs, config_dir, scores=sweep.needed)
+    for report in reports:
+        for aim in sweep.objectives:
+            aim.check(report.directions)
+    return reports
 
 
 def _composed(sweep: _Sweep) -> list[DictConfig]:
@@ -475,7 +479,7 @@ def _checking(sweep: _Sweep) -> Iterator[Checking]:
     if not sweep.is_serial:
         Nursery.shared()  # imports torch while this process composes
     try:
-        yield Checking(prove, sweep.needed, sweep.config_dir)
+        yield Checking(prove, sweep.needed, sweep.config_dir, sweep.objectives)
     finally:
         if checker is not None:
             checker.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from assay.errors import ConfigError
@@ -24,10 +24,40 @@ class Objective:
     Attributes:
         name: Of the metric, such as `val/accuracy`.
         direction: Which of two scores is better.
+        stated: Whether somebody said so; it is judged by the name otherwise.
+        forced: Whether it is meant to be the other way round than the metric has it.
     """
 
     name: str
     direction: Direction
+    stated: bool = field(default=True, repr=False, compare=False)
+    forced: bool = field(default=False, repr=False, compare=False)
+
+    def check(self, known: Mapping[str, str]) -> None:
+        """Refuse the wrong direction.
+
+        Args:
+            known: `min` or `max` for each score whose metric says which is better.
+
+        Raises:
+            ConfigError: It contradicts the metric, or has to be stated.
+        """
+        key, stated = "hydra.sweeper.direction", self.direction
+        better = known.get(self.name)
+        if better is None and not self.stated and self.name.rpartition("/")[2] not in _SMALL_IS_GOOD:
+            raise ConfigError(
+                f"whether {self.name} is better high or low is not known; it has to be stated",
+                key=key,
+                hint=f"{key}=maximize, or {key}=minimize",
+            )
+        if better is not None and not stated.startswith(better) and not self.forced:
+            other = "maximize" if stated == "minimize" else "minimize"
+            raise ConfigError(
+                f"{self.name} is better the {'higher' if better == 'max' else 'lower'} it is; "
+                f"{stated} looks for the worst",
+                key=key,
+                hint=f"{key}={other}; to look for the worst all the same: {key}=force_{stated}",
+            )
 
     def score(self, outcome: Outcome) -> float | None:
         """The score of the best checkpoint where this is what checkpoints are kept by, else the last one.
@@ -94,25 +124,39 @@ def objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objec
         raise ConfigError(
             f"{len(given)} of them for {len(names)} objectives",
             key="hydra.sweeper.direction",
-            hint=f"hydra.sweeper.direction=[{','.join(_direction(name, monitored) for name in names)}]",
+            hint=f"hydra.sweeper.direction=[{','.join(_guess(name) for name in names)}]",
         )
-    for direction in given:
-        if direction not in ("minimize", "maximize"):
-            raise ConfigError(
-                f"{direction!r} is neither minimize nor maximize",
-                key="hydra.sweeper.direction",
-                hint="hydra.sweeper.direction=maximize",
-            )
-    directions: Sequence[Any] = given or [_direction(name, monitored) for name in names]
-    return [Objective(name, direction) for name, direction in zip(names, directions, strict=True)]
+    return [
+        _objective(name, said)
+        for name, said in zip(names, given or [monitored.get(name, "") for name in names], strict=True)
+    ]
 
 
-def _direction(name: str, monitored: Mapping[str, Direction]) -> Direction:
-    guess: Direction = "minimize" if name.rpartition("/")[2] in _SMALL_IS_GOOD else "maximize"
-    return monitored.get(name, guess)
+def _objective(name: str, said: str) -> Objective:
+    """What was said of one, perhaps nothing."""
+    plain = said.removeprefix(_FORCE)
+    if plain not in ("minimize", "maximize", ""):
+        raise ConfigError(
+            f"{said!r} is neither minimize nor maximize",
+            key="hydra.sweeper.direction",
+            hint="hydra.sweeper.direction=maximize",
+        )
+    direction: Any = plain or _guess(name)
+    return Objective(name, direction, stated=bool(plain), forced=said.startswith(_FORCE))
 
 
-_SHORT = {"min": "minimize", "max": "maximize"}
+def _guess(name: str) -> Direction:
+    return "minimize" if name.rpartition("/")[2] in _SMALL_IS_GOOD else "maximize"
+
+
+_FORCE = "force_"
+_SHORT = {
+    "min": "minimize",
+    "max": "maximize",
+    "force_min": "force_minimize",
+    "force_max": "force_maximize",
+    "auto": "",
+}
 _SMALL_IS_GOOD = ("loss", "mae", "mse", "rmse", "error", "perplexity", "seconds")
 
 
@@ -122,12 +166,12 @@ def _listed(value: Any) -> list[str]:
     return [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
 
 
-def _monitored(job: Mapping[str, Any]) -> dict[str, Direction]:
-    """What the checkpoints of a job are kept by, the one called `checkpoint` first."""
+def _monitored(job: Mapping[str, Any]) -> dict[str, str]:
+    """What the checkpoints of a job are kept by, the one called `checkpoint` first, and its direction."""
     nodes: Mapping[str, Any] = job.get("callbacks") or {}
-    found: dict[str, Direction] = {}
+    found = {}
     for name in sorted(nodes, key=lambda name: name != "checkpoint"):
         node = nodes[name] if isinstance(nodes[name], dict) else {}
         if node.get("monitor") and str(node.get("_target_")).endswith("ModelCheckpoint"):
-            found[str(node["monitor"])] = "maximize" if node.get("mode") == "max" else "minimize"
+            found[str(node["monitor"])] = _SHORT.get(str(node.get("mode")), "")
     return found

@@ -1,0 +1,90 @@
+"""Exponential moving average of the weights, with a horizon that grows with the run."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from lightning.pytorch.callbacks import WeightAveraging
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+from typing_extensions import override
+
+
+@final
+class EMA(WeightAveraging):
+    r"""Keeps an exponential moving average of the weights, and validates, tests and saves that average.
+
+    After update n the average is :math:`a_n = d_n a_{n-1} + (1 - d_n) w_n`. Its horizon, :math:`1 / (1 - d)`
+    updates, is how far it looks back: 1,000 updates for a decay of 0.999. With a fixed decay an average over
+    a shorter run consists of the initial weights for the most part. So the horizon is never longer than
+    `warmup_fraction` of the updates so far:
+
+    .. math:: d_n = \min(\mathtt{decay}, 1 - 1 / \max(1, \mathtt{warmup\_fraction} \cdot n))
+
+    This is the warm-up that TensorFlow's `ExponentialMovingAverage` has as `num_updates` and timm's
+    `ModelEmaV3` as `use_warmup`, with its share as an argument. The first updates copy the weights.
+
+    Lightning's `EMAWeightAveraging` has no warm-up.
+
+    Args:
+        decay: Share of the old average that an update keeps in the end, in [0, 1).
+        warmup_fraction: Longest horizon as a share of the updates so far, in (0, 1]; None for the fixed
+            `decay` from the first step on.
+        update_every_n_steps: Optimizer steps from one update to the next.
+        use_buffers: Average buffers, such as batch norm's running statistics, too.
+
+    Raises:
+        ValueError: An argument is out of its range.
+    """
+
+    def __init__(
+        self,
+        decay: float = 0.999,
+        warmup_fraction: float | None = 0.1,
+        update_every_n_steps: int = 1,
+        use_buffers: bool = True,
+    ) -> None:
+        if not 0.0 <= decay < 1.0:
+            raise ValueError(f"decay={decay} is not in [0, 1); give such as 0.999")
+        if warmup_fraction is not None and not 0.0 < warmup_fraction <= 1.0:
+            raise ValueError(f"warmup_fraction={warmup_fraction} is not in (0, 1]; give such as 0.1, or null")
+        if update_every_n_steps < 1:
+            raise ValueError(f"update_every_n_steps={update_every_n_steps} must be 1 or more")
+        super().__init__(use_buffers=use_buffers, multi_avg_fn=self._average)
+        self.decay, self.warmup_fraction = decay, warmup_fraction
+        self.update_every_n_steps = update_every_n_steps
+        self._updates = 0
+
+    @property
+    def horizon(self) -> float:
+        """Optimizer steps that the average looks back once it is warmed up."""
+        return self.update_every_n_steps / (1.0 - self.decay)
+
+    @override
+    def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
+        """Every `update_every_n_steps` optimizer steps, counted from the first."""
+        if step_idx is None or step_idx % self.update_every_n_steps:
+            return False
+        # Known from the step, where torch's own count would have the device waited for.
+        self._updates = step_idx // self.update_every_n_steps + 1
+        return True
+
+    def decay_at(self, update: int) -> float:
+        """The decay of an update.
+
+        Args:
+            update: From 1.
+
+        >>> [round(EMA(decay=0.9).decay_at(n), 3) for n in (1, 10, 20, 50, 200)]
+        [0.0, 0.0, 0.5, 0.8, 0.9]
+        """
+        if self.warmup_fraction is None:
+            return self.decay
+        return min(self.decay, 1.0 - 1.0 / max(1.0, self.warmup_fraction * update))
+
+    def _average(self, averaged: Any, current: Any, num_averaged: Any) -> None:
+        if averaged[0].is_floating_point() or averaged[0].is_complex():
+            average: Any = get_ema_multi_avg_fn(self.decay_at(self._updates))  # type: ignore[no-untyped-call]  # torch has no types there
+            average(averaged, current, num_averaged)
+            return
+        for mean, value in zip(averaged, current, strict=True):
+            mean.copy_(value)  # a counter, such as batch norm's

@@ -1,0 +1,46 @@
+"""The learning rate in the log of every run, however short."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from lightning.pytorch.callbacks import LearningRateMonitor
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    import lightning as L
+
+
+@final
+class LRMonitor(LearningRateMonitor):
+    """Lightning's monitor, which also logs when each epoch begins where an epoch is short.
+
+    Lightning's logs a scheduler that goes by the step every `trainer.log_every_n_steps` steps alone; a run
+    with fewer has no learning rate in its log.
+
+    Args:
+        logging_interval: `step`, `epoch`, or None for that of the scheduler.
+        log_momentum: Log the optimizer's momentum or first beta, too.
+        log_weight_decay: Log its weight decay, too.
+    """
+
+    def __init__(
+        self,
+        logging_interval: str | None = None,
+        log_momentum: bool = False,
+        log_weight_decay: bool = False,
+    ) -> None:
+        chosen: Any = logging_interval  # which of the words it may be, Lightning says
+        super().__init__(chosen, log_momentum, log_weight_decay)
+
+    @override
+    def on_train_epoch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+        """Log, by the epoch's own interval and where the steps of one are too few."""
+        interval = self.logging_interval
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # Lightning sets it elsewhere
+        if interval is None and trainer.num_training_batches < every:
+            self.logging_interval = "epoch"
+        try:
+            super().on_train_epoch_start(trainer, *args, **kwargs)
+        finally:
+            self.logging_interval = interval

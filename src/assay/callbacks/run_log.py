@@ -1,0 +1,199 @@
+"""What a run's `log.txt` says of each epoch, and what happens to a run on its way."""
+
+from __future__ import annotations
+
+import logging
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
+
+from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
+from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
+from torch.optim.lr_scheduler import ConstantLR, LambdaLR, MultiStepLR, ReduceLROnPlateau, StepLR
+from typing_extensions import override
+
+from assay.callbacks import progress_text
+
+if TYPE_CHECKING:
+    import lightning as L
+
+log = logging.getLogger("assay.progress")
+
+_IN_STEPS = (ReduceLROnPlateau, StepLR, MultiStepLR, ConstantLR)
+"""Others change the learning rate all the time, which is no news."""
+
+
+@runtime_checkable
+class FromFirstEpoch(Protocol):
+    """A logger that numbers epochs itself."""
+
+    first_epoch: int
+
+
+_ENDS = ("total_steps", "T_max", "total_iters")
+
+
+@final
+class RunLog(Callback):
+    """Writes each epoch's line into the log, and says there and on the screen what would be seen nowhere.
+
+    This is an early stop, a learning rate that was lowered, and a schedule that is over while training goes
+    on. Every run has it. An epoch's line is written when the next one begins, since a module may log in its
+    own `on_train_epoch_end`.
+    """
+
+    def __init__(self) -> None:
+        self._started = 0.0
+        self._finished: tuple[int, float, bool] | None = None
+        self._validated = False
+        self._rates: dict[int, float] = {}
+        self._over: set[int] = set()
+
+    @override
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Number epochs from 1 in training; a test comes after so many of them."""
+        for logger in trainer.loggers:
+            if isinstance(logger, FromFirstEpoch):
+                logger.first_epoch = int(stage == "fit")
+
+    @override
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Begin to watch."""
+        self._started, self._finished, self._validated = perf_counter(), None, False
+        self._rates, self._over = _rates(trainer), set()
+
+    @override
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Write the last epoch's line, and what its end has changed."""
+        self._write(trainer)
+        self._say_rates(trainer)
+        self._say_over(trainer)
+        self._started, self._validated = perf_counter(), False
+
+    @override
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Note that the epoch's line has something to say of it."""
+        self._validated = True
+
+    @override
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Note how long the epoch took."""
+        self._finished = trainer.current_epoch + 1, perf_counter() - self._started, self._validated
+
+    @override
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Write the last line, and why there is none after it."""
+        self._write(trainer)
+        self._say_rates(trainer)
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
+            if isinstance(callback, EarlyStopping) and _has_stopped(callback):
+                _say(trainer, f"stopped early: {_why(callback)}")
+            elif isinstance(callback, Timer) and (callback.time_remaining() or 0.0) < 0.0:
+                _say(trainer, "stopped: the time of trainer.max_time is over")
+
+    @override
+    def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Write the line of the test."""
+        groups = progress_text.scalars(trainer.callback_metrics, ["test"])
+        log.info("%s", progress_text.line("test", perf_counter() - self._started, groups).plain)
+
+    @override
+    def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Take the time."""
+        self._started = perf_counter()
+
+    @override
+    def on_exception(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
+    ) -> None:
+        """Write the line of an epoch that has none yet."""
+        if isinstance(exception, (KeyboardInterrupt, SystemExit)):
+            # After any other exception the device may be in no state to be read.
+            self._write(trainer)
+
+    def _write(self, trainer: L.Trainer) -> None:
+        finished, self._finished = self._finished, None
+        if finished is None or not trainer.is_global_zero:
+            return
+        epoch, seconds, validated = finished
+        groups = progress_text.scalars(
+            trainer.callback_metrics, ("train", "val") if validated else ("train",)
+        )
+        log.info("%s", progress_text.line(progress_text.epoch(trainer, epoch), seconds, groups).plain)
+
+    def _say_rates(self, trainer: L.Trainer) -> None:
+        """Learning rates that went down by a step."""
+        before, self._rates = self._rates, _rates(trainer)
+        for index, rate in self._rates.items():
+            old = before.get(index, rate)
+            if rate < old:
+                why = _why_lowered(trainer.lr_scheduler_configs[index])
+                _say(
+                    trainer,
+                    f"learning rate {old:.4g} -> {rate:.4g} after epoch {trainer.current_epoch}: {why}",
+                )
+
+    def _say_over(self, trainer: L.Trainer) -> None:
+        """Schedules that have come to their end, with an epoch still to train."""
+        for index, config in enumerate(trainer.lr_scheduler_configs):
+            scheduler: Any = config.scheduler
+            end = _end(scheduler)
+            if index in self._over or end is None or scheduler.last_epoch < end:
+                continue
+            self._over.add(index)
+            rate = max(float(group["lr"]) for group in scheduler.optimizer.param_groups)
+            idle = "; the weights do not change any more" if rate == 0.0 else ""
+            name = type(scheduler).__name__
+            _say(
+                trainer,
+                f"the schedule ({name}) was over after {end:,} {config.interval}s, and training goes on: "
+                f"the learning rate is {rate:.4g}{idle}",
+            )
+
+
+def _rates(trainer: L.Trainer) -> dict[int, float]:
+    """The highest learning rate under each scheduler that changes it in steps."""
+    return {
+        index: max(float(group["lr"]) for group in config.scheduler.optimizer.param_groups)
+        for index, config in enumerate(trainer.lr_scheduler_configs)
+        if isinstance(config.scheduler, _IN_STEPS)
+    }
+
+
+def _why_lowered(config: Any) -> str:
+    scheduler = config.scheduler
+    if isinstance(scheduler, ReduceLROnPlateau):
+        return f"{config.monitor} was no better than {scheduler.best:.4g} for {scheduler.patience + 1} looks"
+    return type(scheduler).__name__
+
+
+def _end(scheduler: Any) -> int | None:
+    """After how many of its steps a schedule is over; None for one without an end."""
+    lambdas = scheduler.lr_lambdas if isinstance(scheduler, LambdaLR) else [scheduler]
+    for name in _ENDS:
+        found = [value for one in lambdas if isinstance(value := getattr(one, name, None), int)]
+        if found and not isinstance(scheduler, ConstantLR):
+            return max(found)
+    return None
+
+
+def _has_stopped(callback: EarlyStopping) -> bool:
+    return callback.stopped_epoch > 0 or callback.stopping_reason != EarlyStoppingReason.NOT_STOPPED
+
+
+def _why(callback: EarlyStopping) -> str:
+    if callback.stopping_reason == EarlyStoppingReason.PATIENCE_EXHAUSTED:
+        best = float(callback.best_score)
+        return f"{callback.monitor} was no better than {best:.4g} for {callback.wait_count} validations"
+    return (callback.stopping_reason_message or callback.monitor).removesuffix(" Signaling Trainer to stop.")
+
+
+def _say(trainer: L.Trainer, text: str) -> None:
+    """Into the log and onto the screen, past the live line where there is one."""
+    if not trainer.is_global_zero:
+        return
+    log.info("%s", text)
+    bar = trainer.progress_bar_callback
+    if bar is not None:
+        bar.print(text)
+    else:
+        print(text)

@@ -1,0 +1,275 @@
+"""Keys that nothing reads: they would change nothing, and nobody would be told."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from assay.config.did_you_mean import key_meant
+from assay.config.tree import walk
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hydra.core.override_parser.types import Override
+
+    from assay.config.tree import Entry
+
+OUR_MODULE: Final = "assay.module.Module"
+OUR_DATA: Final = "assay.data.data_module.DataModule"
+OF_MODULE: Final = ("model", "loss", "optimizer", "scheduler", "metrics", "augment", "param_groups")
+"""What assay's own module is made of."""
+TOP: Final = (
+    *("augment", "callbacks", "data", "enforce_clean_git", "logger", "loss", "metrics", "model", "module"),
+    *("name", "optimizer", "param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer"),
+    "trusted_packages",
+)
+PACKAGES: Final = {"experiment": "_global_", "debug": "_global_", "device": "trainer", "precision": "trainer"}
+"""Groups whose options are merged somewhere else than under their own name."""
+_TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last")
+_OF_HYDRA: Final = ("run.dir", "sweep.dir", "sweep.subdir", "launcher", "sweeper", "searchpath")
+_OF_SWEEPS: Final = (
+    "hydra.sweep",
+    "hydra.launcher",
+    "hydra.sweeper",
+    "hydra/launcher",
+    "hydra/sweeper",
+    "sweep",
+)
+_FIXED: Final = {
+    "metrics": ("train", "eval"),
+    "data.split": ("val", "test", "seed"),
+    "data.transform": ("train", "eval", "normalize"),
+}
+"""Nodes that no class takes whole, and all that is read of them."""
+_ONE_OPTION: Final = (
+    *("augment", "data", "data/transform", "device", "loss", "metrics", "model", "optimizer", "param_groups"),
+    *("precision", "scheduler", "trainer", "hydra/launcher", "hydra/sweeper", "hydra/sweeper/sampler"),
+    "hydra/sweeper/pruner",
+)
+"""The rest add up: callbacks, loggers, and what changes single values, such as experiments."""
+_NAME: Final = re.compile(r"(\.*)([A-Za-z_][\w-]*(?:[.\[][\w-]+\]?)*)", re.ASCII)
+
+
+def check_read(config: DictConfig) -> None:
+    """Refuse keys that would do nothing.
+
+    A top-level key of somebody's own is read where an interpolation names it; so this has to be asked before
+    interpolations are resolved.
+
+    Args:
+        config: A composed job with its `hydra` node, as it is written.
+
+    Raises:
+        ConfigError: Naming the first such key, and the one that was probably meant.
+    """
+    entries = list(walk(config))
+    if "run_dir" in config:
+        raise ConfigError("is set by assay", key="run_dir", hint="the run directory is hydra.run.dir=…")
+    _check_headers(config)
+    _check_spec(config)
+    _check(config, entries, entries, _typed(config))
+
+
+def check_options(config: DictConfig) -> None:
+    """Refuse several options of a group that takes one: Hydra would merge them into a mixture.
+
+    Args:
+        config: A composed job with its `hydra` node.
+
+    Raises:
+        ConfigError: Naming the group.
+    """
+    values: dict[str, Any] = {one.key_or_group: one.value() for one in _typed(config)}
+    listed = {group: value for group, value in values.items() if isinstance(value, list)}
+    chosen = config.hydra.runtime.choices
+    for group in _ONE_OPTION:
+        # Of a group with a list of options Hydra notes no choice.
+        merged = group not in chosen and OmegaConf.select(config, group.replace("/", ".")) is not None
+        in_yaml = merged and group not in PACKAGES and group != "data/transform"
+        if group in listed or in_yaml:
+            options = [str(one) for one in listed.get(group) or []]
+            raise ConfigError(
+                "this group takes one option" + (f", not {len(options)}" if options else ", not a list"),
+                key=group,
+                hint=_one_of(group, options),
+            )
+
+
+def _typed(config: DictConfig) -> list[Override]:
+    held: Any = OmegaConf.to_container(config.hydra.overrides, resolve=False)  # `${…}` as it was typed
+    return OverridesParser.create().parse_overrides([*held["task"], *held["hydra"]])
+
+
+def _one_of(group: str, options: Sequence[str]) -> str:
+    if group == "augment":
+        return (
+            "augment=flip_crop_mixup applies one after the other; of your own: a YAML with "
+            "_target_: torchvision.transforms.v2.Compose and the list `transforms`, in their order"
+        )
+    if len(options) < 2:
+        return f"{group}={''.join(options) or 'OPTION'}"
+    return f"{group}={options[0]}, or a run of each: assay train -m {group}={','.join(options)}"
+
+
+def check_read_by_run(config: DictConfig, typed: Sequence[Override]) -> None:
+    """The same of a run that goes on, whose interpolations through resolvers are values by now.
+
+    Args:
+        config: Its job, with the overrides applied.
+        typed: The overrides; no other key is looked at.
+
+    Raises:
+        ConfigError: As for `check_read`.
+    """
+    entries = list(walk(config))
+    keys = [one.key_or_group for one in typed]
+    looked_at = [one for one in entries if any(_touches(one.key, key) for key in keys)]
+    _check(config, looked_at, entries, typed)
+
+
+def check_single(overrides: Sequence[str]) -> None:
+    """Refuse what only a sweep reads.
+
+    Args:
+        overrides: Typed for a single run, and readable.
+
+    Raises:
+        ConfigError: Naming the key.
+    """
+    for one in OverridesParser.create().parse_overrides(list(overrides)):
+        key = one.key_or_group
+        if any(key == part or key.startswith(f"{part}.") for part in _OF_SWEEPS) and not one.is_delete():
+            hint = f"assay train -m {' '.join(overrides)}"
+            raise ConfigError("only a sweep reads this, and this is one run", key=key, hint=hint)
+
+
+def _check(
+    config: DictConfig, looked_at: Sequence[Entry], entries: Sequence[Entry], typed: Sequence[Override]
+) -> None:
+    read = _read(entries)
+    given = {one.key_or_group: one for one in typed if not one.is_delete()}
+    values = {key: one for key, one in given.items() if "/" not in key}
+    for entry in _unread(config, looked_at, read):
+        # What was typed within it says more than the node.
+        key = next((key for key in values if key == entry.key or key.startswith(f"{entry.key}.")), entry.key)
+        raise _nothing_reads(key, entries, values)
+    for key in values:
+        top = key.partition(".")[0]
+        if top == "hydra":
+            fine = any(_touches(f"hydra.{part}", key) for part in _OF_HYDRA) or _is_read(key, read)
+        else:
+            fine = top in TOP or top not in config or _is_read(key, read)  # not there: a group put elsewhere
+        if not fine:
+            raise _nothing_reads(key, entries, values)
+    _check_own_module(config, read, given)
+
+
+def _unread(config: DictConfig, entries: Sequence[Entry], read: set[str]) -> Iterator[Entry]:
+    empty = [name for name in ("scheduler", "augment", "param_groups") if _without_target(config, name)]
+    ours = OmegaConf.select(config, "data._target_") == OUR_DATA
+    for entry in entries:
+        parent, _, name = entry.key.partition("[")[0].rpartition(".")
+        known = _FIXED.get(parent) if ours or not parent.startswith("data") else None
+        top = not parent and name not in (*TOP, "hydra")
+        inside = parent in empty or (known is not None and name not in known and not name.startswith("_"))
+        if (top or inside) and not _is_read(entry.key, read):
+            yield entry
+
+
+def _without_target(config: DictConfig, name: str) -> bool:
+    raw: Any = config._get_node(name) if name in config else None
+    return isinstance(raw, DictConfig) and not raw._is_none() and "_target_" not in raw
+
+
+def _check_headers(config: DictConfig) -> None:
+    for key, package in PACKAGES.items():
+        if key in config:
+            raise ConfigError(
+                "an option of this group lacks its header: its keys are not where they should be",
+                key=key,
+                hint=f"its first line: # @package {package}",
+            )
+
+
+def _check_spec(config: DictConfig) -> None:
+    ours = OmegaConf.select(config, "data._target_") == OUR_DATA
+    if ours and "spec" in config:
+        key = next((f"spec.{name}" for name in config.spec or {}), "spec")
+        raise ConfigError(
+            "comes from the data; what is written here would be replaced", key=key, hint="data=…"
+        )
+
+
+def _check_own_module(config: DictConfig, read: set[str], given: Mapping[str, Override]) -> None:
+    """A LightningModule of somebody's own takes what its node says, and nothing else."""
+    if OmegaConf.select(config, "module._target_") == OUR_MODULE:
+        return
+    for key, one in given.items():
+        unused = key.partition(".")[0].partition("/")[0] in OF_MODULE and not _is_read(key, read)
+        if unused or (key in _TRAINER_OF_MODULE and one.value()):
+            raise ConfigError(
+                "nothing reads this: your own LightningModule gets what `module` says, and nothing else",
+                key=key,
+                hint=f"module.ARGUMENT=…, or in its YAML: ARGUMENT: ${{{key.replace('/', '.')}}}",
+            )
+
+
+def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Override]) -> ConfigError:
+    if key.startswith("hydra."):
+        return ConfigError("nothing reads this key", key=key, hint=f"of Hydra's: {', '.join(_OF_HYDRA)}")
+    keys = [one.key for one in entries if "[" not in one.key and not _touches(one.key, key)]
+    meant = key_meant(key, (one for one in keys if not one.startswith("hydra.")))
+    if meant.startswith("assay "):
+        return ConfigError("nothing reads this key", key=key, hint=meant)
+    value = values[key].get_value_element_as_str() if key in values else "…"
+    guess = f"; did you mean {meant!r}?" if meant else ""
+    hint = f"{meant}={value}" if meant else f"`assay train --cfg` shows every key; ${{{key}}} would read it"
+    return ConfigError(f"nothing reads this key{guess}", key=key, hint=hint)
+
+
+def _read(entries: Sequence[Entry]) -> set[str]:
+    """The keys that interpolations name, in places that are themselves read."""
+    named: dict[str, set[str]] = {}
+    for entry in entries:
+        if entry.is_interpolation:
+            top = entry.key.partition(".")[0].partition("[")[0]
+            if top == "hydra" and not any(_touches(f"hydra.{part}", entry.key) for part in _OF_HYDRA):
+                continue
+            named.setdefault(top, set()).update(_names(entry))
+    read: set[str] = set()
+    waiting = [*TOP, "hydra"]
+    seen = set(waiting)
+    while waiting:
+        for name in named.get(waiting.pop(), ()):
+            read.add(name)
+            top = name.partition(".")[0]
+            if top not in seen:
+                seen.add(top)
+                waiting.append(top)
+    return read
+
+
+def _names(entry: Entry) -> Iterator[str]:
+    """What may be a key in the text of an interpolation; a word too many does no harm."""
+    text = str(entry.node._value()).replace("hydra:", "hydra.")
+    around = entry.key.replace("[", ".").replace("]", "").split(".")[:-1]
+    for dots, name in _NAME.findall(text[text.index("${") :]):
+        path = name.replace("[", ".").replace("]", "")
+        if dots:
+            path = ".".join([*around[: len(around) - len(dots) + 1], path])
+        yield path
+
+
+def _is_read(key: str, read: set[str]) -> bool:
+    plain = key.replace("[", ".").replace("]", "")
+    return any(_touches(name, plain) for name in read)
+
+
+def _touches(one: str, other: str) -> bool:
+    """Whether one of the two keys lies within the other."""
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")

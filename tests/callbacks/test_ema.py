@@ -1,0 +1,119 @@
+"""The average against its own formula, step by step, and the examples that ended with the initial weights."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+from omegaconf import OmegaConf
+from typing_extensions import override
+
+from assay.callbacks.ema import EMA
+from assay.check.callbacks import check_callbacks, warnings_of
+from assay.check.prove import Prover
+from assay.config.compose import compose, job_config
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    import lightning as L
+    from tests.conftest import Train
+
+SHORT = ("data=digits", "model=linear", "optimizer.lr=0.05", "trainer.limit_train_batches=12")
+
+
+class After(Callback):
+    """The weights after each optimizer step."""
+
+    def __init__(self) -> None:
+        self.weights: list[np.ndarray[Any, Any]] = []
+
+    @override
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object) -> None:
+        weights = torch.cat([p.detach().flatten() for p in pl_module.parameters()])
+        self.weights.append(weights.double().numpy().copy())
+
+
+def averaged(steps: list[np.ndarray[Any, Any]], decay: float, warmup: float | None, every: int) -> Any:
+    """The paper's recursion, in double precision."""
+    taken = steps[::every]
+    average = taken[0]
+    for update, weights in enumerate(taken[1:], start=2):
+        now = decay if warmup is None else min(decay, 1 - 1 / max(1.0, warmup * update))
+        average = now * average + (1 - now) * weights
+    return average
+
+
+@pytest.mark.parametrize(
+    ("decay", "warmup", "every"), [(0.9, 0.5, 1), (0.9, None, 1), (0.999, 0.1, 1), (0.8, 0.5, 3)]
+)
+def test_is_the_recursion(train: Train, decay: float, warmup: float | None, every: int) -> None:
+    values = {"decay": decay, "warmup_fraction": "null" if warmup is None else warmup}
+    typed = [f"callbacks.ema.{name}={value}" for name, value in values.items()]
+    ema = ["callbacks=[last_checkpoint,ema]", *typed, f"callbacks.ema.update_every_n_steps={every}"]
+    run = train(*SHORT, *ema, "trainer.max_epochs=3", callbacks=[after := After()])
+    assert len(after.weights) == 36
+    saved = run.checkpoint("last")["state_dict"]
+    weights = torch.cat([value.flatten() for value in saved.values()]).double().numpy()
+    np.testing.assert_allclose(weights, averaged(after.weights, decay, warmup, every), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 1.0])
+def test_the_horizon_is_never_longer_than_a_share_of_the_updates(share: float) -> None:
+    ema = EMA(decay=0.999, warmup_fraction=share)
+    for update in range(1, 20_000, 7):
+        horizon = 1 / (1 - ema.decay_at(update))
+        assert horizon <= max(1.0, share * update) * (1 + 1e-9)
+    assert math.isclose(1 / (1 - ema.decay_at(100_000)), ema.horizon)
+
+
+@pytest.mark.parametrize(
+    "values", [{"decay": 1.0}, {"decay": -0.1}, {"warmup_fraction": 0.0}, {"update_every_n_steps": 0}]
+)
+def test_values_out_of_range(values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(values))):
+        EMA(**values)
+
+
+def test_readmes_example_learns(train: Train) -> None:
+    """With a fixed decay of 0.999 the digits ended at 31 %."""
+    run = train("callbacks=[default,ema,early_stopping]", "trainer.max_epochs=30", "data=digits")
+    assert run.record["metrics"]["test/accuracy"] >= 0.98
+
+
+def of(*overrides: str) -> Any:
+    config = job_config(compose(["data=digits", "model=linear", "device=cpu", *overrides]))
+    OmegaConf.set_struct(config, False)
+    return config
+
+
+def test_check_warns_of_a_horizon_that_is_longer_than_the_run() -> None:
+    report = Prover().prove(of("callbacks=ema"))
+    (warning,) = report.warnings
+    assert "looks back 1,000 steps, and the run has 570; the warm-up keeps it to 10% of them" in warning
+    assert not Prover().prove(of("callbacks=ema", "callbacks.ema.decay=0.99")).warnings
+    (warning,) = Prover().prove(of("callbacks=ema", "callbacks.ema.warmup_fraction=null")).warnings
+    left = 0.999**570
+    assert f"{left:.0%} of the average are the initial weights" in warning
+    config = of("callbacks=ema", "trainer.max_epochs=3000")
+    config.spec = {"total_steps": 57_000}
+    assert warnings_of(config) == []
+
+
+def test_check_warns_of_lightnings_own_too() -> None:
+    config = of()
+    config.callbacks = {"mine": {"_target_": "lightning.pytorch.callbacks.EMAWeightAveraging"}}
+    config.spec = {"total_steps": 570}
+    (warning,) = warnings_of(config)
+    assert "callbacks.mine.decay" in warning
+
+
+def test_an_average_that_is_hardly_ever_updated_is_refused() -> None:
+    config = of("callbacks=ema", "callbacks.ema.update_every_n_steps=100")
+    config.spec = {"total_steps": 570}
+    with pytest.raises(ConfigError, match="lag") as caught:
+        check_callbacks(config)
+    assert caught.value.key == "callbacks.ema.update_every_n_steps"

@@ -1,0 +1,56 @@
+"""What a run directory promises does not depend on which callbacks and loggers were asked for."""
+
+from __future__ import annotations
+
+from contextlib import chdir
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.conftest import unchanged_process
+
+import assay
+from assay.errors import AssayError
+from assay.summary import say_run
+from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.run import RunResult
+
+JOB = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=2", "hydra.run.dir=run")
+
+
+def trained(folder: Path, *overrides: str) -> RunResult:
+    with chdir(folder), unchanged_process():
+        return assay.train([*JOB, *overrides])
+
+
+def next_lines(folder: Path, result: RunResult, capsys: pytest.CaptureFixture[str]) -> str:
+    with chdir(folder):
+        say_run(Console(highlight=False, soft_wrap=True), result)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("asked", ["callbacks=ema", "callbacks=[]", "logger=tensorboard"])
+def test_the_parts_are_there(tmp_path: Path, asked: str, capsys: pytest.CaptureFixture[str]) -> None:
+    result = trained(tmp_path, asked)
+    assert "epoch 2/2" in capsys.readouterr().out
+    run_dir = tmp_path / "run"
+    for name in ("metrics.csv", "checkpoints/best.ckpt", "checkpoints/last.ckpt", "log.txt"):
+        assert (run_dir / name).is_file(), name
+    assert "lr-AdamW" in (run_dir / "metrics.csv").read_text().splitlines()[0]
+    assert "assay.load" in next_lines(tmp_path, result, capsys)
+    assert not assay.load(run_dir).training
+    with pytest.raises(AssayError, match=r"(?i)finite|nan|inf"):
+        trained(tmp_path, asked, "optimizer=sgd", "optimizer.lr=1e30", "hydra.run.dir=nan")
+
+
+def test_what_was_left_out_is_not_promised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ("~callbacks.checkpoint", "callbacks.last_checkpoint=null", "~callbacks.progress_bar")
+    result = trained(tmp_path, "callbacks=early_stopping", *out)
+    assert "epoch" not in capsys.readouterr().out
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    said = next_lines(tmp_path, result, capsys)
+    assert "assay.load" not in said
+    assert "assay train -m" in said
