@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from omegaconf import OmegaConf
@@ -10,6 +11,9 @@ from assay.config.compose import compose, job_config
 from assay.difference import ABSENT, config_difference, read_side, record_difference, show
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
+
+if TYPE_CHECKING:
+    from tests.conftest import Train
 
 
 @pytest.fixture(autouse=True)
@@ -161,3 +165,23 @@ def test_run_of_which_only_the_config_is_left(capsys: pytest.CaptureFixture[str]
     write_run("other", "seed=1")
     (Path("one") / "record.json").unlink()
     assert told("one", "other", capsys) == ["config", "one other", "seed 0 1", "data.seed 0 1"]
+
+
+def test_two_runs_show_scores_and_nothing_that_follows(
+    train: Train, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    job = ("data=iris", "model=linear", "scheduler=onecycle")
+    values = (("optimizer.lr=0.1", "trainer.max_epochs=2"), ("optimizer.lr=0.2", "trainer.max_epochs=3"))
+    one, other = (train(*job, *typed) for typed in values)
+    show(str(one.run_dir), str(other.run_dir))
+    said = capsys.readouterr().out
+    config, _, scores = said.partition("scores\n")
+    assert "optimizer.lr" in config
+    assert "trainer.max_epochs" in config
+    for derived in ("spec.", "total_steps", "max_lr"):
+        assert derived not in config
+    for name, value in one.record["metrics"].items():
+        if value != other.record["metrics"][name]:
+            (line,) = [line.split() for line in scores.splitlines() if line.split()[0] == name]
+            assert float(line[1]) == pytest.approx(value, rel=1e-5)

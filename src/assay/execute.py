@@ -34,7 +34,7 @@ from assay.summary import say_start
 from assay.sweep.classify import of_exception
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     import lightning as L

@@ -15,10 +15,10 @@ from yaml import YAMLError
 from assay.assemble import build, model_only
 from assay.check.target import check_targets
 from assay.config.trust import KEY, Trust, checked_names, project_packages
+from assay.config.unread import OUR_DATA, OUR_MODULE
 from assay.config.yaml_file import load_yaml
 from assay.data.transforms import Transforms
 from assay.encoder_file import read_encoder
-from assay.config.unread import OUR_DATA, OUR_MODULE
 from assay.errors import AssayError, ConfigError
 from assay.loaded_model import LoadedModel
 from assay.paths import project_conf

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from typing_extensions import override
 
 from assay.callbacks.ema import EMA
-from assay.check.callbacks import check_callbacks, warnings_of
+from assay.check.callbacks import check_callbacks, notes_on
 from assay.check.prove import Prover
 from assay.config.compose import compose, job_config
 from assay.errors import ConfigError
@@ -92,22 +92,22 @@ def of(*overrides: str) -> Any:
 
 def test_check_warns_of_a_horizon_that_is_longer_than_the_run() -> None:
     report = Prover().prove(of("callbacks=ema"))
-    (warning,) = report.warnings
+    (warning,) = report.notes
     assert "looks back 1,000 steps, and the run has 570; the warm-up keeps it to 10% of them" in warning
-    assert not Prover().prove(of("callbacks=ema", "callbacks.ema.decay=0.99")).warnings
-    (warning,) = Prover().prove(of("callbacks=ema", "callbacks.ema.warmup_fraction=null")).warnings
+    assert not Prover().prove(of("callbacks=ema", "callbacks.ema.decay=0.99")).notes
+    (warning,) = Prover().prove(of("callbacks=ema", "callbacks.ema.warmup_fraction=null")).notes
     left = 0.999**570
     assert f"{left:.0%} of the average are the initial weights" in warning
     config = of("callbacks=ema", "trainer.max_epochs=3000")
     config.spec = {"total_steps": 57_000}
-    assert warnings_of(config) == []
+    assert notes_on(config) == []
 
 
 def test_check_warns_of_lightnings_own_too() -> None:
     config = of()
     config.callbacks = {"mine": {"_target_": "lightning.pytorch.callbacks.EMAWeightAveraging"}}
     config.spec = {"total_steps": 570}
-    (warning,) = warnings_of(config)
+    (warning,) = notes_on(config)
     assert "callbacks.mine.decay" in warning
 
 

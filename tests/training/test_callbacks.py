@@ -187,7 +187,7 @@ def test_lr_monitor_and_model_summary_and_progress_bar(
 def test_default_is_checkpoint_lr_monitor_and_progress_bar(digits_run: Trained) -> None:
     trainer: Any = digits_run.assembly.trainer
     kinds = {type(callback).__name__ for callback in trainer.callbacks}
-    assert {"ModelCheckpoint", "LearningRateMonitor", "ProgressBar", "SeedEachStep"} <= kinds
+    assert {"ModelCheckpoint", "LRMonitor", "ProgressBar", "SeedEachStep", "RunLog"} <= kinds
     assert all(math.isfinite(value) for value in digits_run.column("lr-AdamW/default"))
 
 

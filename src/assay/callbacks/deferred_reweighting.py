@@ -29,7 +29,7 @@ class DeferredReweighting(Callback):
 
     Args:
         class_counts: Training samples of each class. A class without any is weighted as if it had one.
-        start_epoch: First epoch (from 0) with weights; goes before `start_fraction` if both are given.
+        start_epoch: How many epochs are trained before the first with weights; goes before `start_fraction`.
         start_fraction: First epoch with weights, as a share of `trainer.max_epochs`.
         beta: β, in [0, 1): 0 weights all classes alike, towards 1 by inverse frequency.
 
@@ -53,7 +53,7 @@ class DeferredReweighting(Callback):
         if start_epoch is None and start_fraction is None:
             raise ValueError("callbacks=drw needs a start: give start_epoch=160 or start_fraction=0.8")
         if start_epoch is not None and start_epoch < 0:
-            raise ValueError(f"start_epoch={start_epoch} is negative; epochs count from 0")
+            raise ValueError(f"start_epoch={start_epoch} is negative; give how many epochs come before")
         if start_fraction is not None and not 0.0 <= start_fraction <= 1.0:
             raise ValueError(f"start_fraction={start_fraction} is no share of the epochs; give such as 0.8")
         self.weight = effective_number_weight(class_counts, beta)

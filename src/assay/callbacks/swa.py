@@ -36,7 +36,8 @@ class SWA(Callback):
     it.
 
     Args:
-        start_epoch: First epoch (from 0) whose weights count; goes before `start_fraction` if both are given.
+        start_epoch: How many epochs are trained before the first whose weights count; goes before
+            `start_fraction` if both are given.
         start_fraction: The same as a share of `trainer.max_epochs`.
 
     Raises:
@@ -48,7 +49,7 @@ class SWA(Callback):
         if start_epoch is None and start_fraction is None:
             raise ValueError("callbacks=swa needs a start: give start_epoch=10 or start_fraction=0.75")
         if start_epoch is not None and start_epoch < 0:
-            raise ValueError(f"start_epoch={start_epoch} is negative; epochs count from 0")
+            raise ValueError(f"start_epoch={start_epoch} is negative; give how many epochs come before")
         if start_fraction is not None and not 0.0 <= start_fraction < 1.0:
             raise ValueError(f"start_fraction={start_fraction} is not in [0, 1); give such as 0.75")
         self.start_epoch, self.start_fraction = start_epoch, start_fraction
