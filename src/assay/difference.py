@@ -128,6 +128,7 @@ def score_difference(one: RunRecord, other: RunRecord) -> Rows:
     """
     first, second = ({name: f"{value:.6g}" for name, value in run.metrics.items()} for run in (one, other))
     names = sorted({**first, **second}, key=lambda name: (not name.startswith("test/"), name))
+    names = [name for name in names if not name.startswith("lr-")]
     shown = [name for name in names if one.metrics.get(name) != other.metrics.get(name)]
     return {name: (first.get(name, ABSENT), second.get(name, ABSENT)) for name in shown}
 
