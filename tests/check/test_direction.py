@@ -141,7 +141,7 @@ def test_known_directions_of_a_module_of_ones_own() -> None:
         ({}, {"monitor": "val/accuracy", "mode": "force_min"}, ""),
         ({"objective": "val/mae", "direction": None}, {}, ""),
         ({"objective": "val/accuracy", "direction": "min"}, {}, "force_minimize"),
-        ({"objective": ["val/accuracy", "val/loss"], "direction": "maximize"}, {}, ""),
+        ({"objective": ["val/loss", "val/accuracy"], "direction": "maximize"}, {}, "looks for the worst"),
         ({"objective": "val/accuracy", "direction": "force_minimize"}, {}, ""),
         ({"objective": "val/unknown"}, {}, "has to be stated"),
         ({"objective": "val/unknown", "direction": "min"}, {}, ""),

@@ -88,6 +88,9 @@ def test_interval(job: DictConfig, interval: object) -> None:
 @pytest.mark.parametrize("value", [None, 3, {"lr": 1}])
 def test_nodes_that_must_name_a_class(job: DictConfig, key: str, value: object) -> None:
     OmegaConf.update(job, key, value, merge=False)
+    if value is None and "." in key:  # one way to leave it out
+        check_job(job)
+        return
     assert refused(job).key == key
 
 

@@ -26,7 +26,7 @@ def plain(config: Any) -> str:
     "typed",
     [
         ["optimizer=sgd,adam", "seed=1,2", "optimizer.lr=0.5"],
-        ["data=wine,iris", "model.hidden=[8],[16,16]", "+model.note=1,2", "hydra.job.chdir=false"],
+        ["data=wine,iris", "model.hidden=[8],[16,16]", "+model.note=1,2", "hydra.launcher.timeout_min=3"],
         ["callbacks=[default,ema]", "callbacks.ema.decay=0.9,0.99", "~scheduler", "name=x"],
         ["trainer.max_epochs=1,2", "device=cpu", "+trainer.fast_dev_run=true", "~callbacks.lr_monitor"],
         ["tags=[a],[b]", "hydra.sweep.dir=outputs/x", "seed=1,2"],
