@@ -31,7 +31,8 @@ TOP: Final = (
 PACKAGES: Final = {"experiment": "_global_", "debug": "_global_", "device": "trainer", "precision": "trainer"}
 """Groups whose options are merged somewhere else than under their own name."""
 _TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last")
-_OF_HYDRA: Final = ("run.dir", "sweep.dir", "sweep.subdir", "launcher", "sweeper", "searchpath")
+_OF_HYDRA: Final = ("run.dir", "sweep.dir", "sweep.subdir", "launcher", "sweeper", "searchpath", "job.config")
+"""The last one says how `hydra.job.override_dirname` is made."""
 _OF_SWEEPS: Final = (
     "hydra.sweep",
     "hydra.launcher",
