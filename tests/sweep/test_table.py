@@ -64,6 +64,13 @@ def test_groups_are_what_pandas_makes_of_the_table() -> None:
     assert found["done"].tolist() == expected["count"].tolist()
     assert found["of"].tolist() == [2, 2, 2]
     assert found["val/loss mean"].tolist() == pytest.approx(expected["mean"].tolist())
+    assert found["val/loss n"].tolist() == expected["count"].tolist()
+    others = table.groupby("optimizer.lr", sort=False)["val/accuracy"].agg(["count", "mean", "std"])
+    for name, what in (("n", "count"), ("mean", "mean"), ("std", "std")):
+        written = found[f"val/accuracy {name}"].tolist()
+        assert written == pytest.approx(others[what].tolist(), nan_ok=True), (
+            "no objective, and there all the same"
+        )
     assert found["val/loss std"].tolist() == pytest.approx(expected["std"].tolist(), nan_ok=True)
 
 

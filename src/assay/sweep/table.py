@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from assay.sweep.journal import Entry
     from assay.sweep.objective import Objective
+    from assay.sweep.outcome import Outcome
 
 RESULTS: Final = "results.csv"
 GROUPS: Final = "groups.csv"
@@ -39,6 +40,7 @@ class Group:
         done: How many of them have finished.
         scores: Mean of each objective over those; None where there is none.
         deviations: Standard deviation (with n - 1) of each; None for fewer than two.
+        finals: By name, the objectives and every other final score of the jobs that have finished with one.
     """
 
     values: Mapping[str, str]
@@ -46,6 +48,7 @@ class Group:
     done: int
     scores: tuple[float | None, ...]
     deviations: tuple[float | None, ...]
+    finals: Mapping[str, tuple[float, ...]]
 
 
 def varying(entries: Iterable[Entry]) -> list[dict[str, str]]:
@@ -167,32 +170,58 @@ def results_csv(entries: Sequence[Entry]) -> str:
 
 
 def groups_csv(found: Sequence[Group], objectives: Sequence[Objective]) -> str:
-    """A row a group: its values, how many of its jobs finished, mean and deviation of each objective.
+    """A row per group: its values, how many jobs finished, and mean, deviation and count of each score.
 
     Args:
         found: From `groups`.
-        objectives: What they are compared by.
+        objectives: What they are compared by; they come first.
     """
+    names = [one.name for one in objectives]
+    names += sorted({name for group in found for name in group.finals} - set(names))
     rows = []
     for group in found:
         row: dict[str, Any] = {**group.values, "done": group.done, "of": len(group.jobs)}
-        for objective, score, deviation in zip(objectives, group.scores, group.deviations, strict=True):
-            row |= {f"{objective.name} mean": score, f"{objective.name} std": deviation}
+        for name in names:
+            scores = group.finals.get(name, ())
+            row |= {
+                f"{name} mean": _mean(scores),
+                f"{name} std": _deviation(scores),
+                f"{name} n": len(scores),
+            }
         rows.append(row)
     values = {key: None for group in found for key in group.values}
-    scores = [f"{one.name} {what}" for one in objectives for what in ("mean", "std")]
-    return _csv([*_in_order(values), "done", "of", *scores], rows)
+    columns = [f"{name} {what}" for name in names for what in ("mean", "std", "n")]
+    return _csv([*_in_order(values), "done", "of", *columns], rows)
 
 
 def _group(values: dict[str, str], members: Sequence[Entry], objectives: Sequence[Objective]) -> Group:
-    done = [one for one in members if one.state == "done"]
-    scores: list[float | None] = []
-    deviations: list[float | None] = []
-    for objective in objectives:
-        known = [score for one in done if (score := _score(one, objective)) is not None]
-        scores.append(statistics.fmean(known) if known else None)
-        deviations.append(statistics.stdev(known) if len(known) > 1 else None)
-    return Group(values, tuple(one.number for one in members), len(done), tuple(scores), tuple(deviations))
+    outcomes = [one.outcome for one in members if one.state == "done" and one.outcome is not None]
+    finals = {name: [outcome.metrics.get(name) for outcome in outcomes] for name in _metrics_of(outcomes)}
+    finals |= {aim.name: [aim.score(outcome) for outcome in outcomes] for aim in objectives}
+    known = {
+        name: tuple(score for score in scores if score is not None and math.isfinite(score))
+        for name, scores in finals.items()
+    }
+    return Group(
+        values,
+        tuple(one.number for one in members),
+        len(outcomes),
+        tuple(_mean(known[aim.name]) for aim in objectives),
+        tuple(_deviation(known[aim.name]) for aim in objectives),
+        known,
+    )
+
+
+def _metrics_of(outcomes: Sequence[Outcome]) -> set[str]:
+    return {name for outcome in outcomes for name in outcome.metrics}
+
+
+def _mean(scores: Sequence[float]) -> float | None:
+    return statistics.fmean(scores) if scores else None
+
+
+def _deviation(scores: Sequence[float]) -> float | None:
+    return statistics.stdev(scores) if len(scores) > 1 else None
 
 
 def _score(entry: Entry, objective: Objective) -> float | None:

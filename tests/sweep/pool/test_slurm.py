@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.sweep.conftest import PATIENCE, TINY, begin, until
+from tests.sweep.conftest import PATIENCE, TINY, begin, environment, until
 
 from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
@@ -40,6 +40,19 @@ def pool(tmp_path: Path) -> Iterator[SlurmPool]:
     yield pool
     pool.close()
     SlurmPool(tmp_path / "sweep", cluster="local").close()  # what a test has left
+
+
+def test_lines_of_setup_run_before_the_job(tmp_path: Path, make_task: MakeTask) -> None:
+    pool = SlurmPool(tmp_path / "sweep", cluster="local", setup=["export OMP_SETUP=yes", "sleep 3"])
+    task, stopped = make_task(number=0), make_task(*LONG, number=1)
+    assert run(pool, task)[0].state == "done"
+    assert environment(task)["OMP_SETUP"] == "yes"
+    pool.start(stopped)
+    until(lambda: Path(stopped.run_dir, "metrics.csv").is_file())
+    pool.stop(1, now=False)
+    assert ends(pool)[1].state == "interrupted"
+    assert Path(stopped.run_dir, "checkpoints", "last.ckpt").is_file()
+    pool.close()
 
 
 def run(pool: SlurmPool, *tasks: Task) -> dict[int, Outcome]:

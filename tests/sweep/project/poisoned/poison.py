@@ -26,26 +26,28 @@ class Poison(Callback):
         kind: What; see `_do`.
         batch: Counted from 0 since this process began.
         times: Attempts in which it does; None for all of them.
-        count: File in which these are counted.
+        count: File in which these are counted; by default one beside the run directory.
     """
 
     def __init__(
-        self, kind: str | float = "none", batch: int = 2, times: int | None = None, count: str = ""
+        self, kind: str | float = "none", batch: int = 2, times: int | None = None, count: str | None = None
     ) -> None:
         self.kind = str(kind)  # `kind=nan` is a number to Hydra
-        self.batch, self.times, self.count = batch, times, Path(count)
+        self.batch, self.times, self.count = batch, times, count
         self.seen = 0
 
-    def on_train_batch_start(self, _: Any, __: Any, batch: Any, ___: int) -> None:
+    def on_train_batch_start(self, trainer: Any, _: Any, batch: Any, __: int) -> None:
         self.seen += 1
-        if self.seen - 1 == self.batch and self._is_due():
+        if self.seen - 1 == self.batch and self._is_due(
+            Path(self.count or f"{trainer.default_root_dir}.poisoned")
+        ):
             self._do(batch)
 
-    def _is_due(self) -> bool:
+    def _is_due(self, count: Path) -> bool:
         if self.times is None:
             return True
-        done = len(self.count.read_text()) if self.count.is_file() else 0
-        self.count.write_text("x" * (done + 1))
+        done = len(count.read_text()) if count.is_file() else 0
+        count.write_text("x" * (done + 1))
         return done < self.times
 
     def _do(self, batch: Any) -> None:  # noqa: PLR0912 - one case a kind
