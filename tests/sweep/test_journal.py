@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import AssayError
-from assay.sweep.journal import FILE, Entry, Journal, unfinished
+from assay.sweep.journal import FILE, Entry, Journal, _line, unfinished
 from assay.sweep.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -188,3 +189,58 @@ def test_a_writer_that_is_killed_loses_at_most_its_last_line(tmp_path: Path, kil
         journal = Journal.open(tmp_path)
         assert before.startswith(journal.path.read_bytes())
         assert journal.entries[1].attempts - 10_000 * round_ in (told, told + 1), "told is on disk"
+
+
+def test_an_edited_journal_is_one_error_or_read(tmp_path: Path) -> None:
+    journal = new(tmp_path)
+    outcome = Outcome("done", metrics={"val/loss": 0.5}, best={"monitor": "val/loss", "value": 0.5})
+    journal.start(0, 1, ["data.batch_size=8"])
+    journal.end(0, outcome)
+    journal.reopen(0)
+    journal.note_command(["seed=1"])
+    lines = journal.path.read_bytes().splitlines()
+    refused = 0
+    for at, line in enumerate(lines):
+        event = json.loads(line)
+        event.pop("crc")
+        for name in event:
+            for value in (None, "x", [], [1], {}, {"a": "b"}, 7, -1, 1e300, True, "../../x"):
+                edited = [json.loads(one) for one in lines]
+                for one in edited:
+                    del one["crc"]
+                edited[at][name] = value
+                refused += is_refused(journal.path, edited)
+            without = [{**json.loads(one)} for one in lines]
+            for one in without:
+                del one["crc"]
+            del without[at][name]
+            refused += is_refused(journal.path, without)
+    assert refused > 100
+
+
+def is_refused(path: Path, events: list[dict[str, object]]) -> bool:
+    path.write_text("".join(_line(event) for event in events), encoding="utf-8")
+    try:
+        Journal.open(path.parent)
+    except AssayError as error:
+        refusal = error
+    else:
+        return False
+    assert str(path) in refusal.message
+    assert refusal.hint
+    return True
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"x", b"{}\n", b"[]\n", b"null\n", b"\xff\n", b'{"event": "sweep"}\n']
+)
+def test_what_is_no_journal_is_one_error(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").write_bytes(content)
+    with pytest.raises(AssayError, match="damaged"):
+        Journal.open(tmp_path)
+
+
+def test_a_journal_of_another_version_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").write_text(_line({"event": "sweep", "version": 2, "overrides": []}))
+    with pytest.raises(AssayError, match="has version 2; this assay reads 1"):
+        Journal.open(tmp_path)

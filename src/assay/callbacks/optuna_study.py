@@ -52,7 +52,14 @@ def open_storage(storage: str, *, is_new: bool) -> optuna.storages.BaseStorage:
         if storage.startswith("redis"):
             from optuna.storages.journal import JournalRedisBackend
 
-            return JournalStorage(JournalRedisBackend(storage))
+            class WithoutSnapshots(JournalRedisBackend):  # which are pickles, and only save some reading
+                def load_snapshot(self) -> None:
+                    return None
+
+                def save_snapshot(self, snapshot: bytes) -> None:
+                    del snapshot
+
+            return JournalStorage(WithoutSnapshots(storage))
         sqlite = storage.startswith("sqlite")
         return RDBStorage(
             storage,

@@ -11,14 +11,14 @@ import os
 import shlex
 import zlib
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args
 
 from assay.errors import AssayError
 from assay.record.atomic import sync_directory
 from assay.record.inside import appending, check_links
 from assay.record.run_record import finite, numbers
 from assay.record.secrets import redact_tree
-from assay.sweep.outcome import Outcome
+from assay.sweep.outcome import Cause, Outcome, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +26,25 @@ if TYPE_CHECKING:
 
 FILE: Final = "journal.jsonl"
 VERSION: Final = 1
+_FIELDS: Final[dict[str, dict[str, type]]] = {
+    "sweep": {"version": int, "overrides": list},
+    "command": {"overrides": list},
+    "job": {"number": int, "fingerprint": str, "overrides": list, "token": str, "seed": int},
+    "start": {"number": int, "attempt": int},
+    "end": {"number": int, "final": bool, "state": str, "metrics": dict, "best": dict},
+    "reopen": {"number": int},
+}
+"""What each event has at least."""
+_OPTIONAL: Final[dict[str, type]] = {
+    "cwd": str,
+    "config_dir": str,
+    "changes": list,
+    "cause": str,
+    "reason": str,
+    "transient": bool,
+    "seconds": float,
+}
+_WORDS: Final = {"state": get_args(State), "cause": get_args(Cause)}
 _END: Final = 19
 """Length of `,"crc":"01234567"}` and the line's end: what follows the text that the sum is taken of."""
 
@@ -132,11 +151,11 @@ class Journal:
                     raise AssayError(f"{path} is damaged in line {number}", hint="bring it back from a copy")
                 break
             try:
+                _check(event)
                 journal._apply(event)
-            except (KeyError, TypeError, AttributeError, ValueError) as error:  # whole, and not from here
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise AssayError(
-                    f"{path} is damaged in line {number}: {type(error).__name__} {error}",
-                    hint="bring it back from a copy",
+                    f"{path} is damaged in line {number}: {error}", hint="bring it back from a copy"
                 ) from error
             good += len(line)
         if not journal.header:
@@ -231,18 +250,14 @@ class Journal:
 
     def _apply(self, event: dict[str, Any]) -> None:
         kind = event["event"]
-        number = event.get("number", 0)
-        if type(number) is not int or number < 0:  # a job's directory is called by it
-            raise ValueError(f"number is {number!r:.80}")
-        if not all(isinstance(one, str) for one in (*event.get("overrides", ()), *event.get("changes", ()))):
-            raise ValueError("overrides are not text")
         if kind == "sweep":
             if event["version"] != VERSION:
-                raise AssayError(f"{self.path} has version {event['version']!r}; this assay reads {VERSION}")
-            self.header = {key: value for key, value in event.items() if key not in ("event", "crc")}
-            for name in ("cwd", "config_dir"):
-                if not isinstance(self.header.get(name, ""), str):
-                    raise ValueError(f"{name} is not text")
+                raise AssayError(
+                    f"{self.path} has version {event['version']!r}; this assay reads {VERSION}",
+                    hint="go on with the version of assay that began the sweep",
+                )
+            kept = {key: value for key, value in event.items() if key not in ("event", "crc")}
+            self.header = {"cwd": "", "config_dir": "", **kept}
             self.commands.append(list(event["overrides"]))
         elif kind == "command":
             self.commands.append(list(event["overrides"]))
@@ -256,7 +271,33 @@ class Journal:
             )
         else:
             number = event["number"]
+            if number not in self.entries:
+                raise ValueError(f"it is about job {number}, which the sweep does not have")
             self.entries[number] = _changed(self.entries[number], event)
+
+
+def _check(event: dict[str, Any]) -> None:
+    """Refuse what is not an event: a journal may have been edited, or be somebody else's.
+
+    Raises:
+        ValueError: A field is missing, or is not what it should be.
+    """
+    fields = _FIELDS.get(str(event.get("event")))
+    if fields is None:
+        raise ValueError(f"{event.get('event')!r} is not an event of a sweep")
+    optional = _OPTIONAL if event["event"] != "job" else {}
+    for name, kind in {**fields, **{key: optional[key] for key in optional if key in event}}.items():
+        value = event.get(name)
+        if kind is float and isinstance(value, int):
+            continue
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+            raise ValueError(f"{name} is {value!r:.50}, and {kind.__name__} was expected")
+        if isinstance(value, list) and not all(isinstance(one, str) for one in value):
+            raise ValueError(f"{name} is not a list of text")
+        if name == "number" and value < 0:  # a job's directory is called by it
+            raise ValueError(f"number is {value}")
+        if name in _WORDS and value not in _WORDS[name]:
+            raise ValueError(f"{name} is {value!r:.50}")
 
 
 def _changed(entry: Entry, event: dict[str, Any]) -> Entry:
@@ -291,8 +332,11 @@ def _event(line: bytes) -> dict[str, Any] | None:
     text, end = line[:-_END], line[-_END:]
     if end != f',"crc":"{zlib.crc32(text):08x}"}}\n'.encode():
         return None
-    event: dict[str, Any] = json.loads(line)
-    return event
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) else None
 
 
 def refuse_existing(directory: Path) -> None:

@@ -32,6 +32,7 @@ SETTINGS: Final = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 """For a cluster of this sweep alone."""
+_HERE: Final = "127.0.0.1"
 STORE: Final = 80 << 20
 """Bytes of the object store, which holds nothing but outcomes; Ray's least."""
 
@@ -74,6 +75,8 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
                 num_cpus=max(cores, int(joblib.cpu_count())),
                 object_store_memory=STORE,
                 include_dashboard=False,
+                dashboard_host=_HERE,
+                _node_ip_address=_HERE,  # else its ports are open to the network, and run what they are sent
                 _temp_dir=str(folder),
                 **quiet,
             )

@@ -17,7 +17,7 @@ def without_pickle() -> None:
     """
     from optuna.samplers import _cmaes
 
-    _cmaes.pickle = CmaState  # type: ignore[attr-defined]  # a module, of which these two functions are used
+    vars(_cmaes)["pickle"] = CmaState
 
 
 @final
@@ -58,11 +58,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return {"array": value.tolist(), "dtype": str(value.dtype), "shape": list(value.shape)}
     if isinstance(value, np.generic):
-        return value.item()
+        return {"number": value.item(), "dtype": str(value.dtype)}
     if isinstance(value, dict):
         return {"dict": {str(key): _plain(one) for key, one in value.items()}}
-    if isinstance(value, list | tuple):
-        return {type(value).__name__: [_plain(one) for one in value]}
+    if isinstance(value, list):
+        return {"list": [_plain(one) for one in value]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     kind = type(value).__name__
@@ -75,20 +75,24 @@ def _built(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "kind" in value:
-        import cmaes
-
-        kind = getattr(cmaes, value["kind"]) if value["kind"] in _KINDS else None
-        if kind is None:
-            raise ValueError(f"{value['kind']!r} is not an optimizer of cmaes")
-        made = kind.__new__(kind)
-        made.__setstate__(_built(value["state"]))
-        return made
+        return _optimizer(value["kind"], _built(value["state"]))
+    if "dtype" in value and value["dtype"] not in ("float64", "int64", "bool"):
+        raise ValueError(f"{value['dtype']!r} is not a type of numbers")
+    if "number" in value:
+        return np.dtype(value["dtype"]).type(value["number"])
     if "array" in value:
-        if value["dtype"] not in ("float64", "int64", "bool"):
-            raise ValueError(f"{value['dtype']!r} is not a type of numbers")
         return np.array(value["array"], dtype=value["dtype"]).reshape(value["shape"])
-    if "tuple" in value:
-        return tuple(_built(one) for one in value["tuple"])
     if "list" in value:
         return [_built(one) for one in value["list"]]
     return {key: _built(one) for key, one in value["dict"].items()}
+
+
+def _optimizer(name: str, state: dict[str, Any]) -> Any:
+    import cmaes  # type: ignore[import-untyped]  # it has no stubs
+
+    if name not in _KINDS:
+        raise ValueError(f"{name!r} is not an optimizer of cmaes")
+    kind = getattr(cmaes, name)
+    made = kind.__new__(kind)
+    getattr(made, "__setstate__", made.__dict__.update)(state)
+    return made

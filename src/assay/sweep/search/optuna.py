@@ -55,8 +55,7 @@ class OptunaSearch:
     fails with any of its jobs, and counts.
 
     What the n-th trial is depends on the seed, n and what was told before it: jobs run one at a time give the
-    same study again, however often it was killed and resumed. CMA-ES keeps its state pickled in the study:
-    with it, resume only studies that you trust.
+    same study again, however often it was killed and resumed.
 
     Args:
         overrides: As typed.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.callbacks.optuna_study import build_part, no_news
 from assay.errors import ConfigError
+from assay.sweep.search.cma_state import without_pickle
 from assay.sweep.search.space import Choice
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Samplers:
         self._node, self._space = node, space
         self._seed = secrets.randbits(32) if seed is None else seed
         self._constrained = constrained
+        without_pickle()
         self._points = _points(space, self._seed) if node["_target_"] == _GRID else None
         self.sampler(0)  # so that what is wrong is said before anything runs
 
