@@ -294,7 +294,7 @@ def _check(event: dict[str, Any]) -> None:
             raise ValueError(f"{name} is {value!r:.50}, and {kind.__name__} was expected")
         if isinstance(value, list) and not all(isinstance(one, str) for one in value):
             raise ValueError(f"{name} is not a list of text")
-        if name == "number" and value < 0:  # a job's directory is called by it
+        if name == "number" and isinstance(value, int) and value < 0:  # a job's directory is called by it
             raise ValueError(f"number is {value}")
         if name in _WORDS and value not in _WORDS[name]:
             raise ValueError(f"{name} is {value!r:.50}")

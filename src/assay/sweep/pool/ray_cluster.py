@@ -30,9 +30,11 @@ SETTINGS: Final = {
     "RAY_memory_monitor_refresh_ms": "0",  # the kernel ends a job of its own; Ray would end its keeper
     "SPT_NOENV": "1",  # Ray's processes rename themselves: keep the variables that the guard knows them by
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Else its ports are open to the network, and run what they are sent: this has it listen on loopback
+    # alone, as on systems on which it never joins machines.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
 """For a cluster of this sweep alone."""
-_HERE: Final = "127.0.0.1"
 STORE: Final = 80 << 20
 """Bytes of the object store, which holds nothing but outcomes; Ray's least."""
 
@@ -69,20 +71,22 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
     mark = uuid.uuid4().hex
     guarded = guard.guard(mark, str(folder))  # Ray's own guard leaves some of its processes
     with own_signals(), variables({**SETTINGS, guard.MARK: mark}):
+        constants = ray._private.ray_constants  # which has read the variable when it was imported
+        joins_machines, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
         try:
             ray.init(
                 address="local",
                 num_cpus=max(cores, int(joblib.cpu_count())),
                 object_store_memory=STORE,
                 include_dashboard=False,
-                dashboard_host=_HERE,
-                _node_ip_address=_HERE,  # else its ports are open to the network, and run what they are sent
                 _temp_dir=str(folder),
                 **quiet,
             )
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             guarded.close()
             raise AssayError(f"Ray cannot be started: {first_line(error)}") from error
+        finally:
+            constants.ENABLE_RAY_CLUSTER = joins_machines
     return guarded
 
 
