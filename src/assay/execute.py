@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from assay.callbacks.pruning import Pruned
 from assay.callbacks.stop_on_signal import StopOnSignal, StoppedBySignal
@@ -139,10 +140,19 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         module.load_state_dict(CheckpointFile().load_checkpoint(path)["state_dict"])
         path = None
     spec = getattr(datamodule, "spec", None)
-    if spec is None or spec.num_test:
+    if not _can_test(assembly):
+        log.warning("nothing was tested: the module has no test_step, or the datamodule no test_dataloader")
+    elif spec is None or spec.num_test:
         trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
         record.metrics.update(_scalars(trainer.callback_metrics))
     record.matrices = dict(getattr(module, "matrices", {}))
+
+
+def _can_test(assembly: Assembly) -> bool:
+    """Whether a module and a datamodule of somebody's own have what a test needs."""
+    return is_overridden("test_step", assembly.module) and is_overridden(
+        "test_dataloader", assembly.datamodule
+    )
 
 
 def signals(assembly: Assembly) -> AbstractContextManager[None]:

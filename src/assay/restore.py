@@ -100,6 +100,8 @@ def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch
         spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
         if OmegaConf.select(config, "data._target_") != OUR_DATA:
             return LoadedModel(model, spec, dtype=dtype)
+        if OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE):
+            spec = {**spec, "target_mean": [], "target_std": []}  # it was given the targets as they are
         with _said_of(run_dir / "config.yaml"):
             chain = (build(config, "data.transform", without=("train",)) or {}).get("eval")
         encoder = read_encoder(run_dir)

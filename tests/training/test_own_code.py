@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+import assay
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -80,3 +81,41 @@ def test_own_options_do_not_hide_ours(train: Train, tmp_path: Path) -> None:
 def test_a_folder_that_is_none_is_refused(train: Train, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not a folder"):
         train(config_dir=tmp_path / "nowhere")
+
+
+OWN = ("module._target_=own_project.plain.Plain", "data._target_=own_project.plain.Sums")
+
+
+def test_own_parts_are_typed_over_whatever_was_there(train: Train, caplog: pytest.LogCaptureFixture) -> None:
+    """As README promises: no key of assay's datamodule reaches the other one, which has no such arguments."""
+    run = train(
+        *(*OWN, "data.batch_size=16", "callbacks=[default]", "trainer.max_epochs=20"),
+        config_dir=PROJECT / "conf",
+    )
+    assert run.record["status"] == "finished"
+    assert run.record["name"] == "Sums_Plain"
+    assert (run.record["choices"]["data"], run.record["choices"]["model"]) == ("Sums", "Plain")
+    assert run.assembly.datamodule.batch_size == 16  # type: ignore[attr-defined]  # Sums has one
+    assert dict(run.assembly.config.data) == {"_target_": "own_project.plain.Sums", "batch_size": 16}
+    assert "nothing was tested: the module has no test_step" in caplog.text
+    model = assay.load(run.run_dir, map_location="cpu", trusted_packages=["own_project"])
+    with torch.no_grad():
+        assert float(model(torch.ones(1, 3))) == pytest.approx(3, abs=0.1)
+    assert not model.training
+
+
+def test_an_own_module_over_assays_data_is_loaded_with_what_it_was_given(train: Train) -> None:
+    run = train(
+        *("data=diabetes", "module._target_=own_project.plain.Plain", "+module.width=10"),
+        *("callbacks=[default]", "trainer.max_epochs=1"),
+        config_dir=PROJECT / "conf",
+    )
+    assert run.record["name"] == "diabetes_Plain"
+    model = assay.load(run.run_dir, map_location="cpu", trusted_packages=["own_project"])
+    rows = torch.randn(4, 10)
+    spec = run.assembly.config.spec
+    scaled = (rows - torch.tensor(spec.mean)) / torch.tensor(spec.std)
+    bare = assay.load(run.run_dir, map_location="cpu", trusted_packages=["own_project"], raw_input=False)
+    with torch.no_grad():
+        values = bare(scaled)
+        torch.testing.assert_close(model(rows), values)  # its targets were never scaled

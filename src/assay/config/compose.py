@@ -21,7 +21,9 @@ from yaml import YAMLError
 from assay.config.composition_error import composition_error
 from assay.config.hydra_node import check_hydra
 from assay.config.outside import check_below, check_hydra_outside, check_name, check_outside, check_place
+from assay.config.own_parts import settle_own_parts
 from assay.config.resolvers import register
+from assay.config.task import task_to_choose
 from assay.config.tree import walk
 from assay.config.trust import (
     Trust,
@@ -113,9 +115,14 @@ def compose_with(
     """
     trusted = trusted or trust_for(hydra, overrides)
     with explained(hydra, overrides):
+        typed = list(overrides)
         config: DictConfig = hydra.compose_config(
-            config_name=PRIMARY, overrides=list(overrides), run_mode=mode, with_log_configuration=False
+            config_name=PRIMARY, overrides=typed, run_mode=mode, with_log_configuration=False
         )
+        if mode is RunMode.RUN and (task := task_to_choose(config, typed)):
+            config = hydra.compose_config(
+                config_name=PRIMARY, overrides=[*typed, task], run_mode=mode, with_log_configuration=False
+            )
         if mode is RunMode.RUN:
             HydraConfig.instance().set_config(config)
             complete(config, config.hydra, trusted)
@@ -170,6 +177,7 @@ def complete(
             option has several, or nothing reads a key.
     """
     settle_trust(config, trusted)
+    settle_own_parts(config, hydra_node)
     check_hydra(hydra_node)
     check_hydra_outside(hydra_node, trusted)
     check_options(config)

@@ -29,6 +29,7 @@ from assay.config.hydra_node import check_hydra
 from assay.config.outside import check_hydra_outside, check_place, may_reach_out
 from assay.config.place import split
 from assay.config.plain import written
+from assay.config.task import task_to_choose
 from assay.config.tree import walk
 from assay.config.trust import KEY
 from assay.config.unread import OUR_MODULE, TOP
@@ -116,14 +117,17 @@ class JobComposer:
             ConfigError: The job cannot be composed.
         """
         with explained(self._hydra, overrides):
-            request = self._request(overrides)
+            request = self._with_task(overrides)
             config = _with_values(request.template, request.values)
+            chosen = request.template.choices
             if config is None:
-                config = written(job_config(self._completed(request, number)))
+                completed = self._completed(request, number)
+                config, chosen = written(job_config(completed)), choices(completed.hydra)
             else:
                 config["run_dir"] = str(self._directory / str(number))
-        own = tuple(str(one.input_line) for one in request.parsed if not one.is_hydra_override())
-        return Job(own, config, request.template.choices, fingerprint_of(config), request.template.name)
+        typed = request.parsed[: len(overrides)]
+        own = tuple(str(one.input_line) for one in typed if not one.is_hydra_override())
+        return Job(own, config, chosen, fingerprint_of(config), request.template.name)
 
     def composed(self, overrides: Sequence[str], number: int) -> DictConfig:
         """Compose one with its `hydra` node, as `assay.config.compose.compose` does.
@@ -136,7 +140,17 @@ class JobComposer:
             ConfigError: The job cannot be composed.
         """
         with explained(self._hydra, overrides):
-            return self._completed(self._request(overrides), number)
+            return self._completed(self._with_task(overrides), number)
+
+    def _with_task(self, overrides: Sequence[str]) -> _Request:
+        """A job, with the loss and metrics of what its data has to be predicted."""
+        request = self._request(overrides)
+        composed = request.template.composed
+        if request.values and OmegaConf.select(composed, "data.source.task") is not None:
+            composed = copy.deepcopy(composed)
+            ConfigLoaderImpl._apply_overrides_to_config(list(request.values), composed)
+        task = task_to_choose(composed, overrides)
+        return self._request([*overrides, task]) if task else request
 
     def _request(self, overrides: Sequence[str]) -> _Request:
         parsed = [self._parse(text) for text in overrides]

@@ -1,0 +1,72 @@
+"""What data of one's own has to be predicted, known before the job is composed: loss and metrics follow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.config.unread import OUR_MODULE
+from assay.errors import AssayError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from omegaconf import DictConfig
+
+_TASKS: Final = ("regression", "multilabel", "binary")
+"""Options of the group `task`; multiclass is what every job starts from."""
+
+
+def task_to_choose(config: DictConfig, overrides: Sequence[str]) -> str:
+    """The override that chooses the loss and metrics of the data's task.
+
+    Hydra lets what an experiment, the data or the person chooses win: group `task` comes first in
+    `train.yaml`.
+
+    Args:
+        config: A job as it was composed.
+        overrides: As typed.
+
+    Returns:
+        Such as `task=regression`; empty where nothing has to be chosen, or a task was.
+    """
+    if any(override.lstrip("+~").startswith("task=") for override in overrides):
+        return ""
+    try:
+        source: Any = OmegaConf.to_container(config.data.source, resolve=True)
+        task = source.get("task")
+    except (OmegaConfBaseException, AttributeError):
+        return ""
+    if task == "auto" and source.get("_target_") == "assay.data.table.Table":
+        task = _of_table(source)
+    own = OmegaConf.select(config, "module._target_") == OUR_MODULE
+    return f"task={task}" if own and task in _TASKS else ""
+
+
+def _of_table(source: dict[str, Any]) -> str:
+    """By the target's columns; nothing where they cannot be read, which is said when the data is."""
+    from assay.data.table_file import read_table, task_of  # pandas takes half a second to import
+
+    targets = source.get("target")
+    names = [targets] if isinstance(targets, str) else targets
+    try:
+        frame = read_table(
+            str(source["path"]),
+            separator=_one(source.get("separator", ",")),
+            decimal=str(source.get("decimal", ".")),
+            na_values=source.get("na_values") or (),
+            columns=names,
+        )
+        return task_of(frame, names)[0]
+    except (AssayError, KeyError, TypeError, ValueError):
+        return ""
+
+
+def _one(separator: Any) -> str:
+    """A regular expression, which pandas would take, may never end."""
+    text = str(separator)
+    if len(text) != 1 and text != r"\s+":
+        raise ValueError(text)
+    return text
