@@ -28,7 +28,13 @@ TOP: Final = (
     *("name", "optimizer", "param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer"),
     "trusted_packages",
 )
-PACKAGES: Final = {"experiment": "_global_", "debug": "_global_", "device": "trainer", "precision": "trainer"}
+PACKAGES: Final = {
+    "experiment": "_global_",
+    "debug": "_global_",
+    "task": "_global_",
+    "device": "trainer",
+    "precision": "trainer",
+}
 """Groups whose options are merged somewhere else than under their own name."""
 _TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last")
 _OF_HYDRA: Final = ("run.dir", "sweep.dir", "sweep.subdir", "launcher", "sweeper", "searchpath", "job.config")
