@@ -28,13 +28,15 @@ from assay.check.signature import check_signatures
 from assay.check.target import trusted_in
 from assay.config.plain import known
 from assay.config.unread import OUR_MODULE
+from assay.data.batch_order import drops_last
 from assay.data.data_module import DataModule
 from assay.data.seeded_loader import seed_loaders
 from assay.data.stated import Stated
 from assay.data.target_scale import TargetScale
-from assay.errors import ConfigError
+from assay.errors import AssayError, ConfigError, DataError
 from assay.logger.run_csv import RunCSV
 from assay.metrics.direction import directions
+from assay.own_code import one_line_of
 from assay.record.checkpoint_file import CheckpointFile
 
 if TYPE_CHECKING:
@@ -122,9 +124,17 @@ def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataMod
     """
     L.seed_everything(config.seed, workers=True, verbose=False)
     datamodule: L.LightningDataModule = build(config, "data", without=DATA_EXTRAS)
-    if prepare:
-        datamodule.prepare_data()
-    datamodule.setup("fit")
+    try:
+        if prepare:
+            datamodule.prepare_data()
+        datamodule.setup("fit")
+    except (AssayError, MemoryError):
+        raise
+    except Exception as error:  # of somebody's own data set, transform or datamodule
+        raise DataError(
+            f"data: reading it fails: {one_line_of(error)}",
+            hint="the same command with --debug shows the traceback",
+        ) from error
     return datamodule
 
 
@@ -138,6 +148,8 @@ def open_stated(config: DictConfig) -> L.LightningDataModule:
         ConfigError: The description, or another key of the node, cannot be used.
         DataError: Not with so many samples.
     """
+    if not isinstance(config.data.spec, DictConfig):
+        raise ConfigError("a mapping was expected", key="data.spec", hint="leave it out: ~data.spec")
     stated: Any = OmegaConf.to_container(config.data.spec, resolve=True)
     try:
         source = Stated(**stated)
@@ -294,8 +306,9 @@ def _mode(config: DictConfig, key: str) -> Mode | None:
 def _steps(config: DictConfig, num_train: int) -> dict[str, int]:
     """Optimizer steps of an epoch and of the run, as Lightning will count them."""
     trainer, data = config.trainer, config.data
-    size = int(data.get("batch_size", 1)) * ranks.world_size(config)
-    batches = num_train // size if data.get("drop_last") else -(-num_train // size)
+    own, processes = int(data.get("batch_size", 1)), ranks.world_size(config)
+    size, drops = own * processes, drops_last(data.get("drop_last", False), num_train, own, processes)
+    batches = num_train // size if drops else -(-num_train // size)
     limit = trainer.get("limit_train_batches")
     if isinstance(limit, int):
         batches = min(batches, limit)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay.errors import AssayError, ConfigError
+from assay.own_code import one_line_of
 from assay.paths import CONF_DIR
 from assay.terminal import Console, make_printable, printable
 
@@ -353,9 +354,9 @@ def _reported(
     except Exception as error:
         if debug:
             raise
-        text = str(error).strip().splitlines()
-        summary = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
-        _say_error(AssayError(summary, hint="the same command with --debug shows where this came from"))
+        _say_error(
+            AssayError(one_line_of(error), hint="the same command with --debug shows where this came from")
+        )
         raise typer.Exit(1) from error
 
 

@@ -24,6 +24,7 @@ from assay.data.data_module import DataModule
 from assay.encoder_file import write_encoder
 from assay.errors import AssayError, NonFiniteError
 from assay.module import Module
+from assay.own_code import one_line_of
 from assay.record.checkpoint_file import CheckpointFile
 from assay.record.checksum import damage_of, sha256
 from assay.record.files import files_of
@@ -241,12 +242,11 @@ def _parameters(module: torch.nn.Module) -> dict[str, int]:
 
 
 def one_line(error: BaseException) -> str:
-    """What is kept of an exception: its type and the first line of its message.
+    """What is kept of an exception: its type, the first line of its message, and the line of the user's code.
 
     Args:
         error: Any.
     """
     if isinstance(error, AssayError):
         return str(error)
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+    return one_line_of(error)

@@ -219,3 +219,22 @@ def test_a_class_that_training_lacks(tmp_path: Path, data_module: Callable[..., 
 def test_arguments_out_of_range(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"expected|go together"):
         Arrays("somewhere", **wrong)
+
+
+def test_labels_beyond_the_samples_take_no_memory(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", inputs=np.zeros((9, 2)), targets=np.arange(9) * 10**9)
+    with pytest.raises(DataError, match="the targets go up to 8,000,000,000, but there are only 9 samples"):
+        Arrays(str(tmp_path / "x.npz")).read()
+
+
+def test_integers_become_numbers_when_asked(tmp_path: Path) -> None:
+    inputs = np.arange(18).reshape(9, 2)
+    for dtype in ("int16", "uint16", "int32", "int64"):
+        np.savez(tmp_path / "x.npz", inputs=inputs.astype(dtype), targets=np.arange(9) % 2)
+        left = Arrays(str(tmp_path / "x.npz")).read()["train"].inputs
+        assert not left.is_floating_point()
+        numbers = Arrays(str(tmp_path / "x.npz"), dtype="float32").read()["train"].inputs
+        assert numbers.dtype == torch.float32
+        np.testing.assert_array_equal(numbers.numpy(), inputs)
+    with pytest.raises(ValueError, match="null or float32 was expected"):
+        Arrays(str(tmp_path / "x.npz"), dtype="int8")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import time
 from collections.abc import Callable
@@ -105,7 +106,7 @@ def test_a_stock_lightning_module_trains(
     if streamed:
         data = Stream(Mappings(data), data.targets)
     source = given_source({"all": data}, "multiclass", ("even", "odd"))
-    module, datamodule = Recorder(), data_module(source)
+    module, datamodule = Recorder(), data_module(source, drop_last=True)
     runner = trainer(tmp_path)
     runner.fit(module, datamodule)
     runner.test(module, datamodule, verbose=False)
@@ -299,7 +300,9 @@ def test_no_process_outlives_a_run(
 ) -> None:
     data = Stream(Mappings(numbered()), torch.arange(50) % 2)
     source = given_source({"all": data}, "multiclass", ("even", "odd"))
-    datamodule = data_module(source, num_workers=2, persistent_workers=persistent, prefetch_factor=2)
+    datamodule = data_module(
+        source, num_workers=2, persistent_workers=persistent, prefetch_factor=2, drop_last=True
+    )
     ends, module = Ends(stop_at), Recorder()
     runner = trainer(tmp_path, callbacks=[ends])
     try:
@@ -382,7 +385,95 @@ def test_arguments_out_of_range(data_module: Build, options: dict[str, Any], mes
 def test_fewer_samples_than_a_batch(data_module: Build, given_source: Any) -> None:
     source = given_source({"all": numbered(20)}, "multiclass", ("even", "odd"))
     with pytest.raises(DataError, match=r"data\.batch_size=64: there are only 14 training samples"):
-        data_module(source, batch_size=64).setup()
+        data_module(source, batch_size=64, drop_last=True).setup()
     datamodule = data_module(source, batch_size=64, drop_last=False)
     datamodule.setup()
     assert len(datamodule.train_dataloader()) == 1
+
+
+@pytest.mark.parametrize(
+    ("drop_last", "number", "trained"),
+    [
+        *(("auto", 84, 84), ("auto", 128, 128), ("auto", 40, 40), ("auto", 65, 64), ("auto", 1300, 1280)),
+        *((True, 84, 64), (False, 84, 84), (False, 65, 65)),
+    ],
+)
+def test_what_the_last_batch_leaves_out_is_said(
+    data_module: Callable[..., DataModule],
+    given_source: Any,
+    drop_last: bool | str,
+    number: int,
+    trained: int,
+) -> None:
+    samples = Samples(torch.randn(number, 3), torch.arange(number) % 2)
+    source = given_source({"all": samples}, "multiclass", ("a", "b"))
+    datamodule = data_module(source, batch_size=64, drop_last=drop_last, split={"val": 0, "test": 0})
+    datamodule.setup()
+    assert sum(len(inputs) for inputs, _ in datamodule.train_dataloader()) == trained
+    told = [note for note in datamodule.notes if f"{number - trained} of {number:,} training samples" in note]
+    assert len(told) == (trained < number)
+
+
+def test_drop_last_is_one_of_three(data_module: Callable[..., DataModule], given_source: Any) -> None:
+    with pytest.raises(DataError, match="auto, true or false was expected"):
+        data_module(given_source({}, "multiclass", ()), drop_last="maybe")
+
+
+def shaped(*shape: int, dtype: torch.dtype = torch.float32) -> Samples:
+    return Samples(torch.arange(20 * math.prod(shape)).view(20, *shape).to(dtype), torch.arange(20) % 2)
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        (shaped(1, 8, 9), r"a sample of the test part has shape \(1, 8, 9\)"),
+        (shaped(3, 8, 8), r"a sample of the test part has shape \(3, 8, 8\)"),
+        (shaped(1, 8, 8, dtype=torch.uint8), "type torch.uint8, one of the training part"),
+        (shaped(1, 8, 8, dtype=torch.int32), "type torch.int32"),
+        (Samples(torch.zeros(0, 1, 8, 8), torch.zeros(0).long()), "the test part has no samples"),
+    ],
+)
+def test_a_test_part_unlike_the_training_part_is_refused_before_training(
+    data_module: Build, given_source: Any, test: Samples, message: str
+) -> None:
+    source = given_source({"train": shaped(1, 8, 8), "test": test}, "multiclass", ("a", "b"))
+    with pytest.raises(DataError, match=message):
+        data_module(source).setup()
+
+
+def test_parts_with_other_targets_are_refused(data_module: Build, given_source: Any) -> None:
+    train, test = (Samples(torch.rand(20, 3), torch.rand(20, width)) for width in (2, 1))
+    with pytest.raises(DataError, match=r"targets of the test part have shape \[1\]"):
+        data_module(given_source({"train": train, "test": test}, "regression", ())).setup()
+
+
+@pytest.mark.parametrize(
+    "chains",
+    [
+        {"train": [v2.Grayscale(3)]},
+        {"eval": [v2.Grayscale(3)]},
+        {"train": [v2.ToDtype(torch.uint8)]},
+    ],
+)
+def test_transforms_of_one_chain_that_change_channels_or_type_are_refused(
+    data_module: Build, given_source: Any, chains: dict[str, Any]
+) -> None:
+    source = given_source({"all": shaped(1, 8, 8)}, "multiclass", ("a", "b"))
+    with pytest.raises(DataError, match=r"after data\.transform\.train a sample has shape"):
+        data_module(source, transform=chains).setup()
+
+
+def test_another_size_in_training_is_told(data_module: Build, given_source: Any) -> None:
+    source = given_source({"all": shaped(1, 8, 8)}, "multiclass", ("a", "b"))
+    datamodule = data_module(source, transform={"train": [v2.RandomCrop(6)]})
+    datamodule.setup()
+    assert (datamodule.spec.input_shape, datamodule.spec.train_shape) == ((1, 8, 8), (1, 6, 6))
+    datamodule = data_module(source)
+    datamodule.setup()
+    assert datamodule.spec.train_shape == ()
+
+
+def test_a_single_class_is_refused(data_module: Build, given_source: Any) -> None:
+    source = given_source({"all": Samples(torch.rand(20, 2), torch.zeros(20).long())}, "multiclass", ("a",))
+    with pytest.raises(DataError, match="the targets have a single class, a"):
+        data_module(source).setup()

@@ -113,3 +113,24 @@ def test_data_that_is_not_what_was_stated_is_refused() -> None:
             {"task": "multiclass", "input_shape": [1, 8, 8], "num_classes": 9},
             config,
         )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"input_shape": 7, "num_classes": 3, "num_samples": {"all": 9}},
+        {"input_shape": ["a"], "num_classes": 3, "num_samples": {"all": 9}},
+        {"input_shape": [-6], "num_classes": 3, "num_samples": {"all": 9}},
+        {"input_shape": [], "num_classes": 3, "num_samples": {"all": 9}},
+        {"input_shape": [6], "num_classes": 3, "num_samples": {"all": 0}},
+        {"input_shape": [6], "num_classes": 3, "num_samples": 9},
+        {"input_shape": [6], "num_classes": 3, "num_samples": {"test": 9}},
+        {"input_shape": [6], "class_counts": {}},
+        {"input_shape": [6], "class_counts": {"all": [3, -2]}},
+        {"input_shape": [6], "class_counts": {"all": []}},
+        {"input_shape": [6], "class_counts": {"val": [3, 2]}},
+    ],
+)
+def test_a_description_of_nothing(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        Stated("multiclass", **wrong)

@@ -144,7 +144,7 @@ def test_plateau_follows_what_it_monitors(train: Train, overrides: list[str], re
         (["trainer.limit_train_batches=7", "trainer.accumulate_grad_batches=4"], 2, 4),
         (["trainer.limit_train_batches=7", "trainer.max_steps=9"], 7, 9),
         (["trainer.limit_train_batches=3", "trainer.max_epochs=-1", "trainer.max_steps=8"], 3, 8),
-        (["trainer.limit_train_batches=1000", "data.batch_size=500"], 2, 4),
+        (["trainer.limit_train_batches=1000", "data.batch_size=500"], 3, 6),
     ],
 )
 def test_the_steps_foreseen_are_the_steps_taken(

@@ -20,6 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from assay.check.layers import watched
 from assay.check.memory import LiveMemory
 from assay.check.same_type import SameType
+from assay.own_code import own_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -234,6 +235,8 @@ class _Run:
 def _step_error(stage: str, error: Exception, where: str, key: str) -> StepError:
     depends = isinstance(error, _DEPENDS_ON_DATA)
     first = str(error).strip().split("\n", maxsplit=1)[0] or type(error).__name__
+    if frame := own_frame(error):
+        first = f"{first} ({frame})"
     return StepError(stage, first, where, key, depends_on_data=depends)
 
 

@@ -6,6 +6,7 @@ import copy
 import json
 import time
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -178,6 +179,11 @@ class Prover:
         step, unproven = self._once("step", proof_of, lambda: self._step(config, model, loss, batch))
         if step is not None:
             check_outputs(config, loss, step.outputs)
+        if config.spec.get("train_shape"):  # another than what is evaluated
+            evaluated = replace(batch, inputs=(batch.inputs[0], *config.spec.input_shape))
+            self._once(
+                "step", [*proof_of, str(evaluated)], lambda: self._step(config, model, loss, evaluated)
+            )
         return {
             **_count(model),
             "step": step,
@@ -314,6 +320,9 @@ def _refused(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
         return error.__cause__
     shape = list(batch.inputs[1:])
     hint = f"a sample of this data has the shape {shape}; the model's outputs: {config.spec.num_outputs}"
+    if not batch.input_dtype.is_floating_point:
+        name = str(batch.input_dtype).removeprefix("torch.")
+        hint = f"the inputs are {name}, which an embedding takes; to have numbers: data.source.dtype=float32"
     if error.stage in ("optimizer", "backward"):
         hint = f"choose another {'optimizer' if error.stage == 'optimizer' else 'model or loss'}"
     return ConfigError(f"a training step fails: {error}", key=key, hint=hint)
@@ -321,9 +330,11 @@ def _refused(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
 
 def _batch(config: DictConfig, trial: Trial) -> Batch:
     rows = max(1, min(int(config.data.get("batch_size") or 1), int(config.spec.num_train) or 1))
-    dtype = input_dtype(str(config.trainer.precision))
-    target_dtype = dtype if trial.target_dtype.is_floating_point else trial.target_dtype
-    return Batch((rows, *config.spec.input_shape), dtype, (rows, *trial.targets), target_dtype)
+    precision, spec = str(config.trainer.precision), config.spec
+    dtype = input_dtype(precision, str(spec.get("input_dtype", "float32")))
+    target_dtype = input_dtype(precision) if trial.target_dtype.is_floating_point else trial.target_dtype
+    shape = spec.get("train_shape") or spec.input_shape
+    return Batch((rows, *shape), dtype, (rows, *trial.targets), target_dtype)
 
 
 def _count(model: nn.Module) -> dict[str, int | None]:

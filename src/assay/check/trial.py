@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from assay.check.fit import SUITS, targets_in_words
+from assay.data.data_module import input_dtype
 from assay.errors import AssayError, ConfigError
 from assay.metrics.values import is_scalar, listed
 from assay.module import Module
@@ -100,7 +101,9 @@ def _batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
         "multilabel": (index[:, None] + torch.arange(spec.num_classes)) % 2,
         "regression": torch.rand(rows, max(1, spec.num_targets)),
     }[spec.task]
-    return torch.randn(rows, *spec.input_shape), targets
+    inputs = torch.randn(rows, *(spec.get("train_shape") or spec.input_shape))
+    dtype = input_dtype("32-true", spec.get("input_dtype", "float32"))
+    return (inputs if dtype.is_floating_point else (inputs > 0).to(dtype)), targets
 
 
 def _try_augment(

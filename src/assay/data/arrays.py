@@ -11,6 +11,7 @@ import torch
 
 from assay.data.samples import Samples
 from assay.data.spec import Task
+from assay.data.validate import check_labels_fit
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Arrays:
         class_names: One name a class or label; None: their numbers.
         layout: `NHW` for images without a dimension for channels, `NHWC` for images with channels last; None:
             as it is.
+        dtype: `float32` makes numbers of inputs that are integers; None: bytes become floating-point numbers
+            from 0 to 1, other integers stay as they are, for an embedding.
 
     Raises:
         ValueError: An argument is none of its choices.
@@ -62,7 +65,10 @@ class Arrays:
         task: Task | Literal["auto"] = "auto",
         class_names: Sequence[str] | None = None,
         layout: str | None = None,
+        dtype: str | None = None,
     ) -> None:
+        if dtype not in (None, "float32"):
+            raise ValueError(f"dtype={dtype!r}: null or float32 was expected")
         if task != "auto" and task not in get_args(Task):
             raise ValueError(f"task={task!r}: auto or one of {', '.join(get_args(Task))} was expected")
         if layout not in (None, *_LAYOUTS):
@@ -73,7 +79,7 @@ class Arrays:
                 raise ValueError(f"{part}_inputs and {part}_targets go together; only one of them is given")
             if pair[0] is not None and pair[1] is not None:
                 self._names[part] = (pair[0], pair[1])
-        self._root, self._layout = Path(root), layout
+        self._root, self._layout, self._dtype = Path(root), layout, dtype
         self._asked: Task | Literal["auto"] = task
         self.task: Task = "multiclass"
         self.class_names: tuple[str, ...] = tuple(class_names or ())
@@ -123,6 +129,8 @@ class Arrays:
         return _share(option, name, array)
 
     def _channels_first(self, inputs: Tensor) -> Tensor:
+        if self._dtype is not None:
+            inputs = inputs.float()
         if self._layout is None:
             return inputs
         if inputs.ndim != len(self._layout):
@@ -165,7 +173,9 @@ def _share(option: str, name: str, array: NDArray[Any]) -> Tensor:
         what = "text" if array.dtype.kind in "US" else f"of type {array.dtype}"
         raise DataError(
             f"data.source.{option}={name}: the array is {what}; numbers were expected",
-            hint="for classes: names, targets = numpy.unique(targets, return_inverse=True)",
+            hint="for classes: names, targets = numpy.unique(targets, return_inverse=True)"
+            if "targets" in option
+            else "save numbers",
         )
     if array.ndim == 0:
         raise DataError(
@@ -198,4 +208,5 @@ def _number(task: Task, targets: Sequence[Tensor]) -> tuple[str, ...]:
     if task == "multilabel":
         return tuple(str(label) for label in range(targets[0].shape[-1]))
     highest = max((int(part.max()) for part in targets if len(part)), default=-1)
+    check_labels_fit(highest, sum(map(len, targets)))
     return tuple(str(label) for label in range(max(highest + 1, 2 if task == "binary" else 0)))

@@ -37,6 +37,25 @@ def mix(*numbers: int) -> int:
     return state >> 1
 
 
+def drops_last(asked: bool | str, num_samples: int, batch_size: int, world_size: int = 1) -> bool:
+    """Whether the last training batch of an epoch, which is smaller, is left out.
+
+    Args:
+        asked: True, False, or `auto`: where it has less than a twentieth of the samples, or is a single one,
+            of which batch normalisation can take no statistics.
+        num_samples: Of the training part.
+        batch_size: Samples a batch and rank.
+        world_size: Number of ranks.
+
+    >>> [drops_last("auto", number, 64) for number in (84, 1257, 65, 40)]
+    [False, True, True, False]
+    """
+    if asked != "auto":
+        return bool(asked)
+    full, rest = divmod(num_samples, batch_size * world_size)
+    return full > 0 and (20 * rest < num_samples or (rest == 1 and world_size == 1))
+
+
 @final
 @dataclass(frozen=True)
 class BatchOrder:

@@ -12,6 +12,7 @@ from torchvision.transforms.v2 import functional as F  # type: ignore[import-unt
 
 from assay.data.samples import Stream
 from assay.data.spec import Task
+from assay.data.validate import check_labels_fit
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -95,7 +96,9 @@ class Custom:
             return tuple(str(name) for name in classes)
         if self.task == "multilabel":
             return tuple(str(label) for label in range(targets[0].shape[1]))
-        return tuple(str(label) for label in range(1 + max(int(one.max()) for one in targets)))
+        highest = max(int(one.max()) for one in targets)
+        check_labels_fit(highest, sum(map(len, targets)))
+        return tuple(str(label) for label in range(1 + highest))
 
 
 @final

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakSet
 
 import lightning as L
 import torch
 
-from assay.data.batch_order import BatchOrder
+from assay.data.batch_order import BatchOrder, drops_last
 from assay.data.loaders import MemoryLoader, StreamLoader
 from assay.data.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, statistics
 from assay.data.part import Part, blocks
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _DTYPES = {"64-true": torch.float64, "bf16-true": torch.bfloat16, "16-true": torch.float16}
 _STATISTICS_SAMPLES = 1024
+_FEW_SAMPLES = 8
 
 
 @final
@@ -53,7 +56,8 @@ class DataModule(L.LightningDataModule):
             training part's own statistics; those of 1,024 samples where it is streamed or transformed),
             `imagenet`, null, or a mapping with `mean` and `std`.
         shuffle: Draw a new order of the training samples each epoch.
-        drop_last: Leave out the last training batch if it is smaller.
+        drop_last: Leave out the last training batch if it is smaller; `auto`: if it has less than a twentieth
+            of the samples, or a single one.
         imbalance: Thin the training classes out exponentially, down to this ratio of smallest to largest
             class.
         standardize_targets: Have the loss of a regression see `(target - mean) / std` of the training part;
@@ -84,7 +88,7 @@ class DataModule(L.LightningDataModule):
         transform: Mapping[str, Any],
         *,
         shuffle: bool = True,
-        drop_last: bool = True,
+        drop_last: bool | str = "auto",
         imbalance: float | None = None,
         standardize_targets: bool = True,
         num_workers: int = 0,
@@ -97,6 +101,10 @@ class DataModule(L.LightningDataModule):
         _check_number("batch_size", batch_size, 1)
         _check_number("eval_batch_size", eval_batch_size, 1)
         _check_number("num_workers", num_workers, 0)
+        if drop_last not in (True, False, "auto"):
+            raise DataError(
+                f"data.drop_last={drop_last!r}: auto, true or false was expected", hint="data.drop_last=auto"
+            )
         self.source, self.split = source, Split(**split)
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.shuffle, self.drop_last, self.imbalance, self.seed = shuffle, drop_last, imbalance, seed
@@ -135,15 +143,39 @@ class DataModule(L.LightningDataModule):
         # Reading may draw random numbers; what comes after, such as initial weights, must not depend on it.
         with torch.random.fork_rng(devices=[]):
             parts = read_parts(self.source, self.split, self.imbalance)
-            parts.check(self.batch_size if self.drop_last else 1)
-            next(preview(self._part(parts, "train", "train"), 1, self.split.seed))
+            parts.check(self.batch_size if self.drop_last is True else 1)
+            trained = next(preview(self._part(parts, "train", "train"), _FEW_SAMPLES, self.split.seed))
             part = self._part(parts, "train", "eval")
-            first = next(preview(part, 1, self.split.seed))
+            first = next(preview(part, _FEW_SAMPLES, self.split.seed))
+            self._check_alike(parts, first, trained)
             mean, std = self._scale(part, first)
         self.encoder = parts.encoder
         self._parts, self._normalize = parts, Normalize(mean, std)
+        train_shape = () if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:])
         targets = self.target_statistics() if self._standardize_targets else ((), ())
-        self.spec = parts.describe(first, mean, std, *targets)
+        self.spec = parts.describe(first, mean, std, *targets, train_shape=train_shape)
+
+    def _check_alike(self, parts: Parts, first: Tensor, trained: Tensor) -> None:
+        """Refuse parts, and transforms of training, whose samples are not what is evaluated."""
+        others = {
+            name: next(preview(self._part(parts, name, "eval"), _FEW_SAMPLES, self.split.seed))
+            for name in ("val", "test")
+            if len(parts.rows[name]) and parts.data[name] is not parts.data["train"]
+        }
+        for name, found in others.items():
+            if found.shape[1:] != first.shape[1:] or _kind(found) != _kind(first):
+                raise DataError(
+                    f"data: a sample of the {name} part has shape {tuple(found.shape[1:])} and type "
+                    f"{found.dtype}, one of the training part {tuple(first.shape[1:])} and {first.dtype}",
+                    hint="bring the parts to one shape and type, for example with data.transform.eval",
+                )
+        same_channels = trained.ndim == first.ndim and trained.shape[1] == first.shape[1]
+        if not same_channels or _kind(trained) != _kind(first):
+            raise DataError(
+                f"data.transform: after data.transform.train a sample has shape {tuple(trained.shape[1:])}, "
+                f"{trained.dtype}, after data.transform.eval {tuple(first.shape[1:])} and {first.dtype}",
+                hint="give both the transforms that change channels or type",
+            )
 
     def _part(self, parts: Parts, name: str, chain: str) -> Part:
         rows = torch.as_tensor(parts.rows[name])
@@ -174,8 +206,21 @@ class DataModule(L.LightningDataModule):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the source decided on its own, a sentence each; there after `setup()`."""
-        return tuple(getattr(self.source, "notes", ()))
+        """What the source and the loading decided on their own, a sentence each; there after `setup()`."""
+        world_size, total = self._world_size(), self.spec.num_train
+        rest = total % (self.batch_size * world_size) if self._drops_last() else 0
+        others = ", other ones in each epoch" if self.shuffle else ""
+        left = (
+            f"data.drop_last={str(self.drop_last).lower()}: {rest} of {total:,} training samples do not fill "
+            f"a batch and are left out{others}; data.drop_last=false trains them too"
+        )
+        return (*getattr(self.source, "notes", ()), *((left,) if rest else ()))
+
+    def _world_size(self) -> int:
+        return self.trainer.world_size if self.trainer else 1
+
+    def _drops_last(self) -> bool:
+        return drops_last(self.drop_last, self.spec.num_train, self.batch_size, self._world_size())
 
     def digest(self) -> str:
         """SHA-256 over the contents and the division into parts, for the record."""
@@ -226,10 +271,10 @@ class DataModule(L.LightningDataModule):
             batch_size=self.batch_size if train else self.eval_batch_size,
             seed=self.seed,
             shuffle=train and self.shuffle,
-            drop_last=train and self.drop_last,
+            drop_last=train and self._drops_last(),
             even=train,
             rank=trainer.global_rank if trainer else 0,
-            world_size=trainer.world_size if trainer else 1,
+            world_size=self._world_size(),
         )
         one_by_one = not part.transforms.deterministic and self._num_workers > 0
         if isinstance(part.data, Samples) and not one_by_one:
@@ -284,13 +329,21 @@ class DataModule(L.LightningDataModule):
         return self._normalize(inputs, dtype), targets
 
 
-def input_dtype(precision: str) -> torch.dtype:
-    """Floating type of the inputs that a run gets.
+def input_dtype(precision: str, stored: str = "float32") -> torch.dtype:
+    """Type of the inputs that a model gets.
 
     Args:
         precision: Lightning's name, such as `bf16-mixed`.
+        stored: What the data holds; integers that are not bytes, such as token ids, stay as they are.
     """
-    return _DTYPES.get(precision, torch.float32)
+    dtype: torch.dtype = getattr(torch, stored)
+    stays = not dtype.is_floating_point and dtype not in (torch.uint8, torch.bool)
+    return dtype if stays else _DTYPES.get(precision, torch.float32)
+
+
+def _kind(inputs: Tensor) -> str:
+    """Types that are scaled alike have one kind."""
+    return "float" if inputs.is_floating_point() else str(inputs.dtype)
 
 
 def _start() -> tuple[int, int]:
@@ -313,8 +366,11 @@ def _check_normalize(by: Any) -> _Scale | None:
         return None
     if by == "imagenet":
         return IMAGENET_MEAN, IMAGENET_STD
-    if isinstance(by, Mapping) and set(by) == {"mean", "std"} and len(by["mean"]) == len(by["std"]):
-        return tuple(map(float, by["mean"])), tuple(map(float, by["std"]))
+    if isinstance(by, Mapping) and set(by) == {"mean", "std"}:
+        with suppress(TypeError, ValueError):
+            mean, std = tuple(map(float, by["mean"])), tuple(map(float, by["std"]))
+            if len(mean) == len(std) and all(map(math.isfinite, (*mean, *std))):
+                return mean, std
     raise DataError(
         f"data.transform.normalize={by!r}: data, imagenet, null or a mapping of mean and std was expected",
         hint="data.transform.normalize={mean: [0.5], std: [0.5]}, with one value a channel",

@@ -116,7 +116,10 @@ class ImageFolder:
                 f"{os.path.relpath(files[row][0], self._root)} {looks[row].sha256}" for row in rows
             )
             if images is None:
-                parts[part] = Stream(_Files(kept, self._mode, self._size), _labels(kept), identity)
+                sizes = {looks[row].size: at for at, row in enumerate(rows)} if not self._size else {}
+                unlike = tuple(sizes.values())[:_PEEK] if len(sizes) > 1 else ()
+                files_of = _Files(kept, self._mode, self._size)
+                parts[part] = Stream(files_of, _labels(kept), identity, unlike)
             else:
                 whole = len(rows) == len(some)
                 own = images[start - len(some) : start] if whole else images[torch.tensor(rows).long()]
@@ -207,16 +210,16 @@ class ImageFolder:
         images = torch.empty((len(paths), MODES[self._mode][1], *size), dtype=torch.uint8)
         other_size = False
 
-        def take(index: int, content: bytes) -> None:
+        def take(index: int, content: bytes) -> tuple[int, int]:
             nonlocal other_size
             if other_size:
-                verify(content)
-                return
+                return verify(content)
             image = decode(content, self._mode, self._size)
             if image.shape[1:] == images.shape[2:]:
                 images[index] = image
             else:
                 other_size = True
+            return image.shape[1], image.shape[2]
 
         looks = look_at(paths, take)
         return None if other_size else images, looks

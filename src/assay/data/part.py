@@ -68,6 +68,8 @@ def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:
     Yields:
         `[B, ...]`, in the order of `rows`.
     """
+    if not len(rows):
+        return
     size = max(1, _BLOCK_ELEMENTS // max(1, inputs[0].numel()))
     for chunk in rows.split(size):  # type: ignore[no-untyped-call]  # torch leaves it untyped
         yield inputs.index_select(0, chunk)

@@ -80,6 +80,13 @@ class Parts:
             if isinstance(data, Samples) and id(data) not in seen:
                 check_inputs(part, data)
             seen.add(id(data))
+            found, wanted = data.targets.shape[1:], self.data["train"].targets.shape[1:]
+            if found != wanted:
+                raise DataError(
+                    f"data: targets of the {part} part have shape {list(found)} a sample, of training "
+                    f"{list(wanted)}",
+                    hint="give all parts the same targets",
+                )
         if self.task in ("multiclass", "binary"):
             check_classes(self.class_names, {part: self._class_counts(part) for part in self.rows})
         elif self.task == "regression":
@@ -96,6 +103,8 @@ class Parts:
         std: tuple[float, ...],
         target_mean: tuple[float, ...] = (),
         target_std: tuple[float, ...] = (),
+        *,
+        train_shape: tuple[int, ...] = (),
     ) -> Spec:
         """The spec of these parts.
 
@@ -105,6 +114,7 @@ class Parts:
             std: Normalisation.
             target_mean: What targets are standardised with.
             target_std: As `target_mean`.
+            train_shape: As in `Spec`.
         """
         targets = self.targets("train")
         counts: tuple[int, ...] = ()
@@ -116,6 +126,7 @@ class Parts:
             task=self.task,
             input_shape=tuple(first.shape[1:]),
             input_dtype=str(first.dtype).removeprefix("torch."),
+            train_shape=train_shape,
             num_classes=self.num_classes,
             num_targets=targets.shape[1] if self.task == "regression" else 0,
             class_names=self.class_names,
@@ -158,6 +169,11 @@ def read_parts(source: Source, split: Split, imbalance: float | None) -> Parts:
     given = dict(source.read())
     for part, data in given.items():
         check_targets(source.task, tuple(source.class_names), part, data)
+    if "all" not in given and "train" not in given:
+        raise DataError(
+            f"data: there is no training part, only: {', '.join(given) or 'nothing'}",
+            hint="name one all, or train",
+        )
     whole = given.pop("all") if "all" in given else given.pop("train")
     by_class = source.task in ("multiclass", "binary")
     labels = whole.targets.numpy() if by_class else None

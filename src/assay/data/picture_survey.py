@@ -8,7 +8,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from assay.data.picture_file import has_several_frames, read_bytes, verify
 
@@ -28,20 +28,23 @@ class Look(NamedTuple):
     Attributes:
         sha256: Of its contents; empty where it could not be read.
         several: Whether it has several frames or pages.
+        size: Height and width.
         bad: Why it cannot be used, as a sentence; empty where it can.
     """
 
     sha256: str = ""
     several: bool = False
+    size: tuple[int, int] = (0, 0)
     bad: str = ""
 
 
-def look_at(paths: Sequence[str], take: Callable[[int, bytes], object]) -> list[Look]:
+def look_at(paths: Sequence[str], take: Callable[[int, bytes], tuple[int, int]]) -> list[Look]:
     """Read every file once, by as many threads as there are cores.
 
     Args:
         paths: Of the files.
-        take: Called with the position of a file and its contents; raises a ValueError where it is bad.
+        take: Called with the position of a file and its contents, returns height and width; raises a
+            ValueError where it is bad.
 
     Returns:
         One a file, in their order.
@@ -50,10 +53,10 @@ def look_at(paths: Sequence[str], take: Callable[[int, bytes], object]) -> list[
     def look(index: int) -> Look:
         try:
             content = read_bytes(paths[index])
-            take(index, content)
+            size = take(index, content)
         except ValueError as error:
             return Look(bad=str(error))
-        return Look(hashlib.sha256(content).hexdigest(), has_several_frames(content))
+        return Look(hashlib.sha256(content).hexdigest(), has_several_frames(content), size)
 
     def look_at_some(start: int) -> list[Look]:
         return [look(index) for index in range(start, min(start + _CHUNK, len(paths)))]
@@ -85,7 +88,7 @@ def survey(root: Path, paths: Sequence[str]) -> list[Look]:
     now = time.time_ns()
     if new:
         settled = {
-            path: (state, *looks[path][:2])
+            path: (state, *looks[path][:3])
             for path, state in states.items()
             if state and not looks[path].bad and now - state[3] > _SETTLED * 1e9
         }
@@ -93,9 +96,9 @@ def survey(root: Path, paths: Sequence[str]) -> list[Look]:
     return [looks[path] for path in paths]
 
 
-def _verify(index: int, content: bytes) -> None:
+def _verify(index: int, content: bytes) -> tuple[int, int]:
     del index
-    verify(content)
+    return verify(content)
 
 
 def _state(path: str) -> list[int]:
@@ -116,15 +119,18 @@ def _file(root: Path) -> Path:
     return _home() / f"{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:32]}.json"
 
 
-def _remembered(root: Path) -> dict[str, tuple[list[int], str, bool]]:
+def _remembered(root: Path) -> dict[str, tuple[Any, ...]]:
     try:
         kept = json.loads(_file(root).read_bytes())
-        return {str(root / name): (state, sha, several) for name, (state, sha, several) in kept.items()}
+        return {
+            str(root / name): (state, sha, several, (int(height), int(width)))
+            for name, (state, sha, several, (height, width)) in kept.items()
+        }
     except (OSError, ValueError, AttributeError, TypeError):
         return {}  # it is made anew
 
 
-def _remember(root: Path, kept: dict[str, tuple[list[int], str, bool]]) -> None:
+def _remember(root: Path, kept: dict[str, tuple[Any, ...]]) -> None:
     file = _file(root)
     part = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:

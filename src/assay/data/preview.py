@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from assay.data.loaders import KeyedDataset
+from assay.data.samples import Stream
 from assay.data.transforms import stack
 from assay.errors import DataError
 
@@ -31,12 +32,15 @@ def preview(part: Part, count: int, seed: int, num_workers: int = 0) -> Iterator
         num_workers: Processes that read.
 
     Yields:
-        Inputs `[B, ...]`.
+        Inputs `[B, ...]`; before the others, samples that are known to differ in shape.
 
     Raises:
         DataError: A sample cannot be read or transformed, is no tensor, or differs from the others in shape.
     """
     chosen = torch.randperm(len(part.rows), generator=torch.Generator().manual_seed(seed))[:count]
+    if isinstance(part.data, Stream) and part.data.unlike:
+        unlike = torch.isin(part.rows, torch.tensor(part.data.unlike)).nonzero()[:, 0]
+        chosen = torch.cat([unlike, chosen])
     rows, keys = part.rows[chosen].tolist(), part.keys[chosen].tolist()
     loader: DataLoader[Any] = DataLoader(
         KeyedDataset(part.data, part.transforms, seed),

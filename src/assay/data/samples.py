@@ -64,12 +64,14 @@ class Stream:
     Attributes:
         dataset: Gives the samples; images as uint8 tensors `[C, H, W]`.
         targets: All targets, known without reading an input; as in `Samples`.
-        identity: What stands for the contents in the data hash, such as file names and sizes.
+        identity: What stands for the contents in the data hash, such as file names and their SHA-256.
+        unlike: Samples that are known to differ in shape, one of each shape; looked at before training.
     """
 
     dataset: IndexedDataset
     targets: Tensor
     identity: str = field(default="", repr=False)
+    unlike: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.targets)

@@ -17,6 +17,7 @@ class Spec:
         task: What is predicted.
         input_shape: Shape of one sample, channels first.
         input_dtype: Type of its values before they are normalised, such as `uint8` (0 to 255) or `float32`.
+        train_shape: Shape of one sample in training, where the transforms there make it another; else empty.
         num_classes: Number of classes; 2 for a binary task, the number of labels for a multilabel one, 0 for
             regression.
         num_targets: Number of real-valued targets of a regression; 0 otherwise.
@@ -36,6 +37,7 @@ class Spec:
     task: Task
     input_shape: tuple[int, ...]
     input_dtype: str = "float32"
+    train_shape: tuple[int, ...] = ()
     num_classes: int = 0
     num_targets: int = 0
     class_names: tuple[str, ...] = ()

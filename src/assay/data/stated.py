@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final, get_args
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, final, get_args
 
 import torch
 
@@ -10,8 +11,6 @@ from assay.data.samples import Samples
 from assay.data.spec import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from torch import Tensor
 
 _DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
@@ -56,6 +55,13 @@ class Stated:
                 f"task={task!r}, dtype={dtype!r}: one of {', '.join(get_args(Task))}, "
                 f"and one of {', '.join(_DTYPES)}, were expected"
             )
+        _check_numbers("input_shape", input_shape, least=1)
+        for name, told in (("class_counts", class_counts), ("num_samples", num_samples)):
+            if told is not None and not (isinstance(told, Mapping) and told.keys() & {"all", "train"}):
+                raise ValueError(f"{name}={told!r}: a mapping with `all` or `train` was expected")
+        for counts in (class_counts or {}).values():
+            _check_numbers("class_counts", counts, least=0)
+        _check_numbers("num_samples", list((num_samples or {"all": 1}).values()), least=1)
         if class_counts is not None and task in ("multiclass", "binary"):
             width = len(next(iter(class_counts.values())))
             parts = {part: _labels(counts) for part, counts in class_counts.items()}
@@ -84,6 +90,12 @@ class Stated:
             part: Samples(self._sample.expand(len(targets), *shape), targets)
             for part, targets in self._targets.items()
         }
+
+
+def _check_numbers(name: str, values: Any, least: int) -> None:
+    several = isinstance(values, Sequence) and not isinstance(values, str) and len(values) > 0
+    if not several or any(type(value) is not int or value < least for value in values):
+        raise ValueError(f"{name}={values!r}: whole numbers of at least {least} were expected")
 
 
 def _labels(counts: Sequence[int]) -> Tensor:

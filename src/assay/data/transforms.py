@@ -109,6 +109,8 @@ class Transforms:
             try:
                 inputs = transform(inputs)
             except (RuntimeError, TypeError, ValueError) as error:
+                if not type(transform).__module__.startswith("torchvision."):
+                    raise  # a transform of somebody's own, whose file and line are told
                 what = (
                     f"of shape {tuple(inputs.shape)}"
                     if isinstance(inputs, torch.Tensor)

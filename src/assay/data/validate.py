@@ -43,6 +43,10 @@ def check_targets(
         DataError: Lengths, shape, type or labels are wrong.
     """
     targets = data.targets
+    if not len(targets):
+        raise DataError(
+            f"data: the {part} part has no samples", hint="add some, or name no such part in data.source"
+        )
     length = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", targets))
     if length != len(targets):
         raise DataError(
@@ -74,6 +78,25 @@ def _check_labels(task: Task, class_names: tuple[str, ...], part: str, targets: 
             f"data: the {part} part has targets from {targets.min()} to {targets.max()}; "
             f"{what} go from 0 to {highest}",
             hint="number the classes from 0, for example with numpy.unique(targets, return_inverse=True)",
+        )
+
+
+def check_labels_fit(highest: int, num_samples: int) -> None:
+    """Refuse class numbers of which most would be of no sample, before there is a name for each.
+
+    Args:
+        highest: The largest of them.
+        num_samples: Samples there are.
+
+    Raises:
+        DataError: There are more classes than samples.
+    """
+    if highest >= max(num_samples, 2):
+        raise DataError(
+            f"data: the targets go up to {highest:,}, but there are only {num_samples:,} samples; a class is "
+            "numbered from 0",
+            hint="number the classes, for example with numpy.unique(targets, return_inverse=True); for "
+            "numbers to predict: data.source.task=regression",
         )
 
 

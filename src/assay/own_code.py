@@ -1,0 +1,77 @@
+"""Where in the user's own code an exception came from."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sysconfig
+import traceback
+from pathlib import Path
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+_WORKER = re.compile(r"^Caught (\w+) in DataLoader worker process \d+\.$")
+
+
+def own_frame(error: BaseException) -> str:
+    """The innermost line of the user's own code that an exception went through.
+
+    Args:
+        error: With its causes; one of a process that loads data has its traceback in its message.
+
+    Returns:
+        Such as `my_project/net.py:12, in forward`; empty where none of it is the user's.
+    """
+    for one in _chain(error):
+        at = traceback.walk_tb(one.__traceback__)
+        frames = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in at]
+        if _WORKER.match(_first_line(one)):
+            frames += [(file, int(line), name) for file, line, name in _FRAME.findall(str(one))]
+        for file, line, name in reversed(frames):
+            if _is_own(file):
+                here = Path(file)
+                shown = here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here
+                return f"{shown}:{line}, in {name}"
+    return ""
+
+
+def one_line_of(error: BaseException) -> str:
+    """Type and first line of the message of an exception, and where in the user's own code it came from.
+
+    Args:
+        error: Any.
+    """
+    name, text = type(error).__name__, _first_line(error)
+    if match := _WORKER.match(text):  # the message is that of torch; the last line of it is what was raised
+        said = str(error).strip().splitlines()[-1]
+        kind, _, rest = said.partition(": ")
+        name, text = match[1], rest if kind.rpartition(".")[2] == match[1] else said
+    frame = own_frame(error)
+    told = f"{name}: {text}" if text else name
+    return f"{told} ({frame})" if frame else told
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else ""
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The exception and what it came from, the first that was raised first."""
+    every: list[BaseException] = []
+    one: BaseException | None = error
+    while one is not None and one not in every:
+        every.append(one)
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    return every[::-1]
+
+
+@functools.cache
+def _installed() -> tuple[Path, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return (Path(__file__).parent, *(Path(sysconfig.get_path(name)).resolve() for name in names))
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_own(file: str) -> bool:
+    path = Path(file)
+    return path.is_file() and not any(path.resolve().is_relative_to(place) for place in _installed())
