@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
 
     from assay.data.spec import Spec
     from assay.metrics.direction import Mode
+
+# What torchvision unpacks may be anybody's: no member leads out of the folder, by `..` or by a link, as is the
+# default from Python 3.14 on.
+tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
 
 DATA_EXTRAS = ("spec",)
 SCHEDULE_EXTRAS = ("interval", "frequency", "monitor")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
+import importlib
 import io
 import pickle
 import tarfile
@@ -170,3 +171,32 @@ def test_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     (tmp_path / "MNIST" / "raw" / "train-images-idx3-ubyte").write_bytes(b"\0\0\x08\x03 cut off")
     with pytest.raises(DataError, match="was not found, or is damaged"):
         source.read()
+
+
+@pytest.mark.parametrize("kind", ["dots", "absolute", "link", "through a link"])
+def test_an_archive_with_a_member_that_leads_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    importlib.import_module("assay.assemble")  # it sets the filter, for data of every kind
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    members: list[tuple[str, str]] = {
+        "dots": [("../outside/evil", "")],
+        "absolute": [(str(outside / "evil"), "")],
+        "link": [("cifar-10-batches-py", str(outside))],
+        "through a link": [("way", "../outside"), ("way/evil", "")],
+    }[kind]
+    with tarfile.open(root / "cifar-10-python.tar.gz", "w:gz") as archive:
+        for name, target in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = (tarfile.SYMTYPE, target) if target else (tarfile.REGTYPE, "")
+            archive.addfile(info)
+    sum_of = md5((root / "cifar-10-python.tar.gz").read_bytes())
+    monkeypatch.setattr(datasets.CIFAR10, "tgz_md5", sum_of)
+    with pytest.raises(DataError, match="CIFAR10 cannot be downloaded to this folder") as caught:
+        TorchvisionImages(datasets.CIFAR10, str(root)).prepare()
+    if kind != "absolute":  # its leading slash is taken off
+        assert "outside" in caught.value.message or "link to an absolute path" in caught.value.message
+    assert list(outside.iterdir()) == []
+    assert not any(path.is_symlink() for path in root.iterdir())

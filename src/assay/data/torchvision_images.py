@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tarfile import TarError
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 import numpy as np
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from assay.data.spec import Task
 
-_FAILURES = (OSError, RuntimeError, ValueError, AssertionError, EOFError, LookupError)
+_FAILURES = (OSError, RuntimeError, ValueError, AssertionError, EOFError, LookupError, TarError)
 
 
 class _Reader(Protocol):
