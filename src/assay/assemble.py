@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from assay.data.spec import Spec
     from assay.metrics.direction import Mode
 
-# What torchvision unpacks may be anybody's: no member leads out of the folder, by `..` or by a link, as is the
+# What torchvision unpacks may be anybody's: no member leads out of the folder by `..` or a link. This is the
 # default from Python 3.14 on.
 tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
 
