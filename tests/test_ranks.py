@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from assay import ranks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -82,3 +86,87 @@ def test_launch_starts_a_process_a_rank_and_tells_how_they_ended(
     (tmp_path / "fail").touch()
     assert ranks.launch(tmp_path, 2) == "failed"
     assert os.environ.get("OMP_NUM_THREADS") == before
+
+
+RANK = """import os, pathlib, signal, socket, sys, time
+from assay.children import end_with_parent
+place = pathlib.Path(sys.argv[4])
+end_with_parent()
+store = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+signal.signal(signal.SIGTERM, lambda *_: (place / f"told{os.environ['RANK']}").touch())
+(place / f"pid{os.environ['RANK']}").write_text(str(os.getpid()))
+end = time.monotonic() + 60
+while time.monotonic() < end and not (place / "go").exists():
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A launcher whose two ranks have met and wait; they do not end when they are told to."""
+    (tmp_path / "rank.py").write_text(RANK, encoding="utf-8")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{tmp_path}/rank.py" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    code = (
+        f"import sys, pathlib; from assay.ranks import launch; sys.executable = {str(python)!r}\n"
+        f"print(launch(pathlib.Path({str(tmp_path)!r}), 2))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    wait_for(lambda: len(list(tmp_path.glob("pid*"))) == 2)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def pids(folder: Path) -> list[int]:
+    return [int((folder / f"pid{rank}").read_text()) for rank in (0, 1)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere they look once a second")
+def test_the_store_is_for_this_machine_alone_and_ranks_die_with_their_launcher(
+    waiting: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    listening = [
+        one.laddr.ip
+        for process in map(psutil.Process, (waiting.pid, *pids(tmp_path)))
+        for one in process.net_connections("inet")
+        if one.status == psutil.CONN_LISTEN
+    ]
+    assert listening == ["127.0.0.1"]
+    waiting.kill()
+    waiting.wait()
+    wait_for(lambda: not any(map(psutil.pid_exists, pids(tmp_path))))
+
+
+def test_signals_in_turns_are_passed_on_and_the_launcher_waits(
+    waiting: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    waiting.terminate()
+    wait_for(lambda: len(list(tmp_path.glob("told*"))) == 2)
+    waiting.terminate()
+    for rank in (0, 1):
+        (tmp_path / f"told{rank}").unlink()
+    waiting.terminate()
+    wait_for(lambda: len(list(tmp_path.glob("told*"))) == 2)
+    assert waiting.poll() is None
+    (tmp_path / "go").touch()
+    assert waiting.communicate()[0].strip() == "SIGTERM"
+
+
+def test_when_the_second_dies_the_first_is_told(waiting: subprocess.Popen[str], tmp_path: Path) -> None:
+    psutil.Process(pids(tmp_path)[1]).kill()
+    wait_for((tmp_path / "told0").exists)
+    (tmp_path / "go").touch()
+    assert waiting.communicate()[0].strip() == "failed"

@@ -6,14 +6,17 @@ import importlib.metadata
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from contextlib import chdir
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path  # noqa: TC003 - dataclasses look their annotations up
 from typing import TYPE_CHECKING, Any
 
 import git
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -311,6 +314,74 @@ def test_weights(made: tuple[Lab, Path, Path, str], tmp_path: Path, known: bool)
         shutil.rmtree(result.kept.parent)
 
 
+def test_within_rounding(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> None:
+    """A run of another processor, as it would be: every score and weight a little off."""
+    lab, clean, *_ = made
+    run_dir = copied(clean, tmp_path)
+    path = run_dir / "checkpoints" / "last.ckpt"
+    checkpoint = CheckpointFile().load_checkpoint(path)
+    for value in checkpoint["state_dict"].values():
+        value.mul_(1 + 2e-5)
+    CheckpointFile().save_checkpoint(checkpoint, path)
+
+    def other(record: dict[str, Any]) -> None:
+        record["files"].pop("checkpoints/last.ckpt")
+        record.update(weights_sha256="0" * 64)
+        record["metrics"]["test/loss"] *= 1 + 6e-5
+        record["machine"]["cpu"] = "Another One"
+
+    edit_record(run_dir, other)
+    with chdir(lab.root):
+        result = reproduce(run_dir, trust_code=True, tolerance=1e-4)
+    assert (result.verdict, result.exit_code) == ("within rounding", 0)
+    assert not result.identical
+    assert result.largest == pytest.approx({"test/loss": 6e-5, "weights": 2e-5}, rel=0.02)
+    assert list(result.largest) == ["test/loss", "weights"]
+    assert any(line.startswith("CPU: Another One then") for line in result.likely)
+    assert replace(result, tolerance=0.0).verdict == "within rounding"
+    assert replace(result, tolerance=0.0).exit_code == 1
+    assert replace(result, largest={"test/loss": 0.1}).verdict == "different"
+    assert replace(result, largest={}).verdict == "different", "how far they are apart is not known"
+    assert result.kept is not None
+    shutil.rmtree(result.kept.parent)
+
+
+def test_checkpoints_that_were_removed_to_save_room(
+    made: tuple[Lab, Path, Path, str], tmp_path: Path
+) -> None:
+    lab, clean, *_ = made
+    run_dir = copied(clean, tmp_path)
+    shutil.rmtree(run_dir / "checkpoints")
+    result = lab.reproduce(run_dir, trust_code=True)
+    assert result.identical
+    assert "last.ckpt were removed; the SHA-256 of the weights is on record" in result.notes[0]
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.long)])
+def test_told_to_stop_nothing_is_left(made: tuple[Lab, Path, Path, str], tmp_path: Path, name: str) -> None:
+    lab, clean, *_ = made
+    code = "from assay.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "reproduce", str(clean), "--trust-code"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        cwd=lab.root,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    children: list[psutil.Process] = []
+    while process.poll() is None and not children:
+        children = [
+            one for one in psutil.Process(process.pid).children() if "assay.reproduce" in one.cmdline()
+        ]
+        time.sleep(0.01)
+    process.send_signal(getattr(signal, name))
+    _, said = process.communicate(timeout=200)
+    assert process.returncode == {"SIGTERM": 143, "SIGHUP": 129}[name], said
+    assert f"stopped by {name}" in said
+    assert list(tmp_path.iterdir()) == []
+    assert not any(one.is_running() for one in children)
+
+
 # -- what cannot be reproduced -------------------------------------------------------------------------------
 
 
@@ -395,6 +466,7 @@ TWENTY = [
     ("data=digits", "data.num_workers=2", "trainer.limit_train_batches=3"),
     ("data=iris", "seed=7", "scheduler=plateau"),
     ("data=wine", "trainer.accumulate_grad_batches=3", "trainer.deterministic=true"),
+    ("data=digits", "model=vit", "model.network.num_layers=1", "trainer.limit_train_batches=2"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -12,7 +13,9 @@ from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import git
 import pytest
+import torch
 from lightning.pytorch.callbacks import Callback
 from tests.conftest import unchanged_process
 from tests.training.interrupting import Interrupt, outcome
@@ -20,8 +23,10 @@ from typer.testing import CliRunner
 
 from assay.cli import app
 from assay.errors import AssayError
+from assay.record.compare import causes
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord
+from assay.record.stretch import differences_within
 from assay.resume import resume
 
 if TYPE_CHECKING:
@@ -294,3 +299,84 @@ def test_other_loggers_go_on_with_the_same_run(train: Train, tmp_path: Path, log
     assert record(run_dir)["loggers"] == before
     assert bool(before) == (logger == "mlflow")
     assert outcome(run_dir) == outcome(train(*JOB).run_dir)
+
+
+def test_other_code_is_said_and_kept_and_the_threads_are_those_of_the_run(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    git.Repo.init(tmp_path)
+    run_dir = train(*JOB, callbacks=[Interrupt("batch", 2)], cwd=tmp_path).run_dir
+    (tmp_path / "mine.py").write_text("x = 1\n")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    try:
+        code, said = typed(run_dir)
+        assert torch.get_num_threads() == threads + 1
+    finally:
+        torch.set_num_threads(threads)
+    assert code == 0, said
+    assert "not as before: code: commit none then, commit none with changes" in said
+    (entry,) = record(run_dir)["resumed"]
+    assert entry["machine"]["threads"] == threads == record(run_dir)["machine"]["threads"]
+    assert entry["before"]["status"] == "failed"
+    assert not record(run_dir)["patch_sha256"]
+    kept = run_dir / "code.2.patch"
+    assert hashlib.sha256(kept.read_bytes()).hexdigest() == entry["patch_sha256"]
+    assert "mine.py" in kept.read_text()
+    assert record(run_dir)["files"]["code.2.patch"] == entry["patch_sha256"]
+    (within,) = differences_within(RunRecord.load(run_dir))
+    assert within.startswith("the run itself went on at step 2 with other code: commit none then")
+    assert causes(RunRecord.load(run_dir), RunRecord.load(run_dir)) == [within]
+    assert outcome(run_dir) == outcome(train(*JOB).run_dir)
+
+
+def test_code_that_must_be_in_a_commit_must_be_so_when_the_run_goes_on(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    repository = git.Repo.init(tmp_path)
+    (tmp_path / ".gitignore").write_text("run\n")
+    repository.index.add([".gitignore"])
+    repository.index.commit("start")
+    run_dir = train(*JOB, "enforce_clean_git=true", callbacks=[Interrupt("batch", 2)], cwd=tmp_path).run_dir
+    before = record(run_dir)
+    (tmp_path / "mine.py").write_text("x = 1\n")
+    code, said = typed(run_dir)
+    assert code == 2
+    assert "mine.py" in said
+    assert record(run_dir) == before
+
+
+def test_a_clock_that_was_put_back(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.execute.now", lambda: "2001-01-01T00:00:00+00:00")
+    assert typed(stopped)[0] == 0
+    assert record(stopped)["finished"] == record(stopped)["resumed"][0]["at"] >= record(stopped)["started"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda lines: lines[:2], "metrics.csv has lost 1 of the 2 rows"),
+        (lambda lines: lines[:1], "metrics.csv has lost 2 of the 2 rows"),
+        (lambda lines: [*lines[:2], f"{lines[2].rstrip()}7\n"], "its first 2 rows are not those"),
+        (lambda lines: [lines[0], lines[2], lines[1]], "its first 2 rows are not those"),
+    ],
+    ids=["cut", "emptied", "edited", "turned round"],
+)
+def test_rows_that_are_lost_are_said_at_the_end(
+    train: Train, change: Callable[[list[str]], list[str]], says: str
+) -> None:
+    often = "trainer.log_every_n_steps=1"
+    run_dir = train(*JOB, often, callbacks=[Interrupt("batch", 3)]).run_dir
+    table = run_dir / "metrics.csv"
+    lines = table.read_text().splitlines(keepends=True)
+    assert len(lines) > 2
+    table.write_text("".join(change(lines)))
+    code, said = typed(run_dir)
+    assert code == 0
+    assert says in said
+    assert record(run_dir)["status"] == "finished"
+    assert says in record(run_dir)["reason"]
+    code, said = typed(run_dir)
+    assert "nothing to add" in said

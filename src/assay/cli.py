@@ -6,13 +6,13 @@ import importlib.metadata
 import signal
 import sys
 import textwrap
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, exit_place
 from assay.own_code import one_line_of
 from assay.paths import CONF_DIR
 from assay.terminal import Console, make_printable, printable
@@ -114,8 +114,9 @@ def train(
 
             code = start(typed, config_dir).exit_code
         else:
-            job = _checked_names(typed, config_dir)
-            from assay.run import run_job
+            with _loading():
+                job = _checked_names(typed, config_dir)
+                from assay.run import run_job
 
             result = run_job(job_config(job), typed, choices(job.hydra), raise_errors=debug)
             _say_result(result)
@@ -148,9 +149,10 @@ def check(
 
             show_sweep(console, reports)
             return
-        job = _checked_names(typed, config_dir)
-        from assay.check.all_jobs import check_all
-        from assay.check.show import save_curve, show_job
+        with _loading():
+            job = _checked_names(typed, config_dir)
+            from assay.check.all_jobs import check_all
+            from assay.check.show import save_curve, show_job
 
         (report,) = check_all([job], config_dir, curve=True)
         show_job(console, report)
@@ -232,7 +234,8 @@ def resume(
         from assay.record.run_record import RunRecord
 
         RunRecord.load(run)  # a mistyped directory costs no wait
-        from assay.resume import resume as go_on
+        with _loading():
+            from assay.resume import resume as go_on
 
         result = go_on(run, overrides or [], raise_errors=debug)
         if result.status == "finished" and result.reason:
@@ -252,21 +255,25 @@ def reproduce(
         bool,
         typer.Option("--trust-code", help="Let code run that does not lie here: another commit, a patch."),
     ] = False,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", metavar="R", help="Take relative differences up to this for none.")
+    ] = 0.0,
     debug: Debug = False,
 ) -> None:
     """Run a finished run again elsewhere and compare it, bit for bit.
 
-    The exit code is 0 where everything is the same, and 1 otherwise. Code that is not what lies in the
-    current checkout is brought back beside it: a run of somebody else's is somebody else's code.
+    The exit code is 0 where everything is the same, or within --tolerance, and 1 otherwise. Code that is not
+    what lies in the current checkout is brought back beside it: a run of somebody else's is somebody else's
+    code.
     """
     with _reported(debug):
         from assay.reproduce import reproduce as run_again
         from assay.reproduce import show
 
-        result = run_again(run, overrides or [], trust_code=trust_code)
+        result = run_again(run, overrides or [], trust_code=trust_code, tolerance=tolerance)
         show(result)
-    if not result.identical:
-        raise typer.Exit(1)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
 
 
 @app.command()
@@ -280,6 +287,13 @@ def info(debug: Debug = False) -> None:
             console.print(f"[bold]{section}[/bold]")
             for name, value in rows.items():
                 console.print(f"  {name:<14} {value}", markup=False)
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Say what is being waited for, on a terminal, in a line that goes again."""
+    with Console(stderr=True).status("loading torch and Lightning") if sys.stderr.isatty() else nullcontext():
+        yield
 
 
 def _composed(typed: list[str], config_dir: Path | None, *, multirun: bool) -> list[DictConfig]:
@@ -349,6 +363,11 @@ def _reported(
         raise
     except KeyboardInterrupt as error:
         raise typer.Exit(130) from error
+    except SystemExit as stop:  # code of the user's own, such as the constructor of a model
+        if debug or isinstance(stop.__context__, BrokenPipeError):
+            raise
+        _say_error(AssayError(exit_place(stop), hint="raise an exception that says what is wrong"))
+        raise typer.Exit(1) from stop
     except BrokenPipeError:
         raise  # the reader has gone, as in `assay configs | head`; see main()
     except Exception as error:

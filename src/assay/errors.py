@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import traceback
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -118,3 +119,13 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(one))
         yield one
         one = one.__cause__
+
+
+def exit_place(stop: SystemExit) -> str:
+    """What is said of code that has ended the process itself.
+
+    Args:
+        stop: As it was caught.
+    """
+    last = traceback.extract_tb(stop.__traceback__)[-1]
+    return f"SystemExit: {stop.code}, raised in {last.filename}:{last.lineno}: {last.line}"

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 import traceback
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
+from assay.callbacks.pick_up import PickUp
 from assay.callbacks.pruning import Pruned
 from assay.callbacks.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.check.callbacks import notes_on
@@ -22,13 +23,14 @@ from assay.check.initial_outputs import far_from_targets
 from assay.continuation import logger_ids, pick_up, same_data
 from assay.data.data_module import DataModule
 from assay.encoder_file import write_encoder
-from assay.errors import AssayError, NonFiniteError
+from assay.errors import AssayError, NonFiniteError, exit_place
+from assay.logger.run_csv import RunCSV
 from assay.module import Module
 from assay.own_code import one_line_of
 from assay.record.checkpoint_file import CheckpointFile
 from assay.record.checksum import damage_of, sha256
 from assay.record.files import files_of
-from assay.record.log_file import log_file
+from assay.record.log_file import FILE, log_file
 from assay.record.run_record import now
 from assay.record.secrets import redact_tree
 from assay.record.weights import weights_sha256
@@ -36,7 +38,7 @@ from assay.summary import say_start
 from assay.sweep.classify import of_exception
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     import lightning as L
@@ -55,9 +57,12 @@ def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_error
         record: Of the run; written when it ends.
         run_dir: Its directory, with a record that says `running`.
         raise_errors: Let an exception of the training through, after it was recorded.
+
+    Raises:
+        AssayError: The record cannot be written; it goes on saying `running`.
     """
     start, known_before = time.perf_counter(), record.checkpoints
-    with log_file(run_dir / "log.txt"):
+    with log_file(run_dir / FILE):
         try:
             record.model = _parameters(assembly.module)
             record.data_sha256 = same_data(assembly, record)
@@ -73,14 +78,7 @@ def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_error
             record.status, record.signal = "interrupted", stop.name
             record.reason = "stopped by hand" if stop.name == "SIGINT" else str(stop)
         except (KeyboardInterrupt, SystemExit) as stop:
-            # Lightning turns Ctrl-C into SystemExit once it has shut its loops down, rich a closed output.
-            if isinstance(stop, KeyboardInterrupt) or isinstance(stop.__context__, KeyboardInterrupt):
-                record.status, record.reason, record.signal = "interrupted", "stopped by hand", "SIGINT"
-            elif isinstance(stop.__context__, BrokenPipeError):
-                record.status, record.reason = "interrupted", "its output was closed"
-            else:
-                record.status, record.reason = "failed", f"SystemExit: {stop}"
-                record.cause = "exception"
+            _note_exit(stop, record)
         except Pruned as end:
             record.status, record.reason = "pruned", str(end)
             record.metrics.update(_scalars(assembly.trainer.callback_metrics))
@@ -92,12 +90,55 @@ def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_error
                 raise
         finally:
             record.seconds = round(time.perf_counter() - start, 3)
-            record.finished = now()
+            began = [record.started, *(entry["at"] for entry in record.resumed)]
+            record.finished = max(now(), *began)  # a clock may have been put back
             if record.checkpoints is known_before:  # training did not come to its end
-                _note_checkpoints(assembly, record, run_dir)
+                _noting(_note_checkpoints, assembly, record, run_dir)
+            _note_lost_rows(assembly.trainer, record)
             log.info("%s after %.1f s %s", record.status, record.seconds, record.reason)
-            record.files = files_of(run_dir)
-            record.save(run_dir)
+            record.files = _noting(files_of, run_dir) or {}
+            _save(record, run_dir)
+
+
+def _note_lost_rows(trainer: L.Trainer, record: RunRecord) -> None:
+    """A run that has lost rows of metrics.csv says so wherever it is said how it ended."""
+    lost = [logger.damage for logger in trainer.loggers if isinstance(logger, RunCSV) and logger.damage]
+    if lost:
+        record.resumed[-1]["lost"] = lost
+    if record.status == "finished":
+        record.reason = "; ".join(one for entry in record.resumed for one in entry.get("lost", ()))
+
+
+def _note_exit(stop: KeyboardInterrupt | SystemExit, record: RunRecord) -> None:
+    # Lightning turns Ctrl-C into SystemExit once it has shut its loops down, rich a closed output.
+    if isinstance(stop, KeyboardInterrupt) or isinstance(stop.__context__, KeyboardInterrupt):
+        record.status, record.reason, record.signal = "interrupted", "stopped by hand", "SIGINT"
+    elif isinstance(stop.__context__, BrokenPipeError):
+        record.status, record.reason = "interrupted", "its output was closed"
+    else:
+        record.status, record.cause = "failed", "exception"
+        record.reason = exit_place(stop)
+        log.error("%s", "".join(traceback.format_exception(stop)))
+
+
+def _noting(take: Callable[..., Any], *arguments: Any) -> Any:
+    """Take something down for the record, which is saved whether or not that can be."""
+    try:
+        return take(*arguments)
+    except Exception as error:
+        log.warning("the record lacks something: %s", one_line(error), exc_info=error)
+        return None
+
+
+def _save(record: RunRecord, run_dir: Path) -> None:
+    try:
+        record.save(run_dir)
+    except OSError as error:
+        ended = f"{record.status}: {record.reason}" if record.reason else record.status
+        raise AssayError(
+            f"{run_dir / 'record.json'} cannot be written: {error.strerror}. The run has {ended}",
+            hint=f"what was saved can be read; make room, then `assay resume {run_dir}`",
+        ) from error
 
 
 def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
@@ -120,7 +161,8 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     if record.loggers and trainer.is_global_zero:
         record.save(run_dir)  # now, for a run that is killed says nothing later
     checkpoint = pick_up(assembly, record, run_dir)
-    trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
+    with _picking_up(trainer, checkpoint):
+        trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
     if trainer.state.status == "interrupted":
         raise KeyboardInterrupt
     record.metrics.update(_scalars(trainer.callback_metrics))
@@ -166,6 +208,21 @@ def signals(assembly: Assembly) -> AbstractContextManager[None]:
     stops = (callback for callback in callbacks if isinstance(callback, StopOnSignal))
     several = assembly.trainer.world_size > 1
     return next((stop.watching(several=several) for stop in stops), nullcontext())
+
+
+@contextmanager
+def _picking_up(trainer: L.Trainer, checkpoint: Path | None) -> Iterator[None]:
+    """One message for whatever a checkpoint that somebody has changed may bring about."""
+    try:
+        yield
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError, AssertionError) as error:
+        callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+        if checkpoint is None or any(one.done for one in callbacks if isinstance(one, PickUp)):
+            raise
+        raise AssayError(
+            f"{checkpoint} is not as this run would have written it: {one_line(error)}",
+            hint="restore it from a copy, or remove it to go on from another one",
+        ) from error
 
 
 def _best_checkpoint(trainer: L.Trainer) -> ModelCheckpoint | None:

@@ -1,28 +1,32 @@
-"""The processes of a distributed job: started by torch's elastic launcher from the job's config file.
+"""The processes of a distributed job, started from the job's config file.
 
 Lightning would start further ranks by replaying the command line, which inside a sweep starts the whole sweep
 again, and from a notebook cannot work at all. Here every rank reads `config.yaml` of the run directory, so
-where the job came from does not matter.
+where the job came from does not matter. Torch's elastic launcher listens on every network interface, kills
+ranks that are still saving after 30 seconds, and leaves them behind when it is told to stop twice.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-import signal
+import socket
 import sys
-import threading
-import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import psutil
 import torch
 
+from assay.children import end_with_parent, kill, received, start, wait
+
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Sequence
 
     from omegaconf import DictConfig
 
-_DISTRIBUTED = ("ddp", "fsdp", "deepspeed")
+_DISTRIBUTED: Final = ("ddp", "fsdp", "deepspeed")
 
 
 def count(config: DictConfig) -> int:
@@ -56,6 +60,8 @@ def world_size(config: DictConfig) -> int:
 def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = ()) -> str:
     """Run a job on several processes and wait for them; when one dies, the others are ended.
 
+    They meet in a store of this process that listens on this machine alone, and die with this process.
+
     Args:
         run_dir: Holds the job's `config.yaml`.
         num_processes: One a device.
@@ -65,49 +71,60 @@ def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = 
         `finished`, `failed`, or the name of the signal that was passed on to them. What the run came to
         stands in the record and the log.
     """
-    from torch.distributed.elastic.multiprocessing import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-    # torch's launcher gives each rank one thread unless told otherwise; the cores are shared evenly instead.
-    threads = max(1, torch.get_num_threads() // num_processes)
-    launch_config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=num_processes,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        max_restarts=0,
-        monitor_interval=0.1,
-        signals_to_handle="SIGTERM,SIGINT,SIGUSR1,SIGHUP,SIGQUIT",
-    )
-    before = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = str(threads)
-    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
-    try:
-        # -P: else a file torch.py in the current directory would be taken for torch.
-        elastic_launch(launch_config, sys.executable)(
-            "-P", "-m", "assay.ranks", str(run_dir), *trusted_packages
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = int(listener.getsockname()[1])
+        # The store closes what it listens on, when it goes.
+        store = torch.distributed.TCPStore(
+            "127.0.0.1",
+            port,
+            is_master=True,
+            wait_for_workers=False,
+            master_listen_fd=os.dup(listener.fileno()),
         )
-    except ChildFailedError:
-        return "failed"
-    except SignalException as stopped:
-        return signal.Signals(stopped.sigval).name
-    finally:
-        if threading.current_thread() is threading.main_thread():  # torch leaves its own behind
-            for number, handler in handlers.items():
-                if signal.getsignal(number) is not handler:
-                    signal.signal(number, handler)
-        if before is None:
-            del os.environ["OMP_NUM_THREADS"]
-        else:
-            os.environ["OMP_NUM_THREADS"] = before
-    return "finished"
+    # -P: else a file torch.py in the current directory would be taken for torch.
+    command = [sys.executable, "-P", "-m", "assay.ranks", str(run_dir), *trusted_packages]
+    ranks: list[subprocess.Popen[bytes]] = []
+    with received() as came:
+        try:
+            ranks.extend(
+                start(command, {**os.environ, **_environment(rank, num_processes, port)})
+                for rank in range(num_processes)
+            )
+            codes = wait(ranks, came)
+        finally:
+            for process in ranks:
+                kill(process)
+            del store
+    if came:
+        return came[0].name
+    return "failed" if any(codes) else "finished"
+
+
+def _environment(rank: int, num_processes: int, port: int) -> dict[str, str]:
+    """What tells a process that it is a rank, in the words of torch's own launcher."""
+    # The cores are shared evenly.
+    found = {"OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // num_processes))}
+    found |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
+    found |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(num_processes))
+    found |= {"GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    # By these Lightning and torch know that the ranks are started already, and the store is there.
+    found |= {"TORCHELASTIC_RUN_ID": "assay", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    found["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        found[name] = os.environ.get(name) or _loopback()
+    return {name: value for name, value in found.items() if value}
+
+
+@functools.cache
+def _loopback() -> str:
+    """Name of the network interface of this machine that no other one reaches."""
+    interfaces = psutil.net_if_addrs().items()
+    return next((name for name, every in interfaces if any(one.address == "127.0.0.1" for one in every)), "")
 
 
 def main() -> None:
     """One rank: run the job of the directory named on the command line; what is trusted comes after it."""
+    end_with_parent()
     from assay.run import run_rank
 
     sys.exit(run_rank(Path(sys.argv[1]), sys.argv[2:]))

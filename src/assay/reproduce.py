@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -18,16 +17,18 @@ from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from assay.children import end_with_parent, kill, received, start, wait
 from assay.config.fingerprint import fingerprint
-from assay.config.interpolations import restore
+from assay.config.interpolations import as_written
 from assay.config.trust import typed_packages
 from assay.config.yaml_file import load_yaml
 from assay.errors import AssayError, ConfigError
 from assay.record.code_at import code_at
-from assay.record.compare import causes, differences, package_changes
+from assay.record.compare import causes, differences, relative_differences
 from assay.record.files import changed_since
 from assay.record.provenance import changed_files, git_state, packages
 from assay.record.run_record import RunRecord
+from assay.record.stretch import differences_within, package_changes
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ _SWITCHES: Final = (
     *("OPENBLAS_NUM_THREADS", "PYTHONHASHSEED"),
 )
 """Switches that a run gets again: they change numbers and nothing else."""
+_WEIGHTS: Final = "weights.json"
+_ROUNDING: Final = 1e-3
+"""Relative difference up to which other processors, threads and versions are the likely cause."""
+_SHOWN: Final = 6
+_EXIT_CODES: Final = {"SIGTERM": 143, "SIGUSR1": 143, "SIGHUP": 129}
 _PLAIN: Final = re.compile(r"[\w:,.=+-]+", re.ASCII)
 
 
@@ -52,6 +58,9 @@ class Reproduction:
     Attributes:
         identical: Every row of metrics.csv, every final score and every bit of the weights are the same.
         different: What is not, first of all the first step; empty when identical.
+        largest: The largest relative difference of each column and score that is not the same, and of the
+            weights (of a tensor's largest difference to its largest value), the largest first.
+        tolerance: Relative difference that was asked to be taken for none.
         likely: What differs between the two runs and so may be the cause, the most likely first.
         notes: What else the user should know, such as other versions of packages.
         rows: How many rows were compared.
@@ -61,11 +70,27 @@ class Reproduction:
 
     identical: bool
     different: Sequence[str] = ()
+    largest: Mapping[str, float] = field(default_factory=dict)
+    tolerance: float = 0.0
     likely: Sequence[str] = ()
     notes: Sequence[str] = ()
     rows: int = 0
     weights_sha256: str = ""
     kept: Path | None = None
+
+    @property
+    def verdict(self) -> str:
+        """`identical`, `within rounding`, or `different`."""
+        if self.identical:
+            return "identical"
+        known = bool(self.largest) and max(self.largest.values()) <= max(self.tolerance, _ROUNDING)
+        return "within rounding" if known else "different"
+
+    @property
+    def exit_code(self) -> int:
+        """0 where it is identical, or no difference is larger than the tolerance that was asked for."""
+        asked = bool(self.largest) and max(self.largest.values()) <= self.tolerance
+        return 0 if self.identical or asked else 1
 
 
 @dataclass
@@ -80,7 +105,9 @@ class _Plan:
     notes: list[str] = field(default_factory=list)
 
 
-def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: bool = False) -> Reproduction:
+def reproduce(
+    run: str | Path, overrides: Sequence[str] = (), *, trust_code: bool = False, tolerance: float = 0.0
+) -> Reproduction:
     """Run a finished run again, in a process and a directory of its own, and compare.
 
     Neither the run's directory nor the checkout is written to. The code is that of the checkout where this
@@ -90,6 +117,7 @@ def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: boo
         run: Run directory.
         overrides: `trusted_packages=[…]` alone, since what a run itself trusts does not count.
         trust_code: Let code run that is not what lies in the checkout: another commit, or the run's patch.
+        tolerance: Relative difference of scores and weights that is taken for none.
 
     Returns:
         What is the same and what is not.
@@ -100,7 +128,9 @@ def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: boo
     """
     run_dir = Path(run).resolve()
     record = RunRecord.load(run_dir)
-    _check_record(run_dir, record)
+    if not 0 <= tolerance < 1:
+        raise AssayError(f"--tolerance {tolerance:g} is not a relative difference", hint="--tolerance 1e-4")
+    removed = _check_record(run_dir, record)
     plan = _plan(run_dir, record)
     if plan.root is not None and not trust_code:
         raise AssayError(_foreign(plan), hint="--trust-code, where you know whose code this is")
@@ -119,8 +149,10 @@ def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: boo
         return Reproduction(
             identical=not different,
             different=different,
+            largest=_largest(run_dir, record, again, made) if different else {},
+            tolerance=tolerance,
             likely=causes(record, made) if different else (),
-            notes=[*plan.notes, *_notes(record)],
+            notes=[*plan.notes, *removed, *_notes(record)],
             rows=_count_rows(again),
             weights_sha256=made.weights_sha256,
             kept=again if keep else None,
@@ -148,7 +180,12 @@ def show(result: Reproduction) -> None:
             f"[bold green]identical[/bold green]: {result.rows} rows of metrics.csv, all scores{weights}"
         )
         return
-    console.print("[bold red]different[/bold red]")
+    style = "bold yellow" if result.verdict == "within rounding" else "bold red"
+    console.print(f"[{style}]{result.verdict}[/{style}]")
+    sizes = [f"{name} {size:.2g}" for name, size in result.largest.items()]
+    if sizes:
+        more = f" and {len(sizes) - _SHOWN} more" if len(sizes) > _SHOWN else ""
+        console.print(f"  largest relative difference: {', '.join(sizes[:_SHOWN])}{more}", markup=False)
     for label, lines in (("", result.different), ("likely cause: ", result.likely)):
         for line in lines:
             console.print(f"  {label}{line}", markup=False)
@@ -158,24 +195,38 @@ def show(result: Reproduction) -> None:
 # -- before anything runs ------------------------------------------------------------------------------------
 
 
-def _check_record(run_dir: Path, record: RunRecord) -> None:
+def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
+    """What is to be said of a run whose files are those that it wrote.
+
+    Raises:
+        AssayError: They are not.
+    """
     if record.status != "finished":
         raise AssayError(
             f"{run_dir} is no finished run: its status is {record.status}",
             hint=f"assay resume {run_dir}" if record.status in ("interrupted", "running") else "",
         )
-    changed = changed_since(run_dir, record.files)
+    removed = [n for n in record.files if n.startswith("checkpoints/") and not (run_dir / n).is_file()]
+    changed = changed_since(run_dir, {n: one for n, one in record.files.items() if n not in removed})
     if changed:
         are = "is not what the run wrote" if len(changed) == 1 else "are not what the run wrote"
         raise AssayError(f"{', '.join(changed)} in {run_dir} {are}: nothing can be compared with it")
-    if fingerprint(_config(run_dir, record)) != record.fingerprint:
+    if fingerprint(as_written(_config(run_dir), record.interpolations)) != record.fingerprint:
         raise AssayError(f"config.yaml in {run_dir} is not the config that the run's record was made for")
     patch = run_dir / "code.patch"
     if record.patch_sha256 != (hashlib.sha256(patch.read_bytes()).hexdigest() if patch.is_file() else ""):
         raise AssayError(f"code.patch in {run_dir} is not the patch that the run's record was made for")
+    told = (
+        "the SHA-256 of the weights is on record"
+        if record.weights_sha256
+        else "nothing is known of the weights"
+    )
+    return (
+        [f"{', '.join(removed)} {'was' if len(removed) == 1 else 'were'} removed; {told}"] if removed else []
+    )
 
 
-def _config(run_dir: Path, record: RunRecord) -> DictConfig:
+def _config(run_dir: Path) -> DictConfig:
     path = run_dir / "config.yaml"
     try:
         config = load_yaml(path)
@@ -185,7 +236,6 @@ def _config(run_dir: Path, record: RunRecord) -> DictConfig:
         raise AssayError(f"{path} holds no mapping")
     with open_dict(config):
         config.pop("spec", None)
-        restore(config, record.interpolations)
     return config
 
 
@@ -197,7 +247,7 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
     """
     here = Path.cwd()
     if record.git is None:
-        if _needs_own_code(run_dir, record):
+        if _needs_own_code(run_dir):
             raise AssayError("the run's code is not known: it was run outside a git repository")
         return _Plan(notes=["the run was outside a git repository; its parts are assay's and torch's own"])
     if not record.git.get("patch_complete"):
@@ -225,11 +275,11 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
     return _Plan(root, commit, own_patch, folder)
 
 
-def _needs_own_code(run_dir: Path, record: RunRecord) -> bool:
+def _needs_own_code(run_dir: Path) -> bool:
     from assay.check.target import check_targets
     from assay.config.trust import KEY
 
-    config = _config(run_dir, record)
+    config = _config(run_dir)
     with open_dict(config):
         config[KEY] = []
     try:
@@ -255,7 +305,7 @@ def _notes(record: RunRecord) -> list[str]:
         if entry.get("changed"):
             keys = ", ".join(entry["changed"])
             notes.append(f"the run was changed at step {entry.get('from_step')}: {keys}")
-    return notes
+    return notes + differences_within(record)
 
 
 # -- the run, once more --------------------------------------------------------------------------------------
@@ -273,13 +323,24 @@ def _module_path(plan: _Plan, code: Path) -> str:
 def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted: Sequence[str]) -> None:
     # -P: else a file torch.py in the current directory would be taken for torch.
     command = [sys.executable, "-P", "-m", "assay.reproduce", str(run_dir), str(again), *trusted]
-    done = subprocess.run(command, env=environment, check=False)  # noqa: S603 - this interpreter
+    with received() as came:
+        process = start(command, environment)
+        try:
+            (code,) = wait([process], came)
+        finally:
+            kill(process)
+    if came and came[0].name != "SIGINT":
+        stopped = AssayError(f"stopped by {came[0].name}")
+        stopped.exit_code = _EXIT_CODES[came[0].name]
+        raise stopped
+    if came:
+        raise KeyboardInterrupt
     refused = again.parent / _REFUSED
     if refused.is_file():
         told = json.loads(refused.read_text(encoding="utf-8"))
         raise AssayError(f"the run cannot be reproduced: {told['message']}", hint=told["hint"])
     if not (again / "record.json").is_file():
-        raise AssayError(f"the run could not be repeated: its process ended with code {done.returncode}")
+        raise AssayError(f"the run could not be repeated: its process ended with code {code}")
     made = RunRecord.load(again)
     if made.status == "interrupted":
         raise KeyboardInterrupt
@@ -296,6 +357,15 @@ def _environment(record: RunRecord) -> dict[str, str]:
     return kept | switches
 
 
+def _largest(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> dict[str, float]:
+    """Relative differences, those of the weights among them where the new process could compare them."""
+    found = relative_differences(run_dir, record, again, made)
+    told = again.parent / _WEIGHTS
+    if told.is_file():
+        found["weights"] = float(json.loads(told.read_text(encoding="utf-8")))
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
 def _count_rows(run_dir: Path) -> int:
     path = run_dir / "metrics.csv"
     return max(0, path.read_bytes().count(b"\n") - 1) if path.is_file() else 0
@@ -303,6 +373,7 @@ def _count_rows(run_dir: Path) -> int:
 
 def main() -> None:
     """Run a run again; what the command line names are the run, the new directory and what is trusted."""
+    end_with_parent()
     run_dir, again, *trusted = sys.argv[1:]
     try:
         _train(Path(run_dir), Path(again), trusted)
@@ -328,9 +399,21 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
         config.enforce_clean_git = False
     check_outside(config, trust(()))
     run_job(config, record.overrides, record.choices, raise_errors=False, data_sha256=record.data_sha256)
+    _compare_weights(run_dir, again)
     code = again.parent / _CODE
     if code.is_dir():
         _check_origin(code, [*config.trusted_packages])
+
+
+def _compare_weights(run_dir: Path, again: Path) -> None:
+    """Note how far the last checkpoints of both runs are from each other, where both are there."""
+    from assay.record.checkpoint_file import CheckpointFile
+    from assay.record.weights import relative_difference
+
+    then, now = (folder / "checkpoints" / "last.ckpt" for folder in (run_dir, again))
+    if then.is_file() and now.is_file():
+        states = (CheckpointFile().load_checkpoint(path)["state_dict"] for path in (then, now))
+        (again.parent / _WEIGHTS).write_text(json.dumps(relative_difference(*states)), encoding="utf-8")
 
 
 def _check_origin(code: Path, packages: Sequence[str]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
 
 from assay import ranks
 from assay.callbacks.resume_point import KEY
@@ -16,18 +19,21 @@ from assay.record.checkpoint_file import read
 from assay.record.checksum import damage_of
 from assay.record.inside import check_links
 from assay.record.newest import Newest, newest_valid
+from assay.record.provenance import refuse_uncommitted
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
+from assay.record.stretch import code_changes, machine_changes, shortened, stretch_here, stretches
 from assay.restore import read_config
-from assay.run import RunResult, go_on, result_of
+from assay.run import RunResult, go_on, gpu_names, result_of
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from omegaconf import DictConfig
 
+_MOST_THREADS: Final = 1024
 _LENGTH = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "trainer.min_epochs")
 
 
@@ -72,11 +78,37 @@ def resume(
             return replace(result_of(run_dir), reason="it is finished; there is nothing to add")
         RunDirectory(run_dir).remove_unfinished()
         entry = _start(run_dir, record, job, list(overrides))
-        console = Console(highlight=False, soft_wrap=True)
-        for note in entry["notes"]:
-            console.print(note, markup=False)
-        again = _begun_again(record, entry, overrides)
-        return go_on(job.config, again, raise_errors=raise_errors)
+        with _threads_of(record):
+            return _go_on(job, record, entry, raise_errors=raise_errors)
+
+
+def _go_on(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_errors: bool) -> RunResult:
+    now, patch = stretch_here(gpu_names(), torch.get_num_threads())
+    if job.config.get("enforce_clean_git"):
+        refuse_uncommitted(Path.cwd(), now["git"], patch)
+    before = stretches(record)[-1]
+    changed = [*code_changes(before, now), *machine_changes(before, now)]
+    entry["notes"] += [f"not as before: {one}" for one in changed]
+    if changed:
+        entry["notes"].append("what comes out is perhaps not what the run would have come to")
+    entry |= shortened(now, before)
+    console = Console(highlight=False, soft_wrap=True)
+    for note in entry["notes"]:
+        console.print(note, markup=False)
+    again = _begun_again(record, entry, entry["overrides"])
+    return go_on(job.config, again, patch=patch, raise_errors=raise_errors)
+
+
+@contextmanager
+def _threads_of(record: RunRecord) -> Iterator[None]:
+    """Compute with as many threads as the run began with: sums depend on how they are divided."""
+    before, then = torch.get_num_threads(), record.machine.get("threads")
+    if isinstance(then, int) and 0 < then <= _MOST_THREADS:
+        torch.set_num_threads(then)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _adds(job: Change) -> bool:
@@ -111,8 +143,14 @@ def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) 
         notes.append("no checkpoint was saved yet: the run begins anew, from step 0")
     else:
         checkpoint = read(newest.path, newest.path, mmap=True)
-        _check_point(checkpoint, newest.path, job.config)
-        notes += _lost_best(checkpoint, newest)
+        try:
+            _check_point(checkpoint, newest.path, job.config)
+            notes += _lost_best(checkpoint, newest)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise AssayError(
+                f"{newest.path} is not as this run would have written it: {type(error).__name__}: {error}",
+                hint="restore it from a copy, or remove it to go on from another one",
+            ) from error
         notes.append(f"going on from step {newest.step}: {newest.path}")
     notes += job.notes
     return {
@@ -123,6 +161,7 @@ def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) 
         "changed": {key: list(values) for key, values in job.changed.items()},
         "stop": job.stop_holds,
         "notes": notes,
+        "before": {"status": record.status, "finished": record.finished, "seconds": record.seconds},
     }
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -21,7 +21,7 @@ from assay.check.prove import Prover
 from assay.check.target import trusted_in
 from assay.config.compose import choices, compose, job_config
 from assay.config.fingerprint import fingerprint
-from assay.config.interpolations import interpolations
+from assay.config.interpolations import as_written, interpolations
 from assay.config.origin import located
 from assay.config.plain import known, to_yaml
 from assay.config.unread import check_single
@@ -29,22 +29,25 @@ from assay.continuation import same_data, same_logs
 from assay.errors import AssayError, ConfigError
 from assay.execute import execute, fit_and_test, signals
 from assay.quiet import quiet
-from assay.record.provenance import git_state, lock_sha256, machine, packages, refuse_uncommitted
+from assay.record.provenance import refuse_uncommitted
 from assay.record.run_directory import RunDirectory, refuse_existing
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
 from assay.record.secrets import redact_tree
+from assay.record.stretch import stretch_here
 from assay.restore import read_config
 from assay.sweep.classify import of_exception
 from assay.sweep.outcome import TRIAL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from omegaconf import DictConfig
 
     from assay.assemble import Assembly
     from assay.check.report import Report
+
+_ROOM: Final = "make room, then `assay resume` the run"
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,8 @@ class RunResult:
 
     @property
     def exit_code(self) -> int:
-        """0 where it finished or was pruned, 130 stopped by hand, 143 told to stop, 1 otherwise."""
-        interrupted = 143 if self.signal in ("SIGTERM", "SIGUSR1") else 130
+        """0 finished or pruned, 130 stopped by hand, 129 terminal closed, 143 told to stop, 1 otherwise."""
+        interrupted = {"SIGTERM": 143, "SIGUSR1": 143, "SIGHUP": 129}.get(self.signal, 130)
         return {"finished": 0, "pruned": 0, "interrupted": interrupted}.get(self.status, 1)
 
 
@@ -139,26 +142,26 @@ def run_job(
     processes = ranks.count(config)
     if processes > 1:
         prepare(config)
-        begin(run_dir, config, overrides, chosen, plain=known(config), data_sha256=data_sha256)
-        with writing(run_dir):
+        with begun(run_dir, config, overrides, chosen, plain=known(config), data_sha256=data_sha256):
             _launch(config, processes)
         return result_of(run_dir)
     with quiet():
         assembly = _assembled(config, datamodule=datamodule, checked=True)
         check_stated({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
-        record = begin(run_dir, config, overrides, chosen, plain=assembly.plain, data_sha256=data_sha256)
-        with writing(run_dir):
+        known_data = {"plain": assembly.plain, "data_sha256": data_sha256}
+        with begun(run_dir, config, overrides, chosen, **known_data) as record:
             execute(assembly, record, run_dir, raise_errors=raise_errors)
     return result_of(run_dir)
 
 
-def go_on(config: DictConfig, record: RunRecord, *, raise_errors: bool) -> RunResult:
+def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bool) -> RunResult:
     """Go on with a run in its own directory.
 
     Args:
         config: Its job.
         record: What the directory says, and last in `resumed` from where to go on; not yet written.
+        patch: The changes of the code that are in no commit; kept where the run did not have them before.
         raise_errors: As for `train`.
 
     Raises:
@@ -168,24 +171,23 @@ def go_on(config: DictConfig, record: RunRecord, *, raise_errors: bool) -> RunRe
     check_job(config)
     prover = Prover()
     report = prover.prove(config, record.resumed[-1]["overrides"])
-    record.fingerprint = fingerprint(config)
-    record.interpolations = interpolations(config)
+    changed = record.resumed[-1]["changed"]
+    before = as_written(config, {k: text for k, text in record.interpolations.items() if k not in changed})
+    record.fingerprint, record.interpolations = fingerprint(before), interpolations(before)
     same_logs(config, record)
     processes = ranks.count(config)
     if processes > 1:
         prepare(config)
-        write_config(RunDirectory(run_dir), known(config))
-        _write_overrides(RunDirectory(run_dir), record)
-        record.save(run_dir)
+        with _refusal(run_dir, hint=_ROOM):
+            _write_again(RunDirectory(run_dir), known(config), record, patch)
         _launch(config, processes)
         return result_of(run_dir)
     with quiet():
         assembly = _assembled(config, datamodule=prover.datamodule, checked=True)
         check_stated({} if report.data_read else report.spec, assembly.config)
         same_data(assembly, record)
-        write_config(RunDirectory(run_dir), assembly.plain)
-        _write_overrides(RunDirectory(run_dir), record)
-        record.save(run_dir)
+        with _refusal(run_dir, hint=_ROOM):
+            _write_again(RunDirectory(run_dir), assembly.plain, record, patch)
         execute(assembly, record, run_dir, raise_errors=raise_errors)
     return result_of(run_dir)
 
@@ -210,7 +212,8 @@ def prepare(config: DictConfig) -> None:
     build(config, "data", without=DATA_EXTRAS).prepare_data()
 
 
-def begin(
+@contextmanager
+def begun(
     run_dir: Path,
     config: DictConfig,
     overrides: Sequence[str],
@@ -218,8 +221,8 @@ def begin(
     *,
     plain: Mapping[str, Any],
     data_sha256: str,
-) -> RunRecord:
-    """Make the run directory: config, overrides, patch, and a record that says `running`.
+) -> Iterator[RunRecord]:
+    """Make the run directory: config, overrides, patch, and a record that says `running`; be its only writer.
 
     Args:
         run_dir: Where.
@@ -232,41 +235,54 @@ def begin(
     Raises:
         AssayError: There is a run already, or the directory cannot be made.
     """
-    git, patch = git_state(Path.cwd())
+    stretch, patch = stretch_here(gpu_names(), torch.get_num_threads())
     if config.get("enforce_clean_git"):
-        refuse_uncommitted(Path.cwd(), git, patch)
+        refuse_uncommitted(Path.cwd(), stretch["git"], patch)
     directory = RunDirectory.create(run_dir)
-    directory.remove_unfinished()  # of one that was killed before it had a record
-    record = RunRecord(
-        run_id=run_dir.name,
-        name=str(config.name),
-        status="running",
-        started=now(),
-        seed=int(config.seed),
-        fingerprint=fingerprint(config),
-        data_sha256=data_sha256,
-        overrides=list(overrides),
-        choices=dict(chosen),
-        tags=[str(tag) for tag in config.tags or []],
-        git=git,
-        patch_sha256=hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest() if patch else "",
-        lock_sha256=lock_sha256(Path.cwd()),
-        packages=packages(),
-        machine=machine(_gpu_names(), torch.get_num_threads()),
-        interpolations=interpolations(config),
-    )
+    with writing(run_dir):
+        refuse_existing(run_dir)  # somebody else may have been faster
+        directory.remove_unfinished()  # of one that was killed before it had a record
+        record = RunRecord(
+            run_id=run_dir.name,
+            name=str(config.name),
+            status="running",
+            started=now(),
+            seed=int(config.seed),
+            fingerprint=fingerprint(config),
+            data_sha256=data_sha256,
+            overrides=list(overrides),
+            choices=dict(chosen),
+            tags=[str(tag) for tag in config.tags or []],
+            interpolations=interpolations(config),
+            **stretch,
+        )
+        with _refusal(run_dir, hint="hydra.run.dir=SOMEWHERE/ELSE"):
+            write_config(directory, plain)
+            _write_overrides(directory, record)
+            if patch:
+                directory.write("code.patch", patch)
+            record.save(run_dir)
+        yield record
+
+
+def _write_again(directory: RunDirectory, plain: Mapping[str, Any], record: RunRecord, patch: str) -> None:
+    """What a run is from here on; `code.patch` stays what it began with."""
+    earlier = [record.patch_sha256, *(entry.get("patch_sha256") for entry in record.resumed[:-1])]
+    if patch and record.resumed[-1].get("patch_sha256") not in earlier:
+        directory.write(f"code.{len(record.resumed) + 1}.patch", patch)
+    write_config(directory, plain)
+    _write_overrides(directory, record)
+    record.save(directory.path)
+
+
+@contextmanager
+def _refusal(run_dir: Path, *, hint: str) -> Iterator[None]:
     try:
-        write_config(directory, plain)
-        _write_overrides(directory, record)
-        if patch:
-            directory.write("code.patch", patch)
-        record.save(run_dir)
+        yield
     except OSError as error:
         raise AssayError(
-            f"the run directory {run_dir} cannot be written: {error.strerror}",
-            hint="hydra.run.dir=SOMEWHERE/ELSE",
+            f"the run directory {run_dir} cannot be written: {error.strerror}", hint=hint
         ) from error
-    return record
 
 
 def write_config(directory: RunDirectory, plain: Mapping[str, Any]) -> None:
@@ -350,5 +366,6 @@ def result_of(run_dir: Path) -> RunResult:
     )
 
 
-def _gpu_names() -> list[str]:
+def gpu_names() -> list[str]:
+    """Of the GPUs of this machine, as torch tells them."""
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tests.conftest import Train
 
 DIGITS = ("data=digits", "model=mlp", "model.hidden=[16]", "trainer.max_epochs=2")
-SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1")
-CODES = {"SIGTERM": 143, "SIGINT": 130, "SIGUSR1": 143}
+SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP")
+CODES = {"SIGTERM": 143, "SIGINT": 130, "SIGUSR1": 143, "SIGHUP": 129}
 
 
 @final
@@ -263,6 +263,37 @@ def test_a_command_that_is_told_to_stop(tmp_path: Path, name: str) -> None:
     assert "interrupted: stopped by" in output.splitlines()[-4], output
     saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
     assert saved["global_step"] > 0
+
+
+@pytest.mark.long
+def test_a_terminal_that_is_closed(tmp_path: Path) -> None:
+    """What the run prints goes to no terminal any more; that is an error of every write, and ends nothing."""
+    pty = pytest.importorskip("pty")
+    process, terminal = pty.fork()
+    if not process:  # pragma: no cover - another process
+        os.chdir(tmp_path)
+        arguments = [sys.executable, "-c", "from assay.cli import main; main()", *ENDLESS]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm"}
+        os.execve(sys.executable, arguments, environment)  # noqa: S606 - this interpreter
+    table, end = tmp_path / "run" / "metrics.csv", time.monotonic() + 200
+    while not table.is_file() or table.read_bytes().count(b"\n") < 20:
+        assert time.monotonic() < end, "it never came to train"
+        os.read(terminal, 4096)
+    os.close(terminal)
+    _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == 129, (tmp_path / "run" / "log.txt").read_text()
+    assert (record(tmp_path)["status"], record(tmp_path)["signal"]) == ("interrupted", "SIGHUP")
+    saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert saved["global_step"] > 0
+
+
+def test_what_is_to_outlive_its_terminal_does(train: Train) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    try:
+        run = train(*DIGITS, "trainer.max_epochs=1", callbacks=[Send("batch", "SIGHUP")])
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert run.result.status == "finished"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 from tests.record.killing import dies_at
 
+from assay.errors import AssayError
 from assay.logger.run_csv import RunCSV
 from assay.record.run_directory import RunDirectory
 
@@ -147,7 +148,7 @@ def test_a_failure_while_columns_are_added_loses_no_row(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, name, full)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(AssayError, match="No space"):
             logger.log_metrics({"b": 1.0}, step=1)
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["metrics.csv"]
@@ -173,7 +174,7 @@ def test_rewind_drops_what_will_be_written_again(tmp_path: Path) -> None:
     logger.log_metrics({"late": 1.0}, step=6)
     later = RunCSV(path)
     later.rewind(position)
-    assert later.rows == position["rows"] == 3
+    assert later.mark()["rows"] == position["rows"] == 3
     later.log_metrics({"b": 0.5}, step=3)
     assert path.read_text() == "epoch,step,a,b\n,0,0,\n,1,1,\n,2,2,\n,3,,0.5\n"
     later.rewind(None)
@@ -184,7 +185,8 @@ def test_rows_that_are_gone_are_missed(tmp_path: Path, caplog: pytest.LogCapture
     logger = RunCSV(tmp_path / "metrics.csv")
     logger.log_metrics({"a": 1.0}, step=0)
     logger.rewind({"rows": 3, "columns": ["epoch", "step", "a"]})
-    assert "has lost 2 rows" in caplog.text
+    assert "has lost 2 of the 3 rows" in logger.damage
+    assert logger.damage in caplog.text
     assert len(rows(tmp_path / "metrics.csv")) == 1
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.record.compare import causes, differences, first_row, package_changes
+from assay.record.compare import causes, differences, first_row
 from assay.record.run_record import RunRecord
+from assay.record.stretch import package_changes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -79,7 +79,7 @@ def ranks_of(forks: Forks) -> dict[int, psutil.Process]:
 
 
 def wait_for_ranks(forks: Forks) -> dict[int, psutil.Process]:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         ranks = ranks_of(forks)
         if len(ranks) == 2:
@@ -97,7 +97,7 @@ def kill_one(
     forks.start(*words, cwd=place)
     ranks = wait_for_ranks(forks)
     begin, in_training = time.monotonic(), chance.random() < 0.7
-    while in_training and log.stat().st_size == before and time.monotonic() < begin + 60:
+    while in_training and log.stat().st_size == before and time.monotonic() < begin + 300:
         time.sleep(0.005)  # the first rank has built the job when it writes there
     time.sleep(chance.uniform(0, whole.trained if in_training else whole.lived))
     victim = chance.randrange(2)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.conftest import Train, Trained
 
 PROJECT = Path(__file__).parent / "project"
-FILES = {"config.yaml", "overrides.yaml", "record.json", "metrics.csv", "log.txt"}
+FILES = {"config.yaml", "overrides.yaml", "record.json", "metrics.csv", "log.txt", ".lock"}
 CHECKPOINTS = {f"checkpoints/{role}.ckpt{suffix}" for role in ("best", "last") for suffix in ("", ".sha256")}
 
 
@@ -131,6 +131,7 @@ def test_a_failing_training_ends_the_command_with_1(tmp_path: Path) -> None:
         "train",
         "--config-dir",
         str(PROJECT / "conf"),
+        "trusted_packages=[own_project]",
         *FRAGILE,
         f"hydra.run.dir={tmp_path / 'run'}",
     ]

@@ -15,6 +15,8 @@ from lightning.pytorch.trainer.connectors.logger_connector.result import (
     _Sync,
 )
 
+from assay.errors import AssayError
+
 if TYPE_CHECKING:
     import lightning as L
 
@@ -22,6 +24,7 @@ _META: Final = (
     *("fx", "name", "prog_bar", "logger", "on_step", "on_epoch", "enable_graph"),
     *("add_dataloader_idx", "dataloader_idx", "metric_attribute"),
 )
+_REDUCTIONS: Final = ("mean", "min", "max", "sum")
 _VALUES: Final = ("value", "cumulated_batch_size", "_forward_cache")
 
 
@@ -55,6 +58,12 @@ def take_up_results(trainer: L.Trainer, state: dict[str, Any]) -> None:
     results = trainer.fit_loop.epoch_loop._results
     device = trainer.strategy.root_device
     for key, saved in state.items():
+        if (
+            saved["reduce"] not in _REDUCTIONS
+            or not {*saved["meta"]} <= {*_META}
+            or not {*saved["values"]} <= {*_VALUES}
+        ):
+            raise AssayError(f"the checkpoint says of {key!r} what is never logged: it was changed")
         meta = _Metadata(**saved["meta"], reduce_fx=getattr(torch, saved["reduce"]))
         meta.sync = _Sync(
             _should=saved["together"], fn=trainer.strategy.reduce, rank_zero_only=saved["first_only"]

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
 from assay.callbacks.logged_results import take_up_results
-from assay.callbacks.resume_point import ResumePoint, averaged_too, claimed
+from assay.callbacks.resume_point import ResumePoint, averaged_too, claimed, take_up_bookkeeping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,6 +53,8 @@ class PickUp(Callback):
     ) -> None:
         self._optimizer, self._new_schedule, self._stop = dict(optimizer or {}), new_schedule, stop
         self._fresh: list[dict[str, Any]] = []
+        self.done = False
+        """Whether the checkpoint is taken up, and what happens from here on is training."""
 
     @override
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -64,9 +66,11 @@ class PickUp(Callback):
         """Take up the state, do what was left to do, and put the loops before the next batch or epoch."""
         point = next(one for one in _callbacks(trainer) if isinstance(one, ResumePoint))
         if point.loaded is None:
+            self.done = True
             return
         note, point.loaded = point.loaded, None
         self._take_up(trainer, pl_module, note)
+        self.done = True
         phase = point.phase = note["phase"]
         fit_loop = trainer.fit_loop
         loop = fit_loop.epoch_loop
@@ -89,8 +93,7 @@ class PickUp(Callback):
         metrics = {name: value.to(device) for name, value in note["metrics"].items()}
         trainer._logger_connector._callback_metrics.update(metrics)
         for callback in _callbacks(trainer):
-            for name, value in note["callbacks"].get(callback.state_key, {}).items():
-                setattr(callback, name, value)
+            take_up_bookkeeping(callback, note["callbacks"].get(callback.state_key, {}))
             if isinstance(callback, ModelCheckpoint) and _has_saved(callback, str(trainer.ckpt_path)):
                 callback._last_global_step_saved = trainer.global_step
         _remove_dropped(trainer, note.get("dropped", ()))

@@ -14,11 +14,24 @@ from torch.utils._pytree import tree_leaves
 from typing_extensions import override
 
 from assay.callbacks.logged_results import results_state
+from assay.errors import AssayError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import lightning as L
 
 KEY: Final = "resume_point"
+_KEPT: Final[dict[type, dict[str, type]]] = {
+    ModelCheckpoint: {
+        "_last_global_step_saved": int,
+        "_last_checkpoint_saved": str,
+        "_defer_save_until_validation": bool,
+    },
+    WeightAveraging: {"_latest_update_epoch": int},
+}
+"""What callbacks keep for themselves and leave out of their state."""
+_PATHS: Final = ("best_model_path", "kth_best_model_path", "last_model_path")
 _BETWEEN: Final = ("epoch_start", "batch_start")
 _RESUMABLE: Final = (*_BETWEEN, "batch_end", "validation_end", "epoch_end", "train_end")
 
@@ -47,7 +60,7 @@ class ResumePoint(Callback):
         self.outputs: Any = None
         self.loaded: dict[str, Any] | None = None
         self._csv: Any = None
-        self._rows = 0
+        self._mark: dict[str, Any] = {}
         self._max_steps: int | None = None
         self._claimed: set[str] = set()
 
@@ -118,7 +131,7 @@ class ResumePoint(Callback):
     def _begin(self, phase: str) -> None:
         self.phase, self.outputs = phase, None
         if self._csv is not None:
-            self._rows = self._csv.rows
+            self._mark = self._csv.mark()
 
     # -- into the checkpoint -------------------------------------------------------------------------------
 
@@ -133,7 +146,7 @@ class ResumePoint(Callback):
         )
         log = None if self._csv is None else self._csv.position()
         if log is not None and self.phase in _BETWEEN:
-            log["rows"] = self._rows
+            log |= self._mark
         own = _own_state(trainer, pl_module, pending=self.phase in ("batch_start", *_RESUMABLE[2:4]))
         # A callback removes what this checkpoint takes the place of once it is saved, and may not come to it.
         before, self._claimed = self._claimed, claimed(trainer)
@@ -214,7 +227,7 @@ def _move(trainer: L.Trainer, checkpoint: dict[str, Any]) -> None:
             return str(Path(now) / Path(path).relative_to(before)) if inside else ""
 
         state["dirpath"] = callback.dirpath
-        for name in ("best_model_path", "kth_best_model_path", "last_model_path"):
+        for name in _PATHS:
             state[name] = moved(state[name])
         kept = {moved(path): score for path, score in state["best_k_models"].items()}
         state["best_k_models"] = {path: score for path, score in kept.items() if path}
@@ -235,12 +248,30 @@ def claimed(trainer: L.Trainer) -> set[str]:
 
 def _bookkeeping(callback: ModelCheckpoint | WeightAveraging) -> dict[str, Any]:
     """What the callback does not put into its own state."""
-    names: tuple[str, ...]
-    if isinstance(callback, ModelCheckpoint):
-        names = ("_last_global_step_saved", "_last_checkpoint_saved", "_defer_save_until_validation")
-    else:
-        names = ("_latest_update_epoch",)
-    return {name: getattr(callback, name) for name in names}
+    return {name: getattr(callback, name) for name in _kinds(callback)}
+
+
+def _kinds(callback: object) -> dict[str, type]:
+    return next((kinds for kind, kinds in _KEPT.items() if isinstance(callback, kind)), {})
+
+
+def take_up_bookkeeping(callback: Callback, state: Mapping[str, Any]) -> None:
+    """Give a callback back what a checkpoint says of it; the file may be anybody's.
+
+    Args:
+        callback: Any.
+        state: From the note of a checkpoint.
+
+    Raises:
+        AssayError: It says something that is never written there.
+    """
+    kinds = _kinds(callback)
+    for name, value in state.items():
+        if type(value) is not kinds.get(name):
+            raise AssayError(
+                f"the checkpoint says {name}={value!r:.80} of {type(callback).__name__}: it was changed"
+            )
+        setattr(callback, name, value)
 
 
 def _has_loss(outputs: Any) -> bool:

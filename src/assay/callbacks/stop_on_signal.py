@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 _SIGNALS: Final = tuple(
-    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name)
+    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP") if hasattr(signal, name)
 )
+_HANGUP: Final = getattr(signal, "SIGHUP", None)
 _KEY: Final = "assay/stop"
 
 
@@ -43,7 +45,9 @@ class StoppedBySignal(BaseException):
 
 @final
 class StopOnSignal(Checkpoint):
-    """Ends a run on SIGTERM, SIGINT or SIGUSR1: finishes the optimizer step, saves a checkpoint, raises.
+    """Ends a run on SIGTERM, SIGINT, SIGUSR1 or SIGHUP: finishes the step, saves a checkpoint, raises.
+
+    SIGHUP, which comes as a terminal is closed, stays ignored where it is, as under `nohup`.
 
     What is saved is what Lightning's `ModelCheckpoint` would save after this step. A validation is finished
     first, as its half cannot be saved; a test is broken off. Where data can only be read from the start of an
@@ -77,7 +81,8 @@ class StopOnSignal(Checkpoint):
         """
         self.received, self._saved, self._process = "", False, os.getpid()
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.getsignal(number) for number in _SIGNALS}
+            before = {number: signal.getsignal(number) for number in _SIGNALS}
+            self._before = {n: old for n, old in before.items() if n != _HANGUP or old != signal.SIG_IGN}
         if several:
             for number in self._before:
                 signal.signal(number, signal.SIG_DFL)
@@ -103,7 +108,10 @@ class StopOnSignal(Checkpoint):
         if not self.received:
             self.received = signal.Signals(number).name
             # Not print: a signal may come in the middle of one.
-            os.write(2, f"\n{self.received}: stopping after this step (Ctrl-C: at once)\n".encode())
+            with suppress(OSError):
+                os.write(2, f"\n{self.received}: stopping after this step (Ctrl-C: at once)\n".encode())
+            if number == _HANGUP:
+                _leave_terminal()
 
     # -- training ----------------------------------------------------------------------------------------
 
@@ -199,6 +207,20 @@ class StopOnSignal(Checkpoint):
         # Of several processes none leaves alone: the others would wait for it.
         if self.received and trainer.world_size == 1:
             raise StoppedBySignal(self.received)
+
+
+def _leave_terminal() -> None:
+    """Send what is printed nowhere, where it went to a terminal that is gone: a write there is an error."""
+    import termios
+
+    empty = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        try:
+            termios.tcgetattr(standard)
+        except termios.error as error:  # a file or a pipe is not a terminal; a closed one answers otherwise
+            if error.args[0] == errno.EIO:
+                os.dup2(empty, standard)
+    os.close(empty)
 
 
 def _store(trainer: L.Trainer) -> Store | None:

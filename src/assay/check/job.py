@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
+from assay.check.checkpoint_dir import check_checkpoint_dir
 from assay.check.data_root import check_data_root
 from assay.check.installed import check_installed
 from assay.check.target import check_targets
@@ -54,6 +55,7 @@ def check_job(config: DictConfig) -> None:
     check_values(config)
     check_installed(config)
     check_data_root(config)
+    check_checkpoint_dir(config)
 
 
 def _check_secrets(config: DictConfig, entries: list[Entry]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -39,6 +40,7 @@ _FIXED: Final = (
 )
 _FREE: Final = ("data.num_workers", "data.pin_memory", "data.persistent_workers", "data.prefetch_factor")
 _LENGTH: Final = (*("max_epochs", "max_steps", "max_time", "limit_train_batches", "accumulate_grad_batches"),)
+_SPEC: Final = re.compile(r"\$\{(oc\.select:)?spec\.")
 _OF_LENGTH: Final = ("spec.total_steps", "spec.steps_per_epoch", *(f"trainer.{name}" for name in _LENGTH))
 
 
@@ -84,7 +86,7 @@ def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overri
     OmegaConf.set_struct(config, True)
     after = _values(config)
     keys = [key for key in {**before, **after} if key.partition(".")[0] not in ("spec", "run_dir", TRUSTED)]
-    follow = [key for key, text in written.items() if "${run_dir}" in text or "${spec." in text]
+    follow = [key for key, text in written.items() if "${run_dir}" in text or _SPEC.search(text)]
     changed = {
         key: (before.get(key), after.get(key))
         for key in keys
@@ -159,8 +161,12 @@ def _values(config: DictConfig) -> dict[str, Any]:
                 value = entry.parent[entry.name]
             except OmegaConfBaseException:  # what asks for the data
                 value = None
-            is_node = isinstance(value, DictConfig | ListConfig)
-            found[entry.key] = OmegaConf.to_container(value) if is_node else value
+            if isinstance(value, DictConfig | ListConfig):  # what refers to another node
+                found |= {
+                    one.key: one.parent[one.name] for one in walk(value, entry.key) if not one.is_container
+                }
+            else:
+                found[entry.key] = value
     return found
 
 

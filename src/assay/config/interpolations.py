@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 
 from assay.config.tree import walk
 from assay.config.trust import KEY as TRUSTED
@@ -15,21 +15,33 @@ if TYPE_CHECKING:
 
     from omegaconf import DictConfig
 
-_PLAIN: Final = re.compile(r"(?:[^$]|\$\{[\w.]+\})+", re.ASCII)
-"""Text with references to other keys; no call of a resolver, which could read the environment."""
+_PLAIN: Final = re.compile(r"(?:[^$]|\$\{[\w.]+\}|\$\{oc\.select:[\w.]+(?:,[\w.-]*)?\})+", re.ASCII)
+"""Text with references to other keys; no call of another resolver, which could read the environment."""
 
 
 def interpolations(config: DictConfig) -> dict[str, str]:
-    """Every plain `${key}` of a job as it is written, by its full key.
+    """Everything that a job says as `${…}`, as it is written, by its full key.
 
     Args:
         config: A job, not yet resolved.
 
     >>> interpolations(OmegaConf.create({"lr": 0.1, "max_lr": "${lr}", "home": "${oc.env:HOME}"}))
-    {'max_lr': '${lr}'}
+    {'max_lr': '${lr}', 'home': '${oc.env:HOME}'}
     """
-    written = {entry.key: str(entry.node._value()) for entry in walk(config) if entry.is_interpolation}
-    return {key: text for key, text in written.items() if _is_plain(key, text)}
+    return {entry.key: str(entry.node._value()) for entry in walk(config) if entry.is_interpolation}
+
+
+def as_written(config: DictConfig, written: Mapping[str, str]) -> DictConfig:
+    """A resolved config as it was before: what its fingerprint is taken of, and never to be resolved.
+
+    Args:
+        config: Left as it is.
+        written: From `interpolations`; perhaps somebody else's.
+    """
+    before = config.copy()
+    with open_dict(before):
+        _put(before, written)
+    return before
 
 
 def restore(config: DictConfig, written: Mapping[str, str]) -> None:
@@ -40,9 +52,13 @@ def restore(config: DictConfig, written: Mapping[str, str]) -> None:
         written: From `interpolations`; perhaps somebody else's: what names a target or whom to trust, or
             calls a resolver, is left out, and so is a key that is not there.
     """
+    _put(config, {key: text for key, text in written.items() if _is_plain(key, text)})
+
+
+def _put(config: DictConfig, written: Mapping[str, str]) -> None:
     there = {entry.key for entry in walk(config)}  # not selected: that would ask for what is not yet known
     for key, text in written.items():
-        if _is_plain(key, text) and key in there:
+        if key in there:
             OmegaConf.update(config, key, text)
 
 

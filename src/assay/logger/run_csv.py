@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import csv
+import functools
+import hashlib
 import io
+import json
 import logging
 import os
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
+from assay.errors import AssayError
 from assay.record.inside import appending
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +60,10 @@ class RunCSV(Logger):
                 raise ValueError(f"{path} is there already, and no run has written it; choose another path")
         self._columns: list[str] = []
         self._count = 0
+        self._seal = ""
+        """Of all rows so far; whatever columns are added, it stays what it is."""
+        self.damage = ""
+        """What is not as it was at the checkpoint that the run went on from."""
 
     @property
     def name(self) -> str:
@@ -91,29 +100,41 @@ class RunCSV(Logger):
             row["step"] = step
         if "epoch" in row:
             row["epoch"] = int(row["epoch"]) + self.first_epoch  # Lightning makes it a float on its way
-        new = [name for name in row if name not in self._open()]
-        if new:
-            self._rewrite([*self._columns, *new], self._rows())
-        with os.fdopen(appending(self._path), "a", encoding="utf-8", newline="") as file:
-            file.write(_line([row.get(name, "") for name in self._columns]))
+        with self._refusal():
+            new = [name for name in row if name not in self._open()]
+            if new:
+                self._rewrite([*self._columns, *new], self._rows())
+            with os.fdopen(appending(self._path), "a", encoding="utf-8", newline="") as file:
+                file.write(_line([row.get(name, "") for name in self._columns]))
         self._count += 1
+        self._seal = _sealed(self._seal, {name: _text(value) for name, value in row.items()})
 
-    @property
-    def rows(self) -> int:
-        """Rows written so far; 0 on other ranks than the first."""
-        return self._count
+    @contextmanager
+    def _refusal(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise AssayError(
+                f"{self._path} cannot be written: {error.strerror}",
+                hint="what was written before stands; make room, then `assay resume` the run",
+            ) from error
+
+    def mark(self) -> dict[str, Any]:
+        """How many `rows` there are, and a `sha256` of them; of none on other ranks than the first."""
+        return {"rows": self._count, "sha256": self._seal}
 
     @rank_zero_only
     def position(self) -> dict[str, Any]:
         """Where the file ends now, for a checkpoint; everything before it is on disk then.
 
         Returns:
-            `rows` and `columns`.
+            As `mark`, and `columns`.
         """
-        columns = self._open()
-        with self._path.open("rb") as file:
-            os.fsync(file.fileno())
-        return {"rows": self._count, "columns": list(columns)}
+        with self._refusal():
+            columns = self._open()
+            with self._path.open("rb") as file:
+                os.fsync(file.fileno())
+        return {**self.mark(), "columns": list(columns)}
 
     @rank_zero_only
     def rewind(self, position: Mapping[str, Any] | None) -> None:
@@ -125,10 +146,19 @@ class RunCSV(Logger):
         if position is None:
             position = {"rows": 0, "columns": _FIRST}
         before, columns, rows = self._open(), list(position["columns"]), int(position["rows"])
-        if self._count < rows:
-            log.warning("%s has lost %d rows since the checkpoint", self._path, rows - self._count)
+        kept = [dict(zip(before, row, strict=False)) for row in self._rows()[:rows]]
+        self._seal = _seal_of(kept)
+        if len(kept) < rows:
+            self.damage = (
+                f"{self._path.name} has lost {rows - len(kept)} of the {rows} rows up to its last checkpoint"
+            )
+        elif self._seal != position.get("sha256", self._seal):
+            self.damage = (
+                f"{self._path.name} was changed: its first {rows} rows are not those that the run wrote"
+            )
+        if self.damage:
+            log.warning("%s", self.damage)
         if self._count > rows or before != columns:
-            kept = (dict(zip(before, row, strict=False)) for row in self._rows()[:rows])
             self._rewrite(columns, [[row.get(name, "") for name in columns] for row in kept])
 
     def _open(self) -> list[str]:
@@ -146,6 +176,7 @@ class RunCSV(Logger):
             with self._path.open(encoding="utf-8", newline="") as file:
                 self._columns, *rows = csv.reader(file)
             self._count = len(rows)
+            self._seal = _seal_of(dict(zip(self._columns, row, strict=False)) for row in rows)
         return self._columns
 
     def _rows(self) -> list[list[str]]:
@@ -167,6 +198,21 @@ class RunCSV(Logger):
             temporary.unlink(missing_ok=True)
             raise
         self._columns, self._count = columns, len(rows)
+
+
+def _seal_of(rows: Iterable[Mapping[str, str]]) -> str:
+    return functools.reduce(_sealed, rows, "")
+
+
+def _sealed(before: str, row: Mapping[str, str]) -> str:
+    """A row's own sum, taken along with that of all rows before it; what was not logged does not count."""
+    logged = sorted((name, value) for name, value in row.items() if value)
+    return hashlib.sha256(json.dumps([before, logged]).encode()).hexdigest()
+
+
+def _text(value: object) -> str:
+    """A number as the CSV has it."""
+    return repr(value) if isinstance(value, float) else str(value)
 
 
 def _line(values: Iterable[Any]) -> str:

@@ -157,6 +157,7 @@ class Tracker:
         self._losses = [loss.to(device) for loss in pending["losses"]]
         self._sizes = list(pending["sizes"])
         for name, metric in self.metrics.items(keep_base=True, copy_state=False):
-            for key, value in state["metrics"].get(str(name), {}).items():
-                setattr(metric, key, value)
+            saved = state["metrics"].get(str(name), {})
+            for key in metric._defaults.keys() & saved.keys():
+                setattr(metric, key, saved[key])
             metric._update_count = state["updates"].get(str(name), 0)

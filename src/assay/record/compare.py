@@ -6,18 +6,15 @@ import csv
 import math
 from typing import TYPE_CHECKING, Any
 
+from assay.record.stretch import differences_within, machine_changes, stretches
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from assay.record.run_record import RunRecord
 
 _OF_THE_MACHINE = ("DeviceStatsMonitor",)
 """Columns that say how busy a machine was."""
-_NUMERIC_PACKAGES = (
-    *("torch", "lightning", "numpy", "torchvision", "torchmetrics", "scikit-learn", "assay", "pandas"),
-    *("pillow", "scipy"),
-)
 _SHOWN = 6
 
 
@@ -55,6 +52,51 @@ def differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) 
                 "weights: the record says nothing of them, and the last checkpoints are not the same"
             )
     return found
+
+
+def relative_differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> dict[str, float]:
+    """The largest relative difference of each logged column and each final score, the largest first.
+
+    Args:
+        run_dir: As for `differences`.
+        record: As for `differences`.
+        again: As for `differences`.
+        made: As for `differences`.
+
+    Returns:
+        By name, without those that are the same; infinite where one run has no such number.
+    """
+    found: dict[str, float] = {}
+
+    def take(name: str, one: Any, other: Any) -> None:
+        size = _relative(one, other)
+        if size and not name.startswith(_OF_THE_MACHINE):
+            found[name] = max(size, found.get(name, 0.0))
+
+    before, after = _rows(run_dir / "metrics.csv"), _rows(again / "metrics.csv")
+    for row, new in zip(before, after, strict=False):
+        for name in {**row, **new}:
+            take(name, row.get(name), new.get(name))
+    take("rows of metrics.csv", None if len(before) != len(after) else 0, 0)
+    for name in record.metrics.keys() | made.metrics.keys():
+        take(name, record.metrics.get(name), made.metrics.get(name))
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _relative(one: Any, other: Any) -> float:
+    """Of two numbers, which may be text; infinite where one is none or not finite.
+
+    >>> _relative("1.0", 1.0), _relative("nan", math.nan), _relative(1.0, 0.75), _relative(None, 1.0)
+    (0.0, 0.0, 0.25, inf)
+    """
+    try:
+        first, second = float(one), float(other)
+    except (TypeError, ValueError):
+        return 0.0 if one == other else math.inf
+    if _same(first, second):
+        return 0.0
+    size = abs(first - second) / max(abs(first), abs(second))
+    return size if math.isfinite(size) else math.inf
 
 
 def first_row(then: Path, now: Path) -> str:
@@ -107,57 +149,13 @@ def causes(then: RunRecord, now: RunRecord) -> list[str]:
         for entry in then.resumed
         if entry.get("changed")
     ]
+    found += differences_within(then)
     if then.git is None:
         found.append("code: it is not known, the run was outside a git repository")
     if then.data_sha256 != now.data_sha256:
         found.append("data: its SHA-256 is another one")
-    before, after = then.machine, now.machine
-    for key, name in (("gpus", "device"), ("gpu_driver", "device driver")):
-        if before.get(key) != after.get(key):
-            found.append(f"{name}: {before.get(key) or 'none'} then, {after.get(key) or 'none'} now")
-    changed = package_changes(then.packages, now.packages)
-    if changed:
-        found.append(f"packages: {', '.join(changed)}")
-    for key, name in (("cpu", "CPU"), ("threads", "threads"), ("python", "python"), ("platform", "platform")):
-        if before.get(key) != after.get(key):
-            found.append(f"{name}: {before.get(key)} then, {after.get(key)} now")
-    flags = set(before.get("cpu_flags", [])) ^ set(after.get("cpu_flags", []))
-    if flags:
-        found.append(f"CPU flags: {' '.join(sorted(flags))}")
-    switches = _switches(before.get("environment", {}), after.get("environment", {}))
-    if switches:
-        found.append(f"environment: {', '.join(switches)}")
+    found += machine_changes(stretches(then)[0], stretches(now)[0])
     return found or [
         "nothing on record differs: an operation that is not deterministic (trainer.deterministic=true "
         "names it), or a record that was changed"
-    ]
-
-
-def package_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Packages of another version, those that compute first.
-
-    Args:
-        then: Version by name.
-        now: Version by name.
-
-    >>> package_changes({"torch": "2.14", "a": "1"}, {"torch": "2.15", "a": "1"})
-    ['torch 2.14 then, 2.15 now']
-    """
-    names = [name for name in then if then[name] != now.get(name)]
-    names.sort(key=lambda name: (_rank(name), name))
-    shown = [f"{name} {then[name]} then, {now.get(name, 'none')} now" for name in names[:_SHOWN]]
-    return [*shown, f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else shown
-
-
-def _rank(name: str) -> int:
-    return _NUMERIC_PACKAGES.index(name) if name in _NUMERIC_PACKAGES else len(_NUMERIC_PACKAGES)
-
-
-def _switches(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    # The number of threads is compared as such.
-    names = sorted((then.keys() | now.keys()) - {"OMP_NUM_THREADS"})
-    return [
-        f"{name}={then.get(name, '')} then, {now.get(name, '')} now"
-        for name in names
-        if then.get(name) != now.get(name)
     ]

@@ -21,7 +21,7 @@ def files_of(run_dir: Path) -> dict[str, str]:
         run_dir: Of a run that has ended.
     """
     found = {}
-    for name in _TEXTS:
+    for name in [*_TEXTS, *sorted(path.name for path in run_dir.glob("code.*.patch"))]:
         if (run_dir / name).is_file():
             with (run_dir / name).open("rb") as file:
                 found[name] = digest_of(file)

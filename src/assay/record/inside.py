@@ -11,7 +11,7 @@ from typing import Final
 
 from assay.errors import AssayError
 
-_APPENDED: Final = ("log.txt", "metrics.csv", "journal.jsonl", "study.db")
+_APPENDED: Final = (".lock", "log.txt", "metrics.csv", "journal.jsonl", "study.db")
 _FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 import warnings
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Final
 
 from assay.record.inside import appending
 from assay.record.secrets import redact
@@ -16,6 +17,8 @@ from assay.terminal import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+FILE: Final = "log.txt"
 
 
 class _Formatter(logging.Formatter):
@@ -27,6 +30,27 @@ class _Formatter(logging.Formatter):
         return printable(redact(super().format(record)))
 
 
+class _Handler(logging.StreamHandler[IO[str]]):
+    """Says once that nothing can be written, and lets the run itself go on or end."""
+
+    def __init__(self, path: Path, stream: IO[str]) -> None:
+        super().__init__(stream)
+        self._path, self._refused = path, False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the base class's own name
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._refused:
+            self._refused = True
+            sys.stderr.write(f"warning: {self._path} cannot be written: {error.strerror}\n")
+
+    def close(self) -> None:
+        with suppress(OSError):  # what is left in the buffer, on a full disk
+            self.stream.close()
+        super().close()
+
+
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
     """Append what is logged, and Python's warnings, to a file; what the terminal shows stays as it was.
@@ -35,7 +59,7 @@ def log_file(path: Path) -> Iterator[None]:
         path: `log.txt`.
     """
     stream = os.fdopen(appending(path), "a", encoding="utf-8", errors="backslashreplace")
-    handler = logging.StreamHandler(stream)
+    handler = _Handler(path, stream)
     handler.setFormatter(
         _Formatter("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
     )
@@ -52,7 +76,6 @@ def log_file(path: Path) -> Iterator[None]:
                     logger.removeHandler(handler)
     finally:
         handler.close()
-        stream.close()
 
 
 def _not_propagating() -> list[logging.Logger]:

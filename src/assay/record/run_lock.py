@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import importlib
 import os
+import socket
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.errors import AssayError
+from assay.record.inside import appending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-FILE: Final = "log.txt"
+FILE: Final = ".lock"
+"""Says which processes write the run: one line each, process id and host."""
 _PATIENCE: Final = 6.0
 """Seconds: what loads data for a process that was killed looks every five whether it is still there."""
 _held: set[int] = set()
@@ -25,30 +28,33 @@ fcntl: Any = None if os.name == "nt" else importlib.import_module("fcntl")  # Wi
 def writing(run_dir: Path, *, shared: bool = False) -> Iterator[None]:
     """Be the one that writes a run, until the block is left or this process dies.
 
+    Locked are the directory itself, whose lock goes with no file that somebody removes, and `.lock` in it,
+    since a network file system tells other machines of locks on files alone.
+
     Args:
-        run_dir: The run directory; its log is what is locked.
+        run_dir: The run directory.
         shared: Join the process that has started this one, as the ranks of a distributed job do.
 
     Raises:
-        AssayError: Another process is writing it.
+        AssayError: Another process is writing it, or nothing can be written there.
     """
     if fcntl is None:
         yield
         return
-    descriptor = os.open(run_dir / FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    _held.add(descriptor)
+    descriptors: list[int] = []
     try:
-        if not shared and not _alone(descriptor):
-            raise AssayError(
-                f"{run_dir} is still being written by another process",
-                hint="wait until it has ended, or stop it first",
-            )
-        with suppress(OSError):  # a file system without locks; then nobody can be kept out
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        _open(run_dir, descriptors)
+        if not shared and not all(map(_alone, descriptors)):
+            raise _refusal(run_dir)
+        _say_who(descriptors[-1], joins=shared)
+        for descriptor in descriptors:
+            with suppress(OSError):  # a file system without locks; then nobody can be kept out
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         yield
     finally:
-        _held.discard(descriptor)
-        os.close(descriptor)
+        for descriptor in descriptors:
+            _held.discard(descriptor)
+            os.close(descriptor)
 
 
 def is_written(run_dir: Path) -> bool:
@@ -57,9 +63,18 @@ def is_written(run_dir: Path) -> bool:
     Args:
         run_dir: The run directory.
     """
-    if fcntl is None or not (run_dir / FILE).is_file():
+    if fcntl is None:
         return False
-    descriptor = os.open(run_dir / FILE, os.O_RDONLY | os.O_CLOEXEC)
+    return any(_is_locked(path) for path in (run_dir, run_dir / FILE))
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        # An exclusive lock on a network file system wants a file that is open for writing.
+        access = os.O_RDONLY if path.is_dir() else os.O_RDWR
+        descriptor = os.open(path, access | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:  # not there, or nobody can write there
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -69,6 +84,19 @@ def is_written(run_dir: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _open(run_dir: Path, descriptors: list[int]) -> None:
+    """Open what is locked, the file that says who holds it last."""
+    try:
+        descriptors.append(os.open(run_dir, os.O_RDONLY | os.O_CLOEXEC))
+        _held.add(descriptors[-1])
+        descriptors.append(appending(run_dir / FILE, 0o644, readable=True))
+        _held.add(descriptors[-1])
+    except OSError as error:
+        raise AssayError(
+            f"{run_dir} cannot be written: {error.strerror}", hint="give it room, or make it writable"
+        ) from error
 
 
 def _alone(descriptor: int) -> bool:
@@ -84,6 +112,37 @@ def _alone(descriptor: int) -> bool:
             return True
         else:
             return True
+
+
+def _say_who(descriptor: int, *, joins: bool) -> None:
+    with suppress(OSError):  # a full disk: the lock holds all the same
+        if not joins:
+            os.truncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+
+
+def _refusal(run_dir: Path) -> AssayError:
+    here, holders = socket.gethostname(), _holders(run_dir)
+    processes = " ".join(str(process) for process, host in holders if host == here)
+    who = " and ".join(f"process {process}" + f" on {host}" * (host != here) for process, host in holders)
+    return AssayError(
+        f"{run_dir} is still being written by {who or 'another process'}",
+        hint=f"wait until it has ended, or end it: {f'kill {processes}' if processes else 'with Ctrl-C'}",
+    )
+
+
+def _holders(run_dir: Path) -> list[tuple[int, str]]:
+    """The process that holds the lock; those that have joined it, where it is gone itself."""
+    import psutil
+
+    try:
+        text = (run_dir / FILE).read_bytes()[:4096].decode(errors="replace")
+    except OSError:
+        return []
+    lines = [line.partition(" ") for line in text.splitlines()]
+    told = [(int(process), host) for process, _, host in lines if process.isdecimal() and host.isprintable()]
+    alive = [one for one in told if one[1] != socket.gethostname() or psutil.pid_exists(one[0])]
+    return alive[:1] if alive[:1] == told[:1] else alive
 
 
 def _let_go() -> None:

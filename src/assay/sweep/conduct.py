@@ -18,8 +18,8 @@ from assay.config.origin import located, overrides_of
 from assay.config.plain import to_text_of, written
 from assay.errors import AssayError, ConfigError
 from assay.record.inside import check_links
+from assay.record.log_file import FILE as LOG
 from assay.record.provenance import check_clean
-from assay.record.run_lock import FILE as LOG
 from assay.record.run_lock import writing
 from assay.sweep.checker import Checker, CheckerHere
 from assay.sweep.checking import Checking

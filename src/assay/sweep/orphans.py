@@ -21,16 +21,17 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _LOOK_EVERY: Final = 1.0
 
 
-def end_with(parent: int) -> None:
-    """Have this process told to stop (SIGTERM) when its parent dies; called right after a fork.
+def end_with(parent: int, number: signal.Signals = signal.SIGTERM) -> None:
+    """Have this process told to stop when its parent dies; called as soon as it runs.
 
     Args:
         parent: Process id.
+        number: The signal that tells it.
     """
     if sys.platform == "linux":
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        _prctl(_PR_SET_PDEATHSIG, number)
     else:
-        threading.Thread(target=_watch, args=(parent,), daemon=True, name="parent").start()
+        threading.Thread(target=_watch, args=(parent, number), daemon=True, name="parent").start()
     if os.getppid() != parent:  # it died before that
         os._exit(1)
 
@@ -140,7 +141,7 @@ def _prctl(option: int, value: int) -> None:
     libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
-def _watch(parent: int) -> None:
+def _watch(parent: int, number: signal.Signals) -> None:
     while os.getppid() == parent:
         time.sleep(_LOOK_EVERY)
-    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), number)

@@ -1,0 +1,141 @@
+"""What a checkpoint says of callbacks, loops and logs is data: no file is touched, and one line says why."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from tests.training.interrupting import Interrupt
+
+from assay.errors import AssayError
+from assay.record.checkpoint_file import CheckpointFile
+from assay.resume import resume
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.conftest import Train
+
+JOB = (
+    *("data=iris", "model=linear", "callbacks=[checkpoint,last_checkpoint]", "trainer.max_epochs=3"),
+    *("callbacks.last_checkpoint.every_n_train_steps=1", "data.batch_size=64"),
+)
+
+
+@pytest.fixture(scope="module")
+def run_dir(train: Train) -> Path:
+    return train(*JOB, callbacks=[Interrupt("batch", 3)]).run_dir
+
+
+def resumed(run_dir: Path, folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
+    """Status of a copy of the run that goes on from a changed checkpoint."""
+    copy = Path(shutil.copytree(run_dir, folder / "run"))
+    path = copy / "checkpoints" / "last.ckpt"
+    checkpoint = CheckpointFile().load_checkpoint(path)
+    change(checkpoint)
+    CheckpointFile().save_checkpoint(checkpoint, path)
+    return resume(copy).status
+
+
+def note_of(checkpoint: dict[str, Any], kind: str) -> dict[str, Any]:
+    states: dict[str, Any] = checkpoint["resume_point"]["callbacks"]
+    state: dict[str, Any] = next(state for key, state in states.items() if kind in key)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("dirpath", "/"), ("best_model_path", "VICTIM"), ("best_k_models", {"VICTIM": 0.0})],
+        *[
+            ("_last_checkpoint_saved", 3),
+            ("_last_global_step_saved", "x"),
+            ("on_train_end", "x"),
+            ("__class__", 1),
+        ],
+    ],
+)
+def test_no_attribute_of_a_callback_is_set_but_its_own(
+    run_dir: Path, tmp_path: Path, name: str, value: Any
+) -> None:
+    with pytest.raises(AssayError, match=rf"the checkpoint says {name}=.* of ModelCheckpoint"):
+        resumed(
+            run_dir, tmp_path, lambda checkpoint: note_of(checkpoint, "ModelCheckpoint").update({name: value})
+        )
+
+
+@pytest.mark.parametrize(
+    "name", ["best_model_path", "kth_best_model_path", "last_model_path", "best_k_models"]
+)
+@pytest.mark.parametrize("where", ["victim.txt", "run/checkpoints/../../victim.txt"])
+def test_no_file_outside_the_run_is_removed(run_dir: Path, tmp_path: Path, name: str, where: str) -> None:
+    victim = tmp_path / "victim.txt"
+    victim.write_text("precious")
+    path = f"{tmp_path}/{where}"
+
+    def change(checkpoint: dict[str, Any]) -> None:
+        for state in checkpoint["callbacks"].values():
+            if isinstance(state, dict) and state.get("monitor"):
+                state[name] = {path: torch.tensor(9.0)} if name == "best_k_models" else path
+                state["dirpath"] = f"{tmp_path}/run/checkpoints"
+
+    assert resumed(run_dir, tmp_path, change) == "finished"
+    assert victim.read_text() == "precious"
+
+
+def test_a_reduction_is_none_that_a_file_names(run_dir: Path, tmp_path: Path) -> None:
+    def change(checkpoint: dict[str, Any]) -> None:
+        values = {"value": torch.tensor(0.0)}
+        logged = {"meta": {}, "reduce": "load", "together": False, "first_only": False, "updates": 1}
+        checkpoint["resume_point"]["processes"][0]["logged"] = {"a": {**logged, "values": values}}
+
+    with pytest.raises(AssayError, match="what is never logged"):
+        resumed(run_dir, tmp_path, change)
+
+
+def places(value: Any, depth: int = 4) -> Iterator[tuple[Any, ...]]:
+    """Every place in nested containers, but for the weights."""
+    if depth and isinstance(value, dict):
+        for key, one in value.items():
+            yield (key,)
+            yield from ((key, *rest) for rest in places(one, depth - 1))
+
+
+def test_a_checkpoint_with_a_hole_ends_in_one_message(run_dir: Path, tmp_path: Path) -> None:
+    tried(run_dir, tmp_path, every=30)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_checkpoint_with_any_hole_ends_in_one_message(run_dir: Path, tmp_path: Path) -> None:
+    tried(run_dir, tmp_path, every=1)
+
+
+def tried(run_dir: Path, folder: Path, every: int) -> None:
+    whole = CheckpointFile().load_checkpoint(run_dir / "checkpoints" / "last.ckpt")
+    found = list(places(whole))
+    assert len(found) > 60
+    refused = 0
+    for number, place in enumerate(found[::every]):
+        for bad in (None, "text"):  # taken out, or something else
+
+            def change(checkpoint: dict[str, Any], place: tuple[Any, ...] = place, bad: Any = bad) -> None:
+                inner = checkpoint
+                for key in place[:-1]:
+                    inner = inner[key]
+                if bad is None:
+                    del inner[place[-1]]
+                else:
+                    inner[place[-1]] = bad
+
+            home = folder / f"{number} {bad}"
+            home.mkdir()
+            with suppress(AssayError):
+                refused += 1
+                assert resumed(run_dir, home, change) == "finished", place
+                refused -= 1
+    assert refused

@@ -1,0 +1,140 @@
+"""A disk without room, real to the process: what is said, what the record says, and how the run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import chdir, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, final
+
+import pytest
+from lightning.pytorch.callbacks import Callback
+from tests.conftest import unchanged_process
+from tests.training.interrupting import outcome
+from typer.testing import CliRunner
+
+from assay.cli import app
+from assay.errors import AssayError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.conftest import Train
+
+resource = pytest.importorskip("resource")
+JOB = (
+    *("data=iris", "model=mlp", "callbacks=[checkpoint,last_checkpoint]", "trainer.max_epochs=3"),
+    *("callbacks.last_checkpoint.every_n_train_steps=1",),
+)
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file of this process may become larger; the system refuses, as it does on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@final
+class Fill(Callback):
+    """Takes the room away in the middle of training."""
+
+    def __init__(self, room: int, batch: int) -> None:
+        self._room, self._batch, self._left = room, batch, room_for(room)
+
+    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+        if trainer.global_step == self._batch:
+            self._left.__enter__()
+
+    def give_back(self) -> None:
+        self._left.__exit__(None, None, None)
+
+
+def record(run_dir: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((run_dir / "record.json").read_bytes())
+    return loaded
+
+
+def resumed(run_dir: Path) -> str:
+    with chdir(run_dir.parent), unchanged_process():
+        done = CliRunner().invoke(app, ["resume", run_dir.name])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.mark.parametrize(
+    ("room", "named"),
+    [(0, "record.json cannot be written: File too large. The run has failed"), (20_000, "last.ckpt")],
+)
+def test_no_room_in_the_middle_of_training(
+    train: Train, tmp_path: Path, capfd: pytest.CaptureFixture[str], room: int, named: str
+) -> None:
+    fill = Fill(room, 3)
+    try:
+        with pytest.raises(AssayError) as refused:
+            train(*JOB, callbacks=[fill], cwd=tmp_path)
+    finally:
+        fill.give_back()
+    assert named in str(refused.value)
+    assert "assay resume" in refused.value.hint
+    said = capfd.readouterr().err
+    assert "Logging error" not in said
+    assert said.count("log.txt cannot be written") <= 1
+    run_dir = tmp_path / "run"
+    assert record(run_dir)["status"] == ("running" if room == 0 else "failed"), "what is on disk stays true"
+    assert not list(run_dir.rglob("*.tmp"))
+    assert "going on from step" in resumed(run_dir)
+    assert outcome(run_dir) == outcome(train(*JOB).run_dir)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only the superuser can mount")
+def test_a_disk_of_its_own_that_runs_full(tmp_path: Path) -> None:
+    disk, run_dir = tmp_path / "disk", tmp_path / "disk" / "run"
+    disk.mkdir()
+    mount, unmount = str(shutil.which("mount")), str(shutil.which("umount"))
+    if subprocess.run([mount, "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    words = ("train", *JOB, "device=cpu", "trainer.max_epochs=100000", f"hydra.run.dir={run_dir}")
+    command = [sys.executable, "-c", "from assay.cli import main; main()", *words]
+    try:
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        while process.poll() is None and not (run_dir / "checkpoints" / "last.ckpt").is_file():
+            time.sleep(0.05)
+        with suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(1000))
+        _, said = process.communicate(timeout=300)
+        assert process.returncode == 1, said
+        assert "Traceback" not in said
+        assert len([line for line in said.splitlines() if line.strip()]) <= 6, said
+        assert "No space left on device" in said
+        (disk / "filler").unlink()
+        assert record(run_dir)["status"] in ("failed", "running")
+        rows = len((run_dir / "metrics.csv").read_text().splitlines())
+        end = f"trainer.max_epochs={rows + 5}"
+        assert (
+            subprocess.run([*command[:3], "resume", run_dir, end], check=False, cwd=tmp_path).returncode == 0
+        )
+    finally:
+        subprocess.run([unmount, "-l", disk], check=False)
+
+
+def test_a_read_only_run_is_refused_in_one_line(train: Train, tmp_path: Path) -> None:
+    run_dir = train(*JOB, "trainer.max_epochs=1", cwd=tmp_path).run_dir
+    (run_dir / ".lock").unlink()
+    (run_dir / ".lock").mkdir()  # not even the superuser can write there
+    with chdir(tmp_path):
+        done = CliRunner().invoke(app, ["resume", "run", "trainer.max_epochs=2"])
+    assert done.exit_code == 1
+    assert "run cannot be written: Is a directory" in done.stderr
+    assert record(run_dir)["status"] == "finished"
