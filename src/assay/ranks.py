@@ -74,7 +74,7 @@ def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
         # The store closes what it listens on, when it goes.
-        store = torch.distributed.TCPStore(
+        store = torch.distributed.distributed_c10d.TCPStore(
             "127.0.0.1",
             port,
             is_master=True,

@@ -149,8 +149,8 @@ def run_job(
         assembly = _assembled(config, datamodule=datamodule, checked=True)
         check_stated({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
-        known_data = {"plain": assembly.plain, "data_sha256": data_sha256}
-        with begun(run_dir, config, overrides, chosen, **known_data) as record:
+        plain = assembly.plain
+        with begun(run_dir, config, overrides, chosen, plain=plain, data_sha256=data_sha256) as record:
             execute(assembly, record, run_dir, raise_errors=raise_errors)
     return result_of(run_dir)
 

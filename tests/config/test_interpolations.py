@@ -75,7 +75,7 @@ def test_of_every_option_the_run_directory_tells_the_fingerprint(option: str, tm
     fingerprints, written = fingerprint(config), interpolations(config)
     with open_dict(config):
         config.spec = SPEC
-    read = OmegaConf.create(to_yaml(known(config)))
+    read: Any = OmegaConf.create(to_yaml(known(config)))
     assert "${" not in to_yaml(OmegaConf.to_container(read, resolve=False))
     moved = change(tmp_path / "moved", read.copy(), written, [])
     assert not moved.changed

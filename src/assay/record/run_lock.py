@@ -45,7 +45,7 @@ def writing(run_dir: Path, *, shared: bool = False) -> Iterator[None]:
     try:
         _open(run_dir, descriptors)
         if not shared and not all(map(_alone, descriptors)):
-            raise _refusal(run_dir)
+            raise refusal(run_dir)
         _say_who(descriptors[-1], joins=shared)
         for descriptor in descriptors:
             with suppress(OSError):  # a file system without locks; then nobody can be kept out
@@ -121,7 +121,12 @@ def _say_who(descriptor: int, *, joins: bool) -> None:
         os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
 
 
-def _refusal(run_dir: Path) -> AssayError:
+def refusal(run_dir: Path) -> AssayError:
+    """What a process is told that would write a run which another one writes.
+
+    Args:
+        run_dir: The run directory.
+    """
     here, holders = socket.gethostname(), _holders(run_dir)
     processes = " ".join(str(process) for process, host in holders if host == here)
     who = " and ".join(f"process {process}" + f" on {host}" * (host != here) for process, host in holders)

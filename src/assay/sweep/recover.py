@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from assay.errors import AssayError
-from assay.record.run_lock import is_written
+from assay.record.run_lock import is_written, refusal
 from assay.record.run_record import FILE, RunRecord
 from assay.sweep.death import outcome_of
 
@@ -51,8 +51,5 @@ def wait_for(run_dirs: Iterable[Path]) -> None:
     for run_dir in run_dirs:
         while is_written(run_dir):
             if time.monotonic() > deadline:
-                raise AssayError(
-                    f"{run_dir} is still being written by a process of the sweep before",
-                    hint="wait until it has ended, or stop it first",
-                )
+                raise refusal(run_dir)
             time.sleep(0.1)
