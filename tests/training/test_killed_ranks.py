@@ -30,7 +30,7 @@ JOB = (
     *("callbacks=[checkpoint,last_checkpoint,ema,dying]", "trainer.log_every_n_steps=1"),
     *("callbacks.last_checkpoint.every_n_train_steps=1", "hydra.run.dir=run"),
 )
-TRAIN = ("train", "--config-dir", str(PROJECT / "conf"), *JOB)
+TRAIN = ("train", "--config-dir", str(PROJECT / "conf"), "trusted_packages=[own_project]", *JOB)
 RESUME = ("resume", "run", "callbacks.dying.batch=null", "trusted_packages=[own_project]")
 SOON = 15.0
 """Seconds until all processes are gone."""
