@@ -328,6 +328,6 @@ def test_ctrl_c_leaves_a_record_and_a_clean_terminal(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "run" / "record.json").read_text(encoding="utf-8"))
     assert (code, record["status"], record["reason"]) == (130, "interrupted", "stopped by hand"), text
     assert "Traceback" not in text
-    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1, "the cursor is back"
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") > 0, "the cursor is back"
     last = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", line) for line in text.splitlines()[-4:]]
     assert [line.split()[0] for line in last] == ["interrupted:", "run", "log", "next"]

@@ -289,12 +289,11 @@ def test_what_is_no_run_is_told_before_torch_is_imported(tmp_path: Path) -> None
 @pytest.mark.filterwarnings("ignore")  # MLflow has its own
 @pytest.mark.parametrize("logger", ["tensorboard", "mlflow"])
 def test_other_loggers_go_on_with_the_same_run(train: Train, tmp_path: Path, logger: str) -> None:
-    job: tuple[str, ...] = (*JOB, f"logger=[csv,{logger}]")
-    if logger == "mlflow":  # it keeps what it opened under the usual, relative address for the whole process
-        job = (*job, f"logger.mlflow.tracking_uri=sqlite:///{tmp_path}/mlflow.db")
-    run_dir = train(*job, callbacks=[Interrupt("batch", 2)]).run_dir
+    # MLflow keeps what it opened under the usual, relative address for the whole process.
+    place = [f"logger.mlflow.tracking_uri=sqlite:///{tmp_path}/mlflow.db"] if logger == "mlflow" else []
+    run_dir = train(*JOB, f"logger=[csv,{logger}]", *place, callbacks=[Interrupt("batch", 2)]).run_dir
     before = record(run_dir)["loggers"]
-    code, said = typed(run_dir)
+    code, said = typed(run_dir, *place)
     assert code == 0, said
     assert record(run_dir)["loggers"] == before
     assert bool(before) == (logger == "mlflow")

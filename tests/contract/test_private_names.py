@@ -24,6 +24,7 @@ LIBRARIES = (
     "torch.optim",
     "torch.utils.data",
     "optuna",
+    "hydra",
 )
 MODULES = ("torch.distributed.distributed_c10d", "torch.nn.modules.module", "torch")
 PRIVATE = re.compile(r"_(?!_)\w*[^\W_]")
