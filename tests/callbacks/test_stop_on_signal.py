@@ -319,3 +319,35 @@ def test_all_ranks_stop_after_the_same_step(tmp_path: Path, name: str, to_one_ra
     assert (record(tmp_path)["status"], record(tmp_path)["signal"]) == ("interrupted", name), output
     assert not any(one.is_running() for one in ranks)
     assert (tmp_path / "run" / "checkpoints" / "last.ckpt").is_file()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("wait", [0.0, 0.3])
+def test_signals_in_turns_leave_no_rank_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: float
+) -> None:
+    import psutil
+
+    from assay.record.run_lock import is_written
+
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    streamed = ("data=digits", "data/transform=crop_flip", "data.transform.crop_size=8", "data.num_workers=1")
+    process = start(tmp_path, *streamed, "device=ddp_cpu", "trainer.devices=2", "data.batch_size=32")
+    try:
+        wait_for_rows(process, tmp_path)
+        family = psutil.Process(process.pid).children(recursive=True)
+        assert len([one for one in family if "assay.ranks" in one.cmdline()]) >= 2
+        for name in ("SIGTERM", "SIGINT", "SIGTERM", "SIGINT", "SIGTERM"):
+            if process.poll() is None:
+                process.send_signal(getattr(signal, name))
+                time.sleep(wait)
+        output, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode in (130, 143), output
+    assert not psutil.wait_procs(family, timeout=30)[1]
+    assert not is_written(tmp_path / "run")
+    assert record(tmp_path)["status"] == "interrupted", output
+    assert not list((tmp_path / "temporary").glob("torchelastic_*"))
