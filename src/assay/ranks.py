@@ -71,10 +71,12 @@ def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = 
         `finished`, `failed`, or the name of the signal that was passed on to them. What the run came to
         stands in the record and the log.
     """
+    from torch._C._distributed_c10d import TCPStore  # not in every build of torch
+
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
         # The store closes what it listens on, when it goes.
-        store = torch.distributed.distributed_c10d.TCPStore(
+        store = TCPStore(
             "127.0.0.1",
             port,
             is_master=True,
