@@ -29,6 +29,7 @@ from assay.continuation import same_data, same_logs
 from assay.errors import AssayError, ConfigError
 from assay.execute import execute, fit_and_test, signals
 from assay.quiet import quiet
+from assay.record.inside import appending
 from assay.record.provenance import refuse_uncommitted
 from assay.record.run_directory import RunDirectory, refuse_existing
 from assay.record.run_lock import writing
@@ -262,6 +263,7 @@ def begun(
             if patch:
                 directory.write("code.patch", patch)
             record.save(run_dir)
+            os.close(appending(directory.log))  # messages name it, however early a process of the run dies
         yield record
 
 
