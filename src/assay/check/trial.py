@@ -71,7 +71,7 @@ def try_parts(
     Args:
         config: The job, with its `spec`.
         loss: As it will be used.
-        metrics: Collections `train` and `eval`, which look at their arguments; not changed.
+        metrics: Collections `train` and `eval`; not changed.
         augment: As it will be used.
 
     Raises:
@@ -147,6 +147,8 @@ def _try_stage(
     for name, metric in tracker.metrics.items(keep_base=True, copy_state=False):
         try:
             one = metric.clone()
+            if hasattr(one, "validate_args"):
+                one.validate_args = True  # off in a run, where it would wait for the device
             one.update(predictions.float(), targets)
             listed(one.compute())
         except Exception as error:
