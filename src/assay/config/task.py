@@ -50,7 +50,7 @@ def _of_table(source: dict[str, Any]) -> str:
     from assay.data.table_file import read_table, task_of  # pandas takes half a second to import
 
     targets = source.get("target")
-    names = [targets] if isinstance(targets, str) else targets
+    names = [targets] if isinstance(targets, str) else [str(name) for name in targets or ()]
     try:
         frame = read_table(
             str(source["path"]),
