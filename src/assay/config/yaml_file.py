@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import yaml
 from hydra._internal.core_plugins.file_config_source import FileConfigSource as HydrasFileConfigSource
@@ -55,18 +55,19 @@ def check_yaml(path: Path) -> None:
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     if status.st_size > _LARGEST:
         raise OSError(errno.EFBIG, f"a config of more than {_LARGEST >> 20} MiB is not read", str(path))
-    _check_events(path.read_text(encoding="utf-8"), str(path))
+    with path.open(encoding="utf-8") as file:  # errors of YAML name what a stream is called
+        _check_events(file)
 
 
-def _check_events(text: str, name: str) -> None:
+def _check_events(file: TextIO) -> None:
     sizes: dict[str, int] = {}
     open_nodes: list[tuple[str | None, int]] = [(None, 0)]
     repeated = 0
-    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    for event in yaml.parse(file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         added = 0
         if isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in open_nodes):
-                raise _refusal("holds itself", event, name)
+                raise _refusal("holds itself", event, file.name)
             added = sizes.get(str(event.anchor), 1)
             repeated += added
         elif isinstance(event, yaml.ScalarEvent):
@@ -82,9 +83,11 @@ def _check_events(text: str, name: str) -> None:
         anchor, size = open_nodes[-1]
         open_nodes[-1] = (anchor, size + added)
         if repeated > _MOST_REPEATED:
-            raise _refusal(f"unfolds into more than {_MOST_REPEATED:,} values by its aliases", event, name)
+            raise _refusal(
+                f"unfolds into more than {_MOST_REPEATED:,} values by its aliases", event, file.name
+            )
         if len(open_nodes) > _DEEPEST:
-            raise _refusal(f"is nested more than {_DEEPEST} deep", event, name)
+            raise _refusal(f"is nested more than {_DEEPEST} deep", event, file.name)
 
 
 def _refusal(problem: str, event: Any, name: str) -> yaml.MarkedYAMLError:
