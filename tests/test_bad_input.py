@@ -78,7 +78,7 @@ TYPED = [
     Bad("--config-dir nowhere", ("--config-dir nowhere", "give a folder")),
     Bad("optimizer.lr=fast", ("optimizer.lr: ", "fast", "a number", "optimizer.lr=0.001")),
     Bad("-m optimizer.lr=0.1,fast", ("optimizer.lr: ", "fast", "a number")),
-    Bad("optimizer.lr=-1", ("optimizer.lr: ", "Invalid learning rate: -1", "optimizer.lr=0.001")),
+    Bad("optimizer.lr=-1", ("optimizer.lr: ", "-1 was given", "optimizer.lr=0.001")),
     Bad("data=digits loss=mse", ("loss: ", "MSELoss", "loss=cross_entropy")),
     Bad("data=wine model=lenet", ("model=lenet", "takes images", "model=mlp")),
     Bad("precision=fp16", ("precision=fp16", "needs a GPU", "precision=bf16"), code=1),

@@ -11,7 +11,7 @@ import lightning as L
 import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
-from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.utilities.model_helpers import is_overridden
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
@@ -41,6 +41,7 @@ from assay.own_code import one_line_of
 from assay.record.checkpoint_file import CheckpointFile
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from assay.data.spec import Spec
@@ -209,7 +210,9 @@ def _build_with(config: DictConfig, key: str, without: tuple[str, ...] = (), **o
             del config[key]._partial_
     try:
         return partial(**objects)
-    except (TypeError, ValueError, MisconfigurationException, ModuleNotFoundError) as error:
+    except AssayError:
+        raise
+    except Exception as error:
         raise build_error(error, config, key) from error
 
 
@@ -339,6 +342,7 @@ def build_trainer(config: DictConfig, *, loggers: bool = True) -> L.Trainer:
     """
     keys = [f"callbacks.{name}" for name, node in (config.get("callbacks") or {}).items() if node is not None]
     callbacks = [build(config, key, mode=_mode(config, key)) for key in keys]
+    _check_told_apart(keys, callbacks)
     chosen = config.get("logger") or {}
     made = [build(config, f"logger.{name}") for name, node in chosen.items() if loggers and node is not None]
     if chosen.get("csv") is None:  # a run directory always has its metrics.csv
@@ -359,6 +363,20 @@ def build_trainer(config: DictConfig, *, loggers: bool = True) -> L.Trainer:
         default_root_dir=config.run_dir,
     )
     return trainer
+
+
+def _check_told_apart(keys: Sequence[str], callbacks: Sequence[L.Callback]) -> None:
+    """A checkpoint holds the state of callbacks by a key that some of their settings make up."""
+    known: dict[str, str] = {}
+    for key, callback in zip(keys, callbacks, strict=True):
+        if is_overridden("state_dict", callback, parent=L.Callback):
+            other = known.setdefault(callback.state_key, key)
+            if other != key:
+                raise ConfigError(
+                    f"has the settings of {other}, and a checkpoint could not tell the two apart",
+                    key=key,
+                    hint=f"leave one out: {key}=null, or let it monitor or save at another time",
+                )
 
 
 def model_only(config: DictConfig, run_dir: Path) -> torch.nn.Module:

@@ -373,8 +373,8 @@ def test_double_precision(data_module: Build, given_source: Any, tmp_path: Path)
         ({"eval_batch_size": True}, "data.eval_batch_size=True"),
         ({"num_workers": -1}, "data.num_workers=-1"),
         ({"split": {"val": 1.5}}, "data.split.val=1.5"),
-        ({"transform": {"normalize": "mnist"}}, "data.transform.normalize='mnist'"),
-        ({"transform": {"normalize": {"mean": [1, 2], "std": [1]}}}, "data.transform.normalize="),
+        ({"transform": {"normalize": "mnist"}}, "data.transform.normalize: 'mnist'"),
+        ({"transform": {"normalize": {"mean": [1, 2], "std": [1]}}}, "data.transform.normalize: "),
     ],
 )
 def test_arguments_out_of_range(data_module: Build, options: dict[str, Any], message: str) -> None:

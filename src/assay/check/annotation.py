@@ -7,6 +7,7 @@ import datetime
 import enum
 import functools
 import inspect
+import os
 import sys
 import types
 import typing
@@ -74,6 +75,8 @@ def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for eac
         return isinstance(value, dict) and _entries_fit(args, value)
     if issubclass(container, enum.Enum):
         return any(value in (one.value, one.name) for one in container)
+    if issubclass(container, os.PathLike):
+        return isinstance(value, str)
     return not issubclass(container, (*_objects(), datetime.timedelta))
 
 
@@ -102,11 +105,12 @@ def _objects() -> tuple[type, ...]:
 @functools.cache
 def _torch_objects() -> tuple[type, ...]:
     import torch
+    from rich.console import Console
     from torch.optim import Optimizer
     from torch.optim.lr_scheduler import LRScheduler
     from torch.utils.data import Dataset
 
-    return torch.nn.Module, torch.Tensor, Optimizer, LRScheduler, Dataset
+    return torch.nn.Module, torch.Tensor, Optimizer, LRScheduler, Dataset, Console
 
 
 def _is_tensor(annotation: Any) -> bool:

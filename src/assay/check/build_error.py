@@ -22,7 +22,7 @@ _PLAIN_KINDS = (ValueError, TypeError, MisconfigurationException, ModuleNotFound
 _UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
 _NAMES = re.compile(r"^(\w+)\b|[`'](\w+)\b|\b(\w+)=")
 """A name at the start, in quotes, or before an equals sign."""
-_VALUE = re.compile(r"[:=] *(-?[\w.]+)$")
+_VALUE = re.compile(r"[:=] *(-?\w[\w.]*(?:[eE]-\d+)?)$")
 _NOT_IN_SPEC = re.compile(r"Interpolation key '(spec\.\w+)' not found")
 
 
@@ -52,8 +52,10 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
         )
     if match := _UNEXPECTED.search(text):
         return _unexpected(match[1], node, key, text)
-    if not isinstance(cause, _PLAIN_KINDS):
-        text = f"{type(cause).__name__}: {text}"
+    if isinstance(cause, KeyError) and cause.args:
+        text = f"cannot be made with these values: it looks for {text}, which is not there"
+    elif not isinstance(cause, _PLAIN_KINDS):
+        text = f"cannot be made with these values: {text}"
     at = _value_at_fault(text, node, key)
     return ConfigError(text, key="" if text.startswith(f"{at}=") else at, hint=_way_out(config, at))
 
@@ -117,8 +119,9 @@ def _typed(node: Any, key: str) -> dict[str, Any]:
     if not isinstance(node, DictConfig):
         return {}
     return {
-        entry.key: entry.node._value()
+        entry.key: OmegaConf.to_container(entry.node) if entry.is_container else entry.node._value()
         for entry in walk(node, key)
-        if not (entry.is_container or entry.is_interpolation or entry.is_missing)
+        if isinstance(entry.parent, DictConfig)  # a list is one value
+        and not (isinstance(entry.node, DictConfig) or entry.is_interpolation or entry.is_missing)
         and not str(entry.name).startswith("_")
     }

@@ -28,25 +28,25 @@ _FOR_TYPE_CHECKERS = {
 """Names that a module may import for the type checker alone."""
 _WIDTH = 120
 _METRIC = "torchmetrics.metric", "Metric"
-_OF_A_METRIC = (
-    *("compute_on_cpu", "dist_sync_on_step", "process_group", "dist_sync_fn", "distributed_available_fn"),
-    *("sync_on_compute", "compute_with_cache"),
-)
+_Function = collections.abc.Callable[..., Any]
+_OF_A_METRIC: Mapping[str, Any] = {
+    **dict.fromkeys(("compute_on_cpu", "dist_sync_on_step", "sync_on_compute", "compute_with_cache"), bool),
+    "process_group": type(None),  # an object of a running program
+    **dict.fromkeys(("dist_sync_fn", "distributed_available_fn"), _Function | None),
+}
 """What torchmetrics' `Metric` takes out of its `**kwargs`, to refuse the rest."""
-_OF_A_SUMMARY_WRITER = (
-    "comment",
-    "purge_step",
-    "max_queue",
-    "flush_secs",
-    "filename_suffix",
-    "write_to_disk",
-)
-_HANDED_ON: Mapping[str, tuple[str, ...]] = {
-    "EMAWeightAveraging": ("multi_avg_fn",),
-    "WeightAveraging": ("avg_fn", "multi_avg_fn"),
+_OF_A_SUMMARY_WRITER: Mapping[str, Any] = {
+    **dict.fromkeys(("comment", "filename_suffix"), str),
+    "purge_step": int | None,
+    **dict.fromkeys(("max_queue", "flush_secs"), int),
+    "write_to_disk": bool,
+}
+_HANDED_ON: Mapping[str, Mapping[str, Any]] = {
+    "EMAWeightAveraging": {"multi_avg_fn": _Function | None},
+    "WeightAveraging": dict.fromkeys(("avg_fn", "multi_avg_fn"), _Function | None),
     "TensorBoardLogger": _OF_A_SUMMARY_WRITER,
-    "ModelSummary": (),
-    "RichModelSummary": ("header_style",),
+    "ModelSummary": {},
+    "RichModelSummary": {"header_style": str},
 }
 """What Lightning's classes hand on of their `**kwargs`."""
 _NETWORKS = (
@@ -149,7 +149,7 @@ def _handed_on(target: Any) -> list[inspect.Parameter] | None:
     if home == "torchmetrics" and inspect.isclass(target):
         return _of_bases(target)
     if home == "lightning" and (names := _HANDED_ON.get(target.__name__)) is not None:
-        return [_keyword(name) for name in names]
+        return [_keyword(name, kind) for name, kind in names.items()]
     if home == "torchvision":
         made = target if inspect.isclass(target) else _annotation(target, "return", None)
         if getattr(made, "__name__", "") in _NETWORKS:
@@ -163,15 +163,15 @@ def _of_bases(target: type) -> list[inspect.Parameter] | None:
     found: list[inspect.Parameter] = []
     for one in target.__mro__:
         if (one.__module__, one.__name__) == _METRIC:
-            return found + [_keyword(name) for name in _OF_A_METRIC]
+            return found + [_keyword(name, kind) for name, kind in _OF_A_METRIC.items()]
         if "__init__" in vars(one):
             every = list(inspect.signature(vars(one)["__init__"]).parameters.values())[1:]  # without self
             found += [_looked_up(one, each) for each in every if each.kind not in _MANY]
     return None
 
 
-def _keyword(name: str) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
+def _keyword(name: str, kind: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 
 def _looked_up(target: Any, parameter: inspect.Parameter) -> inspect.Parameter:

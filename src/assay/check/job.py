@@ -11,8 +11,9 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 from assay.check.checkpoint_dir import check_checkpoint_dir
 from assay.check.data_root import check_data_root
 from assay.check.installed import check_installed
+from assay.check.ranges import check_ranges
 from assay.check.target import check_targets
-from assay.check.values import LARGEST_SEED, check_values, check_whole_number
+from assay.check.values import LARGEST_SEED, OUR_DATA, check_values, check_whole_number
 from assay.config.did_you_mean import did_you_mean
 from assay.config.plain import written
 from assay.config.tree import walk
@@ -53,6 +54,7 @@ def check_job(config: DictConfig) -> None:
             _check_interpolation(entry, [other.key for other in entries])
     _check_targets(config)
     check_values(config)
+    check_ranges(config)
     check_installed(config)
     check_data_root(config)
     check_checkpoint_dir(config)
@@ -102,7 +104,12 @@ def _check_interpolation(entry: Entry, keys: list[str]) -> None:
 def _check_targets(config: DictConfig) -> None:
     """The nodes that no run can do without, and those of groups whose options add up."""
     ours = OmegaConf.select(config, "module._target_") == OUR_MODULE
-    needed = ["trainer", "module", "data", *(("model", "loss", "optimizer") if ours else ())]
+    needed = ["trainer", "module", "data"]
+    if OmegaConf.select(config, "data._target_") == OUR_DATA and "source" in config.data:
+        needed.append("data.source")
+    if ours:
+        needed += ["model", "loss", "optimizer", "metrics.train", "metrics.eval"]
+        needed += [key for key in ("param_groups", "scheduler", "augment") if config.get(key)]
     for group in ("callbacks", "logger"):
         needed += [f"{group}.{name}" for name, node in (config.get(group) or {}).items() if node is not None]
     for key in needed:

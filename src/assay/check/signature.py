@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -15,8 +15,11 @@ from assay.check.call import call_of, names_of
 from assay.check.resolve import resolve, resolve_targets
 from assay.check.supplied import Supplied, supplied
 from assay.check.target import trusted_in
+from assay.check.values import OUR_DATA
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
+from assay.data.split import Split
+from assay.data.stated import Stated
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,6 +34,12 @@ _EXTRAS = {
     "trainer": {"compile", "channels_last", "matmul_precision"},
 }
 """Keys that `assemble` takes off a node before it is built."""
+_WORDS_OF_HYDRA: dict[str, Any] = {
+    "_partial_": bool,
+    "_recursive_": bool,
+    "_convert_": Literal["none", "partial", "object", "all"],
+    "_args_": list[Any],
+}
 _MUST_BE_PARTIAL = ("optimizer", "scheduler")
 _INDEX = re.compile(r"\[(\d+)\]")
 _IS_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -48,6 +57,8 @@ def check_signatures(config: DictConfig, nodes: Sequence[str] | None = None) -> 
             another type.
     """
     resolve_targets(config, nodes)
+    if nodes is None or "data" in nodes:
+        _check_taken_apart(config)
     left_alone: list[str] = []
     for key, node in _targets(config):
         if nodes is not None and key.partition(".")[0] not in nodes:
@@ -65,10 +76,39 @@ def _targets(config: DictConfig | ListConfig) -> Iterator[tuple[str, DictConfig]
             yield entry.key, entry.node
 
 
+def _check_taken_apart(config: DictConfig) -> None:
+    """The mappings that our datamodule's arguments are, which become objects inside it."""
+    if OmegaConf.select(config, "data._target_") != OUR_DATA:
+        return
+    for key, kind in {"data.split": Split, "data.spec": Stated}.items():
+        node = OmegaConf.select(config, key)
+        if node is None:
+            continue
+        if not isinstance(node, DictConfig):
+            raise ConfigError(f"{as_typed(node)} was given; a mapping was expected", key=key)
+        call = call_of(kind)
+        if call is not None:
+            _check_call(key, node, call, Supplied())
+
+
+def _check_words_of_hydra(key: str, node: DictConfig) -> None:
+    for name, wanted in _WORDS_OF_HYDRA.items():
+        if name in node and not accepts(wanted, value := _as_given(node, name)):
+            raise ConfigError(
+                f"{as_typed(value)} was given; {in_words(wanted)} was expected",
+                key=f"{key}.{name}",
+                hint=f"leave it out: ~{_typed(key)}.{name}",
+            )
+
+
 def _check_node(key: str, node: DictConfig, later: Supplied | None) -> None:
+    _check_words_of_hydra(key, node)
     call = call_of(_locate(key, node))
-    if call is None:
-        return  # built-ins without a signature
+    if call is not None:  # built-ins have no signature
+        _check_call(key, node, call, later)
+
+
+def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) -> None:
     names = [name for name in map(str, node) if name not in _OF_HYDRA and name not in _EXTRAS.get(key, ())]
     given = node.get("_args_") or []
     count = len(given) + (later.by_position if later else 0)
@@ -127,8 +167,8 @@ def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter 
     default = parameter.default if parameter is not None else None
     if wanted is None or accepts(wanted, value):
         return
-    if parameter is not None and type(value) is type(default):
-        return  # whatever the annotation says, the default is of this kind
+    if parameter is not None and type(value) is type(default) and not accepts(wanted, default):
+        return  # the annotation says less than the class takes: the default does not fit it either
     shown = f"{value!r} (text)" if isinstance(value, str) and _IS_NUMBER.fullmatch(value) else as_typed(value)
     told = _instead(_typed(key), value, wanted, default)
     signature = call.in_short([parameter.name] if parameter is not None else ())

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 _TRAINER = "lightning.Trainer"
+LARGEST_SEED = 2**32 - 1
 _WHOLE = {
     "trainer.accumulate_grad_batches": 1,
     "trainer.log_every_n_steps": 1,
@@ -27,7 +28,15 @@ _WHOLE_OF_DATA = {
     "data.batch_size": 1,
     "data.eval_batch_size": 1,
     "data.num_workers": 0,
+    "data.prefetch_factor": 1,
+    "data.seed": 0,
     "data.split.seed": 0,
+}
+_MOST_OF_DATA = {
+    "data.num_workers": 1024,
+    "data.prefetch_factor": 1024,
+    "data.seed": LARGEST_SEED,
+    "data.split.seed": LARGEST_SEED,
 }
 _SHARES = ("data.split.val", "data.split.test")
 _LIMITS = ("limit_train_batches", "limit_val_batches", "limit_test_batches", "limit_predict_batches")
@@ -42,7 +51,6 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     ),
 }
 _ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "hpu", "mps", "tpu", "xla")
-LARGEST_SEED = 2**32 - 1
 
 
 def check_values(config: DictConfig) -> None:
@@ -61,9 +69,14 @@ def check_values(config: DictConfig) -> None:
             check_whole_number(key, value, least)
     for key, choices in _CHOICES.items():
         _check_choice(key, _value(config, key), choices)
-    if str(_value(config, "scheduler._target_")).endswith(".ReduceLROnPlateau") and not _value(
-        config, "scheduler.monitor"
-    ):
+    monitor = _value(config, "scheduler.monitor")
+    if monitor is not None and not isinstance(monitor, str):
+        raise ConfigError(
+            f"{monitor} was given; the name of a metric was expected",
+            key="scheduler.monitor",
+            hint="scheduler.monitor=val/loss",
+        )
+    if str(_value(config, "scheduler._target_")).endswith(".ReduceLROnPlateau") and not monitor:
         raise ConfigError(
             "the learning rate follows a metric; none is named",
             key="scheduler.monitor",
@@ -126,10 +139,10 @@ def _shown(value: Any) -> str:
 
 
 def _check_choice(key: str, value: Any, choices: tuple[object, ...]) -> None:
-    if value is None or value in choices or not isinstance(value, str | int):
+    if value is None or any(value == one and type(value) is type(one) for one in choices):
         return
     words = [one if isinstance(one, str) else str(one).lower() for one in choices if type(one) is not int]
-    guess = did_you_mean(str(value), words)
+    guess = did_you_mean(value, words) if isinstance(value, str) else ""
     raise ConfigError(
         f"{value!r} is none of {', '.join(words)}{'; ' + guess if guess else ''}",
         key=key,
@@ -161,7 +174,7 @@ def _check_trainer(config: DictConfig) -> None:
 def _check_data(config: DictConfig) -> None:
     for key, least in _WHOLE_OF_DATA.items():
         if (value := _value(config, key)) is not None:
-            check_whole_number(key, value, least)
+            check_whole_number(key, value, least, _MOST_OF_DATA.get(key))
     shares = [_value(config, key) for key in _SHARES]
     for key, share in zip(_SHARES, shares, strict=True):
         if share is not None and not (_is_number(share) and 0 <= share < 1):

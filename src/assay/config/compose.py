@@ -139,7 +139,7 @@ def explained(hydra: Hydra, overrides: Sequence[str]) -> Iterator[None]:
     """
     try:
         yield
-    except (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError) as error:
+    except (HydraException, OmegaConfBaseException, YAMLError, TypeError, ValueError, OSError) as error:
         raise composition_error(error, overrides, hydra.config_loader) from error
 
 

@@ -146,7 +146,7 @@ def _unknown_option(mistake: _Mistake) -> ConfigError:
 
 
 def _no_option(mistake: _Mistake) -> ConfigError:
-    """`model=null` or `model=3`: a group takes the name of an option."""
+    """`model=null`, `model=3` or `model=[1]`: a group takes the name of an option."""
     for override in mistake.overrides:
         try:
             parsed = OverridesParser.create().parse_override(override)
@@ -156,7 +156,8 @@ def _no_option(mistake: _Mistake) -> ConfigError:
         if not group:
             return _unreadable(override, "")
         options = mistake.options(group)
-        if not options or isinstance(value, str | list):
+        names = value if isinstance(value, list) else [value]
+        if not options or all(isinstance(name, str) for name in names):
             continue
         if isinstance(value, dict):
             ways = " ".join(f"{group}.{name}={inner}" for name, inner in value.items())
@@ -172,6 +173,15 @@ def _no_option(mistake: _Mistake) -> ConfigError:
             hint=f"choose from: {named(options)}{without}",
         )
     return ConfigError("a group takes the name of an option", hint="see: assay configs")
+
+
+def _of_a_list(mistake: _Mistake) -> ConfigError:
+    """`~augment.transforms.0`: OmegaConf takes away what is in a mapping alone."""
+    key = next((one[1:] for one in mistake.overrides if re.fullmatch(r"~.*\.\d+(=.*)?", one)), "")
+    around = key.partition("=")[0].rpartition(".")[0]
+    return ConfigError(
+        "one value of a list cannot be taken away", key=key, hint=f"give the whole list: {around}=[…]"
+    )
 
 
 def _several_values(mistake: _Mistake) -> ConfigError:
@@ -258,6 +268,8 @@ def _cannot_be_left_out(mistake: _Mistake) -> ConfigError:
 
 _KINDS: tuple[tuple[str, Callable[[_Mistake], ConfigError]], ...] = (
     (r"Config group override must be a string or a list", _no_option),
+    (r"^argument of type '\w+' is not iterable$", _no_option),
+    (r"^list indices must be integers", _of_a_list),
     (r"Ambiguous value for argument '([^=]+)=(.*?)'(?:\s|$)", _several_values),
     (r"Could not (override|delete)[^']*'([^'@]*)[^']*'\. No match in the defaults list", _unknown_group),
     (r"Could not (override) '([^']+)'", _unknown_key),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Literal, final
 
 import torch
 from sklearn import datasets  # type: ignore[import-untyped]  # scikit-learn ships no types
@@ -38,7 +38,7 @@ class Bundled:
     (torch.Size([150, 4]), torch.float32)
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: Literal["breast_cancer", "diabetes", "iris", "wine"]) -> None:
         if name not in _TASKS:
             raise ValueError(f"name={name!r}: one of {', '.join(_TASKS)} was expected")
         self.name = name

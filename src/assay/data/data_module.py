@@ -108,9 +108,9 @@ class DataModule(L.LightningDataModule):
         self.source, self.split = source, Split(**split)
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.shuffle, self.drop_last, self.imbalance, self.seed = shuffle, drop_last, imbalance, seed
-        self._transforms = {"train": Transforms(transform["train"]), "eval": Transforms(transform["eval"])}
+        self._transforms = {name: _chain(transform, name) for name in ("train", "eval")}
         self._standardize_targets = standardize_targets
-        self._given_scale = _check_normalize(transform["normalize"])
+        self._given_scale = _check_normalize(_given(transform, "normalize"))
         self._num_workers, self._pin_memory = num_workers, pin_memory
         self._workers = {
             "num_workers": num_workers,
@@ -358,6 +358,25 @@ def _check_number(name: str, value: Any, least: int) -> None:
         )
 
 
+def _given(transform: Mapping[str, Any], name: str) -> Any:
+    if name not in transform:
+        raise DataError(
+            f"data.transform.{name}: this must be given", hint=f"leave {name} as data/transform=none has it"
+        )
+    return transform[name]
+
+
+def _chain(transform: Mapping[str, Any], name: str) -> Transforms:
+    chain = _given(transform, name)
+    if not isinstance(chain, list | tuple) or not all(map(callable, chain)):
+        raise DataError(
+            f"data.transform.{name}: {chain!r} was given; a list of transforms (nodes with a _target_) was "
+            "expected",
+            hint=f"data.transform.{name}=[]",
+        )
+    return Transforms(chain)
+
+
 def _check_normalize(by: Any) -> _Scale | None:
     """The mean and std that are given, or None where the data's own are wanted."""
     if by is None:
@@ -372,6 +391,7 @@ def _check_normalize(by: Any) -> _Scale | None:
             if len(mean) == len(std) and all(map(math.isfinite, (*mean, *std))):
                 return mean, std
     raise DataError(
-        f"data.transform.normalize={by!r}: data, imagenet, null or a mapping of mean and std was expected",
+        f"data.transform.normalize: {by!r} was given; data, imagenet, null or a mapping of mean and std "
+        "(above 0) was expected",
         hint="data.transform.normalize={mean: [0.5], std: [0.5]}, with one value a channel",
     )

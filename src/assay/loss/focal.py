@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_LARGEST_GAMMA = 20
+
+
 @final
 class Focal(nn.Module):
     """Cross-entropy that turns away from easy samples: -α_y (1 - p_y)^γ log p_y over a softmax.
@@ -24,7 +27,7 @@ class Focal(nn.Module):
     From Lin et al. 2017, "Focal Loss for Dense Object Detection", eq. 5.
 
     Args:
-        gamma: How strongly an easy sample is turned down, at least 0.
+        gamma: How strongly an easy sample is turned down, from 0 to 20; more leaves no gradient.
         class_weight: α, the weight of each class: None, "balanced" (n / (C * n_c)) or one number a class.
         class_counts: Training samples of each class; needed by "balanced".
 
@@ -41,8 +44,8 @@ class Focal(nn.Module):
         class_counts: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
-        if gamma < 0:
-            msg = f"gamma must be at least 0, got {gamma}."
+        if not 0 <= gamma <= _LARGEST_GAMMA:
+            msg = f"gamma must be from 0 to {_LARGEST_GAMMA}, got {gamma}; use loss.gamma=2.0"
             raise ValueError(msg)
         self.gamma = gamma
         self.class_weight = ClassWeight(class_weight, class_counts)

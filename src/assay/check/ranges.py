@@ -1,0 +1,163 @@
+"""Are numbers within the ranges in which torch's and Lightning's own classes mean something?
+
+Most of these classes look at few of their arguments, or fail at the first step, or train with a learning
+rate below zero. Classes of assay state their ranges themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from omegaconf import DictConfig, ListConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.config.tree import walk
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.config.tree import Entry
+
+_LIBRARIES = ("torch", "torchvision", "torchmetrics", "lightning", "assay")
+
+
+@final
+@dataclass(frozen=True)
+class Range:
+    """Where a number may lie.
+
+    Attributes:
+        least: The smallest number.
+        most: The largest one.
+        above: Whether `least` itself is left out.
+        below: Whether `most` itself is left out.
+        never: A number in between that is left out.
+        such_as: What to type, where `least` is left out.
+    """
+
+    least: float
+    most: float = math.inf
+    above: bool = False
+    below: bool = False
+    never: float | None = None
+    such_as: float = 0.1
+
+    @property
+    def example(self) -> float:
+        """A number in it."""
+        return self.such_as if self.above else self.least
+
+    def __contains__(self, value: float) -> bool:
+        low = value > self.least if self.above else value >= self.least
+        high = value < self.most if self.below else value <= self.most
+        return low and high and value != self.never
+
+    def in_words(self) -> str:
+        """As a person would say it.
+
+        >>> Range(0, 1, below=True).in_words(), Range(0, above=True).in_words(), Range(-1, never=0).in_words()
+        ('from 0 to below 1', 'above 0', 'of at least -1, not 0')
+        """
+        if self.most == self.least:
+            text = f"of {self.least:g}"
+        elif self.most == math.inf:
+            text = f"above {self.least:g}" if self.above else f"of at least {self.least:g}"
+        elif self.above:
+            text = f"above {self.least:g} and {'below' if self.below else 'at most'} {self.most:g}"
+        else:
+            text = f"from {self.least:g} to {'below ' if self.below else ''}{self.most:g}"
+        return text if self.never is None else f"{text}, not {self.never:g}"
+
+
+_SHARE, _BELOW_ONE = Range(0, 1), Range(0, 1, below=True)
+_NOT_NEGATIVE, _POSITIVE, _COUNT = Range(0), Range(0, above=True), Range(1)
+_RANGES: Mapping[str, Mapping[str, Range]] = {
+    "optimizer": {
+        "lr": Range(0, 100, above=True, such_as=0.001),
+        "weight_decay": Range(0, 100),
+        "eps": Range(0, 1, above=True, such_as=1e-8),
+        **dict.fromkeys(("momentum", "alpha"), _BELOW_ONE),
+        "dampening": _SHARE,
+        **dict.fromkeys(("max_iter", "max_eval", "history_size", "ns_steps"), _COUNT),
+        **dict.fromkeys(
+            ("lr_decay", "tolerance_grad", "tolerance_change", "initial_accumulator_value"), _NOT_NEGATIVE
+        ),
+    },
+    "scheduler": {
+        "last_epoch": Range(-1, -1),  # `assay resume` goes on where a run ended
+        "gamma": Range(0, 10, above=True),
+        "factor": Range(0, 1, above=True),
+        "power": Range(0, 10, above=True),
+        **dict.fromkeys(("max_lr", "base_lr"), Range(0, 100, above=True, such_as=0.001)),
+        **dict.fromkeys(("eta_min", "min_lr"), Range(0, 100)),
+        **dict.fromkeys(
+            ("step_size", "T_max", "T_0", "T_mult", "total_iters", "total_steps", "milestones"), _COUNT
+        ),
+        **dict.fromkeys(("patience", "cooldown", "threshold", "eps"), _NOT_NEGATIVE),
+        **dict.fromkeys(("base_momentum", "max_momentum"), _BELOW_ONE),
+        "pct_start": _SHARE,
+        **dict.fromkeys(("div_factor", "final_div_factor"), _COUNT),
+    },
+    "callbacks": {
+        **dict.fromkeys(("patience", "min_delta"), _NOT_NEGATIVE),
+        "decay": _BELOW_ONE,
+        **dict.fromkeys(("update_every_n_steps", "every_n_train_steps", "every_n_epochs"), _COUNT),
+        **dict.fromkeys(("update_starting_at_step", "update_starting_at_epoch"), _NOT_NEGATIVE),
+        "save_top_k": Range(-1, never=0),
+        "max_depth": Range(-1),
+    },
+    "model": {
+        **dict.fromkeys(("dropout", "attention_dropout", "stochastic_depth_prob"), _BELOW_ONE),
+        **dict.fromkeys(
+            ("patch_size", "num_layers", "num_heads", "hidden_dim", "mlp_dim", "image_size"), _COUNT
+        ),
+        **dict.fromkeys(("groups", "width_per_group", "in_features", "out_features"), _COUNT),
+    },
+    "loss": {"delta": _POSITIVE},
+}
+"""By group and argument: the libraries mean the same by a name in all classes of a kind."""
+
+
+def check_ranges(config: DictConfig) -> None:
+    """Refuse numbers with which a class of a known library does nothing, or nothing that anyone means.
+
+    Args:
+        config: A job.
+
+    Raises:
+        ConfigError: Naming the key.
+    """
+    for entry in walk(config):
+        if not isinstance(entry.parent, DictConfig) or isinstance(entry.node, DictConfig):
+            continue
+        if entry.is_missing or not _is_of_a_library(entry.parent):
+            continue
+        group = entry.key.partition(".")[0]
+        try:
+            given = entry.parent[entry.name]
+        except OmegaConfBaseException:
+            continue  # waits for the data, or is refused elsewhere
+        wanted = _RANGES.get(group, {}).get(str(entry.name))
+        for value in given if isinstance(given, ListConfig) else [given]:
+            _check(entry, value, wanted)
+
+
+def _is_of_a_library(node: DictConfig) -> bool:
+    target = node._get_node("_target_") if "_target_" in node else None
+    written = target._value() if target is not None else None
+    return isinstance(written, str) and written.partition(".")[0] in _LIBRARIES
+
+
+def _check(entry: Entry, value: Any, wanted: Range | None) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    if wanted is None and (math.isfinite(value) or (value == math.inf and entry.key.startswith("model."))):
+        return  # infinity has a meaning for activations
+    if wanted is not None and math.isfinite(value) and value in wanted:
+        return
+    words = f"a number {wanted.in_words()}" if wanted is not None else "a finite number"
+    hint = f"for example {entry.key}={wanted.example:g}" if wanted is not None else ""
+    raise ConfigError(f"{value} was given; {words} was expected", key=entry.key, hint=hint)
