@@ -70,6 +70,12 @@ def test_each_number_of_a_list_is_looked_at() -> None:
             }
         },
         {"optimizer": {"_target_": "torch.optim.Adafactor", "eps": [None, 0.001]}},
+        {
+            "model": {
+                "_target_": "torchvision.models.VisionTransformer",
+                "patch_size": "${oc.select:spec.x,0}",
+            }
+        },
     ],
 )
 def test_left_alone(config: dict[str, dict[str, object]]) -> None:

@@ -13,7 +13,7 @@ from assay.check.data_root import check_data_root
 from assay.check.installed import check_installed
 from assay.check.ranges import check_ranges
 from assay.check.target import check_targets
-from assay.check.values import LARGEST_SEED, OUR_DATA, check_values, check_whole_number
+from assay.check.values import LARGEST_SEED, check_values, check_whole_number
 from assay.config.did_you_mean import did_you_mean
 from assay.config.plain import written
 from assay.config.tree import walk

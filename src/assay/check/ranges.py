@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from omegaconf import DictConfig, ListConfig
-from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.tree import walk
 from assay.errors import ConfigError
@@ -111,9 +110,7 @@ _RANGES: Mapping[str, Mapping[str, Range]] = {
     },
     "model": {
         **dict.fromkeys(("dropout", "attention_dropout", "stochastic_depth_prob"), _BELOW_ONE),
-        **dict.fromkeys(
-            ("patch_size", "num_layers", "num_heads", "hidden_dim", "mlp_dim", "image_size"), _COUNT
-        ),
+        **dict.fromkeys(("patch_size", "num_layers", "num_heads", "hidden_dim", "mlp_dim"), _COUNT),
         **dict.fromkeys(("groups", "width_per_group", "in_features", "out_features"), _COUNT),
     },
     "loss": {"delta": _POSITIVE},
@@ -133,13 +130,10 @@ def check_ranges(config: DictConfig) -> None:
     for entry in walk(config):
         if not isinstance(entry.parent, DictConfig) or isinstance(entry.node, DictConfig):
             continue
-        if entry.is_missing or not _is_of_a_library(entry.parent):
-            continue
+        if entry.is_missing or entry.is_interpolation or not _is_of_a_library(entry.parent):
+            continue  # what is interpolated is judged where it stands, or comes with the data
         group = entry.key.partition(".")[0]
-        try:
-            given = entry.parent[entry.name]
-        except OmegaConfBaseException:
-            continue  # waits for the data, or is refused elsewhere
+        given = entry.node if entry.is_container else entry.node._value()
         wanted = _RANGES.get(group, {}).get(str(entry.name))
         for value in given if isinstance(given, ListConfig) else [given]:
             _check(entry, value, wanted)
