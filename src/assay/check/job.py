@@ -17,7 +17,7 @@ from assay.check.values import LARGEST_SEED, check_values, check_whole_number
 from assay.config.did_you_mean import did_you_mean
 from assay.config.plain import written
 from assay.config.tree import walk
-from assay.config.unread import OUR_MODULE
+from assay.config.unread import OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
 from assay.record.secrets import STRUCK, holds_secret, note_given
 
@@ -118,5 +118,7 @@ def _check_targets(config: DictConfig) -> None:
             raise ConfigError(
                 "names no class: it has no _target_",
                 key=key,
-                hint=f"~{key}" if "." in key else f"{key}._target_=…, or leave {key} as it is",
+                hint=f"~{key}"
+                if key.startswith(("callbacks.", "logger."))
+                else f"{key}._target_=…, or leave {key} as it is",
             )
