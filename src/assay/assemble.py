@@ -15,7 +15,6 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from assay import ranks
 from assay.callbacks.resume_point import ResumePoint
 from assay.callbacks.run_log import RunLog
 from assay.callbacks.seed_each_step import SeedEachStep
@@ -25,11 +24,11 @@ from assay.check.device import check_device
 from assay.check.direction import mode_of
 from assay.check.fit import check_fit, num_outputs
 from assay.check.resolve import ready, resolve
+from assay.check.run_length import run_length
 from assay.check.signature import check_signatures
 from assay.check.target import trusted_in
 from assay.config.plain import known
 from assay.config.unread import OUR_MODULE
-from assay.data.batch_order import drops_last
 from assay.data.data_module import DataModule
 from assay.data.seeded_loader import seed_loaders
 from assay.data.stated import Stated
@@ -54,7 +53,6 @@ tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
 DATA_EXTRAS = ("spec",)
 SCHEDULE_EXTRAS = ("interval", "frequency", "monitor")
 TRAINER_EXTRAS = ("compile", "channels_last", "matmul_precision")
-_LIGHTNING_MAX_EPOCHS = 1000
 
 
 @dataclass(frozen=True)
@@ -234,8 +232,10 @@ def describe(config: DictConfig, spec: Spec | None) -> None:
         ConfigError: There is none, and assay's own module needs it.
     """
     if spec is not None:
+        length = run_length(config, spec.num_train)
+        steps = {"steps_per_epoch": length.steps_per_epoch, "total_steps": length.total_steps}
         with open_dict(config):
-            config.spec = {**spec.as_config(), **_steps(config, spec.num_train)}
+            config.spec = {**spec.as_config(), **steps}
     elif config.module._target_ == OUR_MODULE:
         raise ConfigError(
             "a datamodule needs a `spec` attribute after setup()", key="data", hint="see assay.data.spec.Spec"
@@ -309,25 +309,6 @@ def known_directions(config: DictConfig) -> dict[str, Mode]:
 
 def _mode(config: DictConfig, key: str) -> Mode | None:
     return mode_of(config, key, lambda: known_directions(config))
-
-
-def _steps(config: DictConfig, num_train: int) -> dict[str, int]:
-    """Optimizer steps of an epoch and of the run, as Lightning will count them."""
-    trainer, data = config.trainer, config.data
-    own, processes = int(data.get("batch_size", 1)), ranks.world_size(config)
-    size, drops = own * processes, drops_last(data.get("drop_last", False), num_train, own, processes)
-    batches = num_train // size if drops else -(-num_train // size)
-    limit = trainer.get("limit_train_batches")
-    if isinstance(limit, int):
-        batches = min(batches, limit)
-    elif limit is not None:
-        batches = int(batches * limit)
-    steps = max(1, -(-batches // int(trainer.get("accumulate_grad_batches") or 1)))
-    most, epochs = trainer.get("max_steps", -1), trainer.get("max_epochs")
-    if epochs is None:
-        epochs = -1 if most >= 0 else _LIGHTNING_MAX_EPOCHS
-    totals = [number for number in (most, steps * epochs) if number >= 0]
-    return {"steps_per_epoch": steps, "total_steps": max(1, min(totals, default=1))}
 
 
 def build_trainer(config: DictConfig, *, loggers: bool = True) -> L.Trainer:

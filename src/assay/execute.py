@@ -38,7 +38,7 @@ from assay.summary import say_start
 from assay.sweep.classify import of_exception
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     import lightning as L
@@ -49,7 +49,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("assay")
 
 
-def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_errors: bool) -> None:
+def execute(
+    assembly: Assembly,
+    record: RunRecord,
+    run_dir: Path,
+    *,
+    raise_errors: bool,
+    warnings: Sequence[str] = (),
+) -> None:
     """Train, test, and say in the record how it ended, whatever happens.
 
     Args:
@@ -57,6 +64,7 @@ def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_error
         record: Of the run; written when it ends.
         run_dir: Its directory, with a record that says `running`.
         raise_errors: Let an exception of the training through, after it was recorded.
+        warnings: Of the check, for the log.
 
     Raises:
         AssayError: The record cannot be written; it goes on saying `running`.
@@ -70,6 +78,8 @@ def execute(assembly: Assembly, record: RunRecord, run_dir: Path, *, raise_error
             log.info("run %s: %s", record.run_id, " ".join(record.overrides) or "no overrides")
             for note in record.resumed[-1]["notes"] if record.resumed else ():
                 log.warning("%s", note)
+            for warning in warnings:
+                log.warning("%s", warning)
             say_start(assembly, record, _notes(assembly))
             with signals(assembly):
                 fit_and_test(assembly, record, run_dir)

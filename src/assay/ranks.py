@@ -40,7 +40,7 @@ def count(config: DictConfig) -> int:
         return 1
     devices = trainer.devices
     if devices in (-1, "-1", "auto"):
-        return max(1, torch.cuda.device_count())
+        return max(1, torch.cuda.device_count()) if trainer.get("accelerator") != "cpu" else 1
     if isinstance(devices, str):  # as Lightning reads it: "2" is a number of devices, "0,2" are two of them
         devices = [part for part in devices.split(",") if part.strip()] if "," in devices else int(devices)
     return devices if isinstance(devices, int) else len(devices)

@@ -37,6 +37,7 @@ from assay.record.run_record import RunRecord, now
 from assay.record.secrets import redact_tree
 from assay.record.stretch import stretch_here
 from assay.restore import read_config
+from assay.summary import say_warnings
 from assay.sweep.classify import of_exception
 from assay.sweep.outcome import TRIAL
 
@@ -140,6 +141,7 @@ def run_job(
         check_job(config)
         prover = Prover()
         report, datamodule = prover.prove(config, overrides), prover.datamodule
+        say_warnings(report.warnings)
     processes = ranks.count(config)
     if processes > 1:
         prepare(config)
@@ -152,7 +154,7 @@ def run_job(
         # From here on there is a run; everything that can be wrong with the config was found before.
         plain = assembly.plain
         with begun(run_dir, config, overrides, chosen, plain=plain, data_sha256=data_sha256) as record:
-            execute(assembly, record, run_dir, raise_errors=raise_errors)
+            execute(assembly, record, run_dir, raise_errors=raise_errors, warnings=report.warnings)
     return result_of(run_dir)
 
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from assay.assemble import Assembly
@@ -33,6 +33,17 @@ def format_score(name: str, value: float) -> str:
     """
     metric = name.rpartition("/")[2]
     return f"{100 * value:.2f} %" if metric.startswith(_SHARES) else f"{value:.4g}"
+
+
+def say_warnings(warnings: Iterable[str]) -> None:
+    """What the check found that may be meant, each once, before anything runs.
+
+    Args:
+        warnings: One line each.
+    """
+    console = Console(highlight=False, soft_wrap=True, stderr=True)
+    for warning in dict.fromkeys(warnings):
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
 
 
 def say_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) -> None:

@@ -79,7 +79,7 @@ def test_a_job_is_told_in_words_and_numbers() -> None:
 def test_what_could_not_be_proven_is_said() -> None:
     console = printed()
     show_job(console, report(unproven="layer 'x[0]' decides by values"))
-    assert "unproven: layer 'x[0]' decides by values; it will run all the same" in said(console)
+    assert "unproven: layer 'x[0]' decides by values; the run will show" in said(console)
 
 
 def test_a_sweep_is_a_row_a_job() -> None:

@@ -102,7 +102,7 @@ def test_max_steps_ends_in_mid_epoch(train: Train) -> None:
 
 
 def test_max_time_ends_a_run(train: Train) -> None:
-    run = train(*DIGITS, "trainer.max_time={seconds: 0}", "trainer.max_epochs=50")
+    run = train(*DIGITS, "trainer.max_time={milliseconds: 1}", "trainer.max_epochs=50")
     assert len(run.watch.losses) < 10
     assert run.result.status == "finished"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -23,7 +23,7 @@ from assay.check.same_type import SameType
 from assay.own_code import own_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from lightning.pytorch.plugins import Precision
 
@@ -53,6 +53,14 @@ class Batch:
     input_dtype: torch.dtype
     targets: tuple[int, ...]
     target_dtype: torch.dtype
+
+    def of_size(self, rows: int) -> Batch:
+        """Such a batch of another size.
+
+        Args:
+            rows: Samples.
+        """
+        return replace(self, inputs=(rows, *self.inputs[1:]), targets=(rows, *self.targets[1:]))
 
     def zeros(self) -> tuple[torch.Tensor, torch.Tensor]:
         """One such batch; a fake one inside a fake mode."""
@@ -179,12 +187,37 @@ def take_step(
     return Step(outputs, flops.get_total_flops(), Memory(weights, gradients, _bytes(state), max(0, rest)))
 
 
+def try_sizes(
+    module: Module, batch: Batch, sizes: Mapping[bool, Sequence[int]], precision: Precision, node: Any
+) -> None:
+    """Forward passes with the other batches that there will be: the last of an epoch, those of evaluation.
+
+    Args:
+        module: As for `take_step`.
+        batch: Of training.
+        sizes: Numbers of samples in training (True) and in evaluation (False).
+        precision: Lightning's plugin.
+        node: The model's config node.
+
+    Raises:
+        StepError: The model or the loss cannot take one of them, or gives outputs of another shape.
+    """
+    with torch.no_grad(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        for training, numbers in sizes.items():
+            module.train(training)
+            for rows in numbers:
+                when = f"with a batch of {rows} in {'training' if training else 'evaluation'}"
+                _Run(module, batch.of_size(rows), precision, node, when).forward()
+    module.train()
+
+
 @final
 class _Run:
     """The parts of a step, each of which tells where it went wrong."""
 
-    def __init__(self, module: Module, batch: Batch, precision: Precision, node: Any) -> None:
+    def __init__(self, module: Module, batch: Batch, precision: Precision, node: Any, when: str = "") -> None:
         self._module, self._batch, self._precision, self._node = module, batch, precision, node
+        self._when = when
 
     def optimizer(self) -> torch.optim.Optimizer:
         made: Any = self._module.configure_optimizers()
@@ -197,7 +230,7 @@ class _Run:
         def closure() -> Any:
             nonlocal shape
             # In Lightning's order: the gradients of the step before are there until the forward is done.
-            loss, shape = self._forward()
+            loss, shape = self.forward()
             optimizer.zero_grad()
             self._guarded("backward", loss.backward)
             return loss.detach()
@@ -205,7 +238,8 @@ class _Run:
         self._guarded("optimizer", lambda: optimizer.step(closure))
         return shape
 
-    def _forward(self) -> tuple[torch.Tensor, tuple[int, ...]]:
+    def forward(self) -> tuple[torch.Tensor, tuple[int, ...]]:
+        """Loss of the batch, and shape of the model's outputs."""
         module = self._module
         inputs, targets = self._batch.zeros()
         shapes: list[tuple[int, ...]] = []
@@ -214,11 +248,14 @@ class _Run:
                 outputs = module(inputs)
                 if not isinstance(outputs, torch.Tensor):
                     raise TypeError(f"the model gives a {type(outputs).__name__}; a tensor was expected")
+                if not outputs.ndim or len(outputs) != len(inputs):
+                    raise ValueError(f"the model gives {list(outputs.shape)} for {len(inputs)} samples")
                 shapes.append(tuple(outputs.shape))
             except StepError:
                 raise
             except Exception as error:
-                raise _step_error("model", error, layers.where(), layers.key(self._node, "model")) from error
+                where = ", ".join(part for part in (self._when, layers.where()) if part)
+                raise _step_error("model", error, where, layers.key(self._node, "model")) from error
             loss: torch.Tensor = self._guarded("loss", lambda: module.loss(outputs, targets))
         return loss, shapes[0]
 
@@ -229,7 +266,7 @@ class _Run:
             raise
         except Exception as error:
             key = {"backward": "model"}.get(stage, stage)
-            raise _step_error(stage, error, "", key) from error
+            raise _step_error(stage, error, self._when, key) from error
 
 
 def _step_error(stage: str, error: Exception, where: str, key: str) -> StepError:

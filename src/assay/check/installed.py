@@ -58,7 +58,11 @@ _NEEDS: Mapping[str, Mapping[str, Packages]] = {
     },
 }
 """What library classes need beside their own library, by the library and the name of the class."""
-_STRATEGIES: Mapping[str, Packages] = {"deepspeed": (("deepspeed",),)}
+_XLA: Packages = (("torch_xla",),)
+_STRATEGIES: Mapping[str, Packages] = {
+    "deepspeed": (("deepspeed",),),
+    **dict.fromkeys(("xla", "single_xla", "single_tpu"), _XLA),
+}
 _PRECISIONS: Mapping[str, Packages] = {"transformer-engine": (("transformer_engine",),)}
 _PARQUET: Packages = (("pyarrow", "fastparquet"),)
 _DISTRIBUTIONS = {

@@ -13,6 +13,7 @@ from assay.check.data_root import check_data_root
 from assay.check.installed import check_installed
 from assay.check.ranges import check_ranges
 from assay.check.target import check_targets
+from assay.check.trainer import check_trainer
 from assay.check.values import LARGEST_SEED, check_values, check_whole_number
 from assay.config.did_you_mean import did_you_mean
 from assay.config.plain import written
@@ -55,6 +56,7 @@ def check_job(config: DictConfig) -> None:
     _check_targets(config)
     check_values(config)
     check_ranges(config)
+    check_trainer(config)
     check_installed(config)
     check_data_root(config)
     check_checkpoint_dir(config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.check.direction import monitors
+from assay.check.run_length import why_no_validation
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
 
@@ -23,8 +24,9 @@ def scores(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[str]:
         config: The job, with its `spec`.
         names: As for `check_monitors`.
     """
-    tested = [f"test/{name.removeprefix('val/')}" for name in names["val"]] if config.spec.num_test else []
-    return [*names["train"], *(names["val"] if _is_validated(config) else ()), *tested]
+    is_tested = config.spec.num_test and config.trainer.get("limit_test_batches") != 0
+    tested = [f"test/{name.removeprefix('val/')}" for name in names["val"]] if is_tested else []
+    return [*names["train"], *(() if why_no_validation(config)[0] else names["val"]), *tested]
 
 
 def check_asked_for(known: Sequence[str], asked: Mapping[str, str]) -> None:
@@ -58,18 +60,15 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
     Raises:
         ConfigError: Naming the key of the monitor.
     """
-    validated = _is_validated(config)
-    known = [*names["train"], *(names["val"] if validated else ())]
+    without, instead = why_no_validation(config)
+    known = [*names["train"], *(() if without else names["val"])]
     for node, monitor in monitors(config):
         key = f"{node}.monitor"
         if monitor in known or monitor in _ALWAYS or monitor.startswith("lr-"):
             continue
-        if not validated and monitor in names["val"]:
-            what = "there is no validation part" if not config.spec.num_val else "trainer.limit_val_batches=0"
+        if without and monitor in names["val"]:
             raise ConfigError(
-                f"there will be no {monitor!r}: {what}",
-                key=key,
-                hint=f"{key}=train/loss" + (", or data.split.val=0.1" if not config.spec.num_val else ""),
+                f"there will be no {monitor!r}: {without}", key=key, hint=f"{instead}, or {key}=train/loss"
             )
         guess = did_you_mean(monitor, known)
         raise ConfigError(
@@ -77,7 +76,3 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
             key=key,
             hint=f"there is: {', '.join(sorted(known))}",
         )
-
-
-def _is_validated(config: DictConfig) -> bool:
-    return bool(config.spec.num_val) and config.trainer.get("limit_val_batches") != 0

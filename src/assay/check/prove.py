@@ -23,17 +23,22 @@ from assay.assemble import (
     open_data,
     open_stated,
 )
+from assay.check.batch_sizes import batch_sizes
 from assay.check.callbacks import check_callbacks, notes_on
+from assay.check.capacity import check_capacity
 from assay.check.device import check_device
-from assay.check.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step
+from assay.check.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step, try_sizes
 from assay.check.fit import check_fit, check_outputs, num_outputs
 from assay.check.initial_outputs import far_from_targets
 from assay.check.monitor import check_monitors, scores
-from assay.check.optimization import follow_lr
+from assay.check.optimization import follow_lr, unfinished
+from assay.check.processes import check_processes
 from assay.check.report import Report
 from assay.check.resolve import resolve
+from assay.check.run_length import check_length, check_plateau, run_length
 from assay.check.signature import check_signatures
 from assay.check.target import trusted_in
+from assay.check.trainer import may_end_early
 from assay.check.trial import Trial, try_parts
 from assay.config.tree import walk
 from assay.config.unread import OUR_DATA, OUR_MODULE
@@ -44,12 +49,14 @@ from assay.module import Module
 from assay.quiet import quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import lightning as L
     from lightning.pytorch.plugins import Precision
 
     from assay.data.spec import Spec
+
+    Sizes = Mapping[bool, Sequence[int]]
 
 _LARGE = 4 << 30
 """Bytes of weights from which on a model is not built for real to see whether fake tensors were wrong."""
@@ -113,6 +120,7 @@ class Prover:
             targets=_targets(config),
             batch_size=int(config.data.get("batch_size") or 0),
             devices=ranks.world_size(config),
+            may_end_early=may_end_early(config),
             seconds=time.perf_counter() - start,
             **found,
         )
@@ -155,6 +163,7 @@ class Prover:
 
     def _ours(self, config: DictConfig, spec: Spec | None, *, curve: bool) -> dict[str, Any]:
         describe(config, spec)
+        warned, length = check_length(config), run_length(config, config.spec.num_train)
         data = {key: value for key, value in _plain(config, "spec").items() if "steps" not in key}
         kind = resolve("loss", str(config.loss._target_), trusted_in(config))
         check_fit(config, kind)
@@ -170,20 +179,18 @@ class Prover:
         precision = trainer.precision_plugin
         model_of = [nodes["model"], str(trainer.precision), config.trainer.get("channels_last")]
         model = self._once("model", model_of, lambda: _on_meta(config, "model", precision))
-        batch = _batch(config, trial)
+        check_plateau(config)
+        batch = _batch(config, trial, str(trainer.precision))  # by its full name: "64" is 64-true
         proof_of = [*model_of, nodes["loss"], _but_for_rates(nodes["optimizer"]), nodes.get("param_groups")]
         proof_of += [str(batch), str(trainer.accelerator)]
         fake = self._once("fake", model_of, lambda: self._fake(model))
         with self._mode:
-            lr, lr_note = follow_lr(config, fake, _CURVE_SECONDS if curve else _GLANCE_SECONDS)
-        step, unproven = self._once("step", proof_of, lambda: self._step(config, model, loss, batch))
+            followed = follow_lr(config, fake, length, _CURVE_SECONDS if curve else _GLANCE_SECONDS)
+        proof_of.append(str(sizes := batch_sizes(config)))
+        step, unproven = self._once("step", proof_of, lambda: self._step(config, model, loss, batch, sizes))
         if step is not None:
             check_outputs(config, loss, step.outputs)
-        if config.spec.get("train_shape"):  # another than what is evaluated
-            evaluated = replace(batch, inputs=(batch.inputs[0], *config.spec.input_shape))
-            self._once(
-                "step", [*proof_of, str(evaluated)], lambda: self._step(config, model, loss, evaluated)
-            )
+            warned += check_capacity(step.memory, trainer)
         return {
             **_count(model),
             "step": step,
@@ -192,13 +199,16 @@ class Prover:
             "directions": self._once(
                 "directions", [nodes["metrics"], data], lambda: known_directions(config)
             ),
-            "lr": lr if curve else (),
-            "lr_note": lr_note,
+            "lr": followed.rates if curve else (),
+            "lr_note": followed.note,
+            "warnings": [*warned, *followed.warnings(), *unfinished(config, length)],
         }
 
     def _own_module(self, config: DictConfig, spec: Spec | None) -> dict[str, Any]:
+        found: list[str] = []
         if spec is not None:
             describe(config, spec)
+            found = check_length(config)
             with open_dict(config):
                 config.spec.num_outputs = num_outputs(config, None)
         self._signatures(config, tuple(config))
@@ -207,32 +217,37 @@ class Prover:
             "module", [_plain(config, "module")], lambda: _on_meta(config, "module", precision)
         )
         why = "a LightningModule of your own does its steps as it likes"
-        return {**_count(module), "unproven": why}
+        return {**_count(module), "unproven": why, "warnings": found}
 
     def _trainer(self, config: DictConfig) -> L.Trainer:
         check_callbacks(config)
         named = ("trainer", "callbacks", "metrics")  # which say how what the callbacks follow is better
         nodes = [_elsewhere(_plain(config, key), str(config.run_dir)) for key in named]
         trainer: L.Trainer = self._once("trainer", nodes, lambda: build_trainer(config, loggers=False))
+        check_processes(config, trainer)
         return trainer
 
     def _step(
-        self, config: DictConfig, model: nn.Module, loss: nn.Module, batch: Batch
+        self, config: DictConfig, model: nn.Module, loss: nn.Module, batch: Batch, sizes: Sizes
     ) -> tuple[Step | None, str]:
-        """What a step comes to, or why that cannot be said."""
+        """What a step comes to, or why that cannot be said; the other batches are tried, too."""
         if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
             return None, "the model takes its shape from the first batch"
         precision = self._trainer(config).precision_plugin
         fake_loss = self._fake(precision.convert_module(copy.deepcopy(loss)))
         try:
             module = _module(config, self._fake(model), fake_loss)
-            return take_step(module, batch, precision, config.model, self._mode), ""
+            step = take_step(module, batch, precision, config.model, self._mode)
+            with self._mode:
+                try_sizes(module, batch, {True: sizes[True]}, precision, config.model)
+                try_sizes(module, _evaluated(config, batch), {False: sizes[False]}, precision, config.model)
+            return step, ""
         except StepError as error:
             if error.depends_on_data:
                 return None, f"{error.where or error.stage}: what it does depends on the data"
             if sum(p.numel() * p.element_size() for p in model.parameters()) > _LARGE:
                 raise _refused(config, error, batch) from error
-            real = _really(config, loss, batch, precision)
+            real = _really(config, loss, batch, precision, sizes)
             if real is not None:
                 raise _refused(config, real, batch) from real
             return None, f"fake tensors cannot follow it: {error}"
@@ -281,16 +296,17 @@ def _on_meta(config: DictConfig, key: str, precision: Precision) -> nn.Module:
     return precision.convert_module(built)
 
 
-def _really(config: DictConfig, loss: nn.Module, batch: Batch, precision: Precision) -> StepError | None:
+def _really(
+    config: DictConfig, loss: nn.Module, batch: Batch, precision: Precision, sizes: Sizes
+) -> StepError | None:
     """The error of a small real step, if there is one: fake tensors may be at fault themselves."""
-    rows = min(_FEW, batch.inputs[0])
-    small = Batch(
-        (rows, *batch.inputs[1:]), batch.input_dtype, (rows, *batch.targets[1:]), batch.target_dtype
-    )
+    small = batch.of_size(min(_FEW, batch.inputs[0]))
     try:
         model = precision.convert_module(build(config, "model"))
         module = _module(config, model, precision.convert_module(copy.deepcopy(loss)))
         take_step(module, small, precision, config.model, None)
+        try_sizes(module, batch, {True: sizes[True]}, precision, config.model)
+        try_sizes(module, _evaluated(config, batch), {False: sizes[False]}, precision, config.model)
     except StepError as error:
         return error
     return None
@@ -323,14 +339,21 @@ def _refused(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
     if not batch.input_dtype.is_floating_point:
         name = str(batch.input_dtype).removeprefix("torch.")
         hint = f"the inputs are {name}, which an embedding takes; to have numbers: data.source.dtype=float32"
+    if " in training" in error.where:
+        hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
     if error.stage in ("optimizer", "backward"):
         hint = f"choose another {'optimizer' if error.stage == 'optimizer' else 'model or loss'}"
     return ConfigError(f"a training step fails: {error}", key=key, hint=hint)
 
 
-def _batch(config: DictConfig, trial: Trial) -> Batch:
+def _evaluated(config: DictConfig, batch: Batch) -> Batch:
+    """The batch with samples as they are evaluated, which training may cut or enlarge."""
+    return replace(batch, inputs=(batch.inputs[0], *config.spec.input_shape))
+
+
+def _batch(config: DictConfig, trial: Trial, precision: str) -> Batch:
     rows = max(1, min(int(config.data.get("batch_size") or 1), int(config.spec.num_train) or 1))
-    precision, spec = str(config.trainer.precision), config.spec
+    spec = config.spec
     dtype = input_dtype(precision, str(spec.get("input_dtype", "float32")))
     target_dtype = input_dtype(precision) if trial.target_dtype.is_floating_point else trial.target_dtype
     shape = spec.get("train_shape") or spec.input_shape

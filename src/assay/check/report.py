@@ -20,7 +20,7 @@ class Report:
         overrides: What was typed.
         name: Of the run.
         spec: What the data tells, with `steps_per_epoch` and `total_steps`; empty where a datamodule of
-            somebody's own tells nothing.
+            somebody's own tells nothing. `total_steps` is None where nobody knows it.
         data_read: Whether the data had to be read, because its YAML does not state a `spec`.
         targets: Short names of model, loss, optimizer and scheduler.
         batch_size: Samples a step and device; 0 where the data has no such key.
@@ -35,6 +35,8 @@ class Report:
             asked for.
         lr_note: What the curve does not show.
         notes: What the user should know although the job can run, a sentence each.
+        may_end_early: Whether time or a callback may end the run before `total_steps`.
+        warnings: What may be meant, but is not what most would want.
         seconds: The check took.
     """
 
@@ -54,4 +56,6 @@ class Report:
     lr: Sequence[float] = ()
     lr_note: str = ""
     notes: Sequence[str] = ()
+    may_end_early: bool = False
+    warnings: Sequence[str] = ()
     seconds: float = 0.0

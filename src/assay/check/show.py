@@ -38,18 +38,21 @@ def show_job(console: Console, report: Report) -> None:
     if report.step is not None:
         rows += [("step", _step(report)), ("memory", _memory(report.step))]
     if report.unproven:
-        rows.append(
-            ("step", f"[yellow]unproven[/yellow]: {escape(report.unproven)}; it will run all the same")
-        )
+        rows.append(("step", f"[yellow]unproven[/yellow]: {escape(report.unproven)}; the run will show"))
     if report.spec:
         an_epoch, total = report.spec["steps_per_epoch"], report.spec["total_steps"]
-        rows.append(("steps", f"{an_epoch:,} an epoch, {total:,} in all"))
+        in_all = "until time or a callback ends the run"
+        if total is not None:
+            in_all = f"{'at most ' if report.may_end_early else ''}{total:,} in all"
+        rows.append(("steps", f"{an_epoch:,} an epoch, {in_all}"))
     rows += [("[yellow]note[/yellow]", escape(note)) for note in report.notes]
     console.print(f"[bold]{escape(report.name)}[/bold]  {escape(' '.join(report.overrides))}")
     for name, text in rows:
         console.print(f"  [dim]{name:<10}[/dim] {text}")
     if report.lr:
         _show_curve(console, report)
+    for warning in report.warnings:
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
     console.print(
         f"[bold green]ready[/bold green], checked in {report.seconds:.1f} s; nothing was run or written"
     )
@@ -84,9 +87,11 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
         console.print(f"[dim]all with[/dim] {escape(' '.join(in_order))}")
     unproven = {report.unproven: None for report in reports if report.unproven}
     for reason in unproven:
-        console.print(f"[yellow]unproven[/yellow]: {escape(reason)}; it will run all the same")
+        console.print(f"[yellow]unproven[/yellow]: {escape(reason)}; the run will show")
     for note in {note: None for report in reports for note in report.notes}:
         console.print(f"[yellow]note[/yellow]: {escape(note)}")
+    for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
     models = len({(report.parameters, report.step) for report in reports})
     seconds = sum(report.seconds for report in reports)
     console.print(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from omegaconf import ListConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean
@@ -14,16 +15,7 @@ from assay.errors import ConfigError
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-_TRAINER = "lightning.Trainer"
 LARGEST_SEED = 2**32 - 1
-_WHOLE = {
-    "trainer.accumulate_grad_batches": 1,
-    "trainer.log_every_n_steps": 1,
-    "trainer.num_nodes": 1,
-    "scheduler.frequency": 1,
-}
-"""Whole numbers, and the least that each may be."""
-_WHOLE_OR_FOREVER = ("trainer.max_epochs", "trainer.max_steps")
 _WHOLE_OF_DATA = {
     "data.batch_size": 1,
     "data.eval_batch_size": 1,
@@ -32,6 +24,7 @@ _WHOLE_OF_DATA = {
     "data.seed": 0,
     "data.split.seed": 0,
 }
+"""Whole numbers, and the least that each may be."""
 _MOST_OF_DATA = {
     "data.num_workers": 1024,
     "data.prefetch_factor": 1024,
@@ -39,7 +32,6 @@ _MOST_OF_DATA = {
     "data.split.seed": LARGEST_SEED,
 }
 _SHARES = ("data.split.val", "data.split.test")
-_LIMITS = ("limit_train_batches", "limit_val_batches", "limit_test_batches", "limit_predict_batches")
 _CHOICES: dict[str, tuple[object, ...]] = {
     "enforce_clean_git": (True, False),
     "scheduler.interval": ("step", "epoch"),
@@ -50,7 +42,14 @@ _CHOICES: dict[str, tuple[object, ...]] = {
         *("transformer-engine-float16", "16", "32", "64", "bf16", 16, 32, 64),
     ),
 }
-_ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "hpu", "mps", "tpu", "xla")
+COUNTS = {
+    **dict.fromkeys(("T_0", "T_max", "T_mult", "epochs", "milestones", "step_size", "step_size_down"), 1),
+    **dict.fromkeys(("step_size_up", "steps_per_epoch", "total_iters", "total_steps"), 1),
+    **dict.fromkeys(("cooldown", "patience"), 0),
+}
+"""Arguments of torch's schedulers that count steps or epochs, and the least that each may be."""
+_AT_LEAST = dict.fromkeys(("eps", "eta_min", "factor", "gamma", "min_lr", "threshold"), 0)
+"""Other numbers of torch's schedulers that turn a learning rate round when they are negative."""
 
 
 def check_values(config: DictConfig) -> None:
@@ -64,46 +63,93 @@ def check_values(config: DictConfig) -> None:
     """
     _check_name_and_tags(config)
     check_whole_number("seed", OmegaConf.select(config, "seed"), 0, LARGEST_SEED)
-    for key, least in _WHOLE.items():
-        if (value := _value(config, key)) is not None:
-            check_whole_number(key, value, least)
+    if (frequency := value_of(config, "scheduler.frequency")) is not None:
+        check_whole_number("scheduler.frequency", frequency, 1)
     for key, choices in _CHOICES.items():
-        _check_choice(key, _value(config, key), choices)
-    monitor = _value(config, "scheduler.monitor")
+        check_choice(key, value_of(config, key), choices)
+    monitor = value_of(config, "scheduler.monitor")
     if monitor is not None and not isinstance(monitor, str):
         raise ConfigError(
             f"{monitor} was given; the name of a metric was expected",
             key="scheduler.monitor",
             hint="scheduler.monitor=val/loss",
         )
-    if str(_value(config, "scheduler._target_")).endswith(".ReduceLROnPlateau") and not monitor:
+    _check_counts(config)
+    if str(value_of(config, "scheduler._target_")).endswith(".ReduceLROnPlateau"):
+        _check_plateau(config)
+    if value_of(config, "data._target_") == OUR_DATA:
+        _check_data(config)
+
+
+def _check_plateau(config: DictConfig) -> None:
+    if not value_of(config, "scheduler.monitor"):
         raise ConfigError(
             "the learning rate follows a metric; none is named",
             key="scheduler.monitor",
             hint="scheduler.monitor=val/loss",
         )
-    if _value(config, "trainer._target_") == _TRAINER:
-        _check_trainer(config)
-    if _value(config, "data._target_") == OUR_DATA:
-        _check_data(config)
+    lr = value_of(config, "optimizer.lr")
+    for name in ("min_lr", "eps"):
+        value = value_of(config, f"scheduler.{name}")
+        if is_number(value) and is_number(lr) and value >= lr > 0:
+            raise ConfigError(
+                f"{value} was given; with optimizer.lr={lr} the learning rate would never be lowered",
+                key=f"scheduler.{name}",
+                hint=f"scheduler.{name}=0.0",
+            )
 
 
 def _check_name_and_tags(config: DictConfig) -> None:
-    name, tags = _value(config, "name"), _value(config, "tags")
+    name, tags = value_of(config, "name"), value_of(config, "tags")
     if "name" in config and (isinstance(name, bool) or not str("" if name is None else name).strip()):
         raise ConfigError(f"{_shown(name)} was given; a name was expected", key="name", hint="name=my_run")
-    if tags is not None and not isinstance(tags, ListConfig):
+    if tags is not None and not isinstance(tags, list):
         raise ConfigError(f"{_shown(tags)} was given; a list was expected", key="tags", hint=f"tags=[{tags}]")
     for tag in tags or []:
         if not isinstance(tag, str | int | float):
             raise ConfigError(f"{_shown(tag)} is not a tag", key="tags", hint="tags=[baseline,week_3]")
 
 
-def _value(config: DictConfig, key: str) -> Any:
+def _check_counts(config: DictConfig) -> None:
+    """Numbers of torch's schedulers, which take any and then divide by them, or do nothing."""
+    node = value_of(config, "scheduler")
+    if not isinstance(node, dict) or not str(node.get("_target_")).startswith("torch.optim.lr_scheduler."):
+        return
+    for name, value in node.items():
+        least = _AT_LEAST.get(name, -math.inf)
+        if is_number(value) and not (least <= value < math.inf and value > -math.inf):
+            at_least = f" of at least {least}" if name in _AT_LEAST else ""
+            raise ConfigError(
+                f"{value} was given; a finite number{at_least} was expected",
+                key=f"scheduler.{name}",
+                hint=f"leave out scheduler.{name} for torch's own value",
+            )
+    for name, least in COUNTS.items():
+        key = f"scheduler.{name}"
+        value = value_of(config, key)
+        for number in value if isinstance(value, list) else [value]:
+            if is_whole(number) and number < least:
+                check_whole_number(key, number, least)
+    if value_of(config, "scheduler.last_epoch") not in (None, -1):
+        raise ConfigError(
+            "a schedule begins with the run; only -1 can be given",
+            key="scheduler.last_epoch",
+            hint="leave it out; `assay resume` goes on where a run was",
+        )
+
+
+def value_of(config: DictConfig, key: str) -> Any:
+    """What stands under a key, as plain data; None where it waits for the data, or is refused elsewhere.
+
+    Args:
+        config: A job.
+        key: Full key.
+    """
     try:
-        return OmegaConf.select(config, key)
+        value = OmegaConf.select(config, key)
+        return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
     except OmegaConfBaseException:
-        return None  # waits for the data, or is refused elsewhere
+        return None
 
 
 def check_whole_number(key: str, value: Any, least: int, most: int | None = None) -> None:
@@ -118,7 +164,7 @@ def check_whole_number(key: str, value: Any, least: int, most: int | None = None
     Raises:
         ConfigError: It is something else.
     """
-    if _is_whole(value) and least <= value <= (value if most is None else most):
+    if is_whole(value) and least <= value <= (value if most is None else most):
         return
     wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
     raise ConfigError(
@@ -126,11 +172,21 @@ def check_whole_number(key: str, value: Any, least: int, most: int | None = None
     )
 
 
-def _is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Whether a value is a whole number; true and false are not.
+
+    Args:
+        value: From YAML.
+    """
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Whether a value is a number; true and false are not.
+
+    Args:
+        value: From YAML.
+    """
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -138,7 +194,17 @@ def _shown(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
-def _check_choice(key: str, value: Any, choices: tuple[object, ...]) -> None:
+def check_choice(key: str, value: Any, choices: tuple[object, ...]) -> None:
+    """Refuse a word that is none of those there are; what is neither text nor a whole number is let through.
+
+    Args:
+        key: Full key.
+        value: What was given.
+        choices: What may be given.
+
+    Raises:
+        ConfigError: It is another word.
+    """
     if value is None or any(value == one and type(value) is type(one) for one in choices):
         return
     words = [one if isinstance(one, str) else str(one).lower() for one in choices if type(one) is not int]
@@ -150,45 +216,24 @@ def _check_choice(key: str, value: Any, choices: tuple[object, ...]) -> None:
     )
 
 
-def _check_trainer(config: DictConfig) -> None:
-    for key in _WHOLE_OR_FOREVER:
-        value = _value(config, key)
-        if _is_whole(value) and value < -1:
-            raise ConfigError(
-                f"{value} was given; a whole number was expected, or -1 for no end", key=key, hint=f"{key}=10"
-            )
-    for name in _LIMITS:
-        value = _value(config, f"trainer.{name}")
-        if _is_number(value) and not (0 <= value <= 1 or (value > 1 and float(value).is_integer())):
-            raise ConfigError(
-                f"{value} was given; a share from 0.0 to 1.0 or a number of batches was expected",
-                key=f"trainer.{name}",
-                hint=f"trainer.{name}=0.5, or trainer.{name}=10",
-            )
-    accelerator = _value(config, "trainer.accelerator")
-    # Somebody's own package may register another.
-    if isinstance(accelerator, str) and not config.get("trusted_packages"):
-        _check_choice("trainer.accelerator", accelerator, _ACCELERATORS)
-
-
 def _check_data(config: DictConfig) -> None:
     for key, least in _WHOLE_OF_DATA.items():
-        if (value := _value(config, key)) is not None:
+        if (value := value_of(config, key)) is not None:
             check_whole_number(key, value, least, _MOST_OF_DATA.get(key))
-    shares = [_value(config, key) for key in _SHARES]
+    shares = [value_of(config, key) for key in _SHARES]
     for key, share in zip(_SHARES, shares, strict=True):
-        if share is not None and not (_is_number(share) and 0 <= share < 1):
+        if share is not None and not (is_number(share) and 0 <= share < 1):
             raise ConfigError(
                 f"{share} was given; a share from 0 to below 1 was expected", key=key, hint=f"{key}=0.1"
             )
-    if all(map(_is_number, shares)) and sum(shares) >= 1:
+    if all(map(is_number, shares)) and sum(shares) >= 1:
         raise ConfigError(
             f"{' and '.join(map(str, shares))} leave nothing to train on",
             key=", ".join(_SHARES),
             hint="data.split.val=0.1 data.split.test=0.2",
         )
-    imbalance = _value(config, "data.imbalance")
-    if _is_number(imbalance) and not 0 < imbalance <= 1:
+    imbalance = value_of(config, "data.imbalance")
+    if is_number(imbalance) and not 0 < imbalance <= 1:
         raise ConfigError(
             f"{imbalance} was given; smallest class over largest must be above 0 and at most 1",
             key="data.imbalance",

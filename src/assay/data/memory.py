@@ -21,6 +21,26 @@ def free_memory() -> int:
     return min(free, max(0, int(limit) - used)) if limit.isdigit() else free
 
 
+def device_memory(device: torch.device) -> int:
+    """Bytes that a device has in all; of the CPU those of the machine, or a container's limit. 0: not known.
+
+    Args:
+        device: Of any type.
+    """
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1]
+    if device.type == "mps":
+        return torch.mps.recommended_max_memory()
+    if device.type != "cpu":
+        return 0
+    total: int = psutil.virtual_memory().total
+    try:
+        limit = (_CGROUP / "memory.max").read_text().strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
 def free_device_memory(device: torch.device) -> int:
     """Bytes free on an accelerator; 0 where it does not say.
 

@@ -30,6 +30,7 @@ class Checked:
         scores: Names of the metrics that the job will log; empty where that is not known.
         directions: `min` or `max` for each score whose metric says which is better.
         devices: Processes of the job.
+        warnings: What may be meant, but is not what most would want.
     """
 
     spec: dict[str, Any] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class Checked:
     scores: list[str] = field(default_factory=list)
     directions: dict[str, str] = field(default_factory=dict)
     devices: int = 1
+    warnings: list[str] = field(default_factory=list)
 
 
 @final
@@ -174,6 +176,7 @@ def _answer(question: dict[str, Any], prover: Prover) -> dict[str, Any]:
         "scores": list(report.scores),
         "directions": dict(report.directions),
         "devices": report.devices,
+        "warnings": list(report.warnings),
     }
 
 

@@ -21,6 +21,7 @@ from assay.record.inside import check_links
 from assay.record.log_file import FILE as LOG
 from assay.record.provenance import check_clean
 from assay.record.run_lock import writing
+from assay.summary import say_warnings
 from assay.sweep.checker import Checker, CheckerHere
 from assay.sweep.checking import Checking
 from assay.sweep.chosen import arguments, chosen, made, target
@@ -149,6 +150,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         pool = sweep.pool()
         with Console(stderr=True).status(_checking_so_many(sweep.search.total)):
             checked = checking.all(ahead or samples)
+        say_warnings(warning for job in checked.values() for warning in job.warnings)
         journal = Journal.create(
             sweep.directory,
             overrides=list(overrides),
@@ -208,6 +210,7 @@ def go_on(
         }
         with Console(stderr=True).status(_checking_so_many(len(left))):
             checked = checking.all(left)
+        say_warnings(warning for job in checked.values() for warning in job.warnings)
         with _told(directory):
             if overrides:
                 journal.note_command(overrides)
