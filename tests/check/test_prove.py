@@ -104,8 +104,18 @@ def test_outputs_that_would_be_broadcast_are_refused() -> None:
         prove("data=diabetes", "model.num_outputs=2")
 
 
-def test_a_large_model_takes_no_memory() -> None:
-    report = prove("data=synthetic", "model=mlp", "model.hidden=[60000,60000]")
+def test_a_large_model_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it refused where there is enough; elsewhere it is."""
+    words = ("data=synthetic", "model=mlp", "model.hidden=[60000,60000]")
+    monkeypatch.setattr("assay.check.capacity.device_memory", lambda _: 24 << 30)
+    with pytest.raises(ConfigError, match=r"^model: a step takes about .* GiB, and this machine has 24 GiB"):
+        prove(*words)
+    monkeypatch.setattr("assay.check.capacity.device_memory", lambda _: 100 << 30)
+    report = prove(*words)
+    assert any("it may not fit" in warning for warning in report.warnings)
+    monkeypatch.setattr("assay.check.capacity.device_memory", lambda _: 1 << 40)
+    report = prove(*words)
+    assert not report.warnings
     assert report.parameters is not None
     assert report.parameters > 3_000_000_000
     assert report.step is not None

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from tests.conftest import Train
 
 SAMPLES = {"num_train": 105, "num_val": 15, "num_test": 30}
-IRIS = ("data=iris", "model=linear", "data.batch_size=12", "device=cpu", "trainer.max_epochs=3")
+IRIS = (
+    *("data=iris", "model=linear", "data.batch_size=12", "data.drop_last=true", "device=cpu"),
+    "trainer.max_epochs=3",
+)
 """Eight batches an epoch."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay import ranks
-from assay.check.values import OUR_DATA
+from assay.config.unread import OUR_DATA
 from assay.data.batch_order import drops_last
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, final
 
 from assay import ranks
 from assay.check.trainer import has_no_end
-from assay.check.values import OUR_DATA, is_whole, value_of
+from assay.check.values import is_whole, value_of
 from assay.config.tree import walk
+from assay.config.unread import OUR_DATA
 from assay.data.batch_order import drops_last
 from assay.errors import ConfigError
 
@@ -244,7 +245,7 @@ def _first_validation(config: DictConfig, length: RunLength) -> int | None:
         within = interval
     elif interval is not None:
         within = max(1, int(length.used_batches * interval))
-    return (every - 1) * length.used_batches + within
+    return int(every - 1) * length.used_batches + within
 
 
 def _rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:

@@ -15,9 +15,9 @@ from assay.check.call import call_of, names_of
 from assay.check.resolve import resolve, resolve_targets
 from assay.check.supplied import Supplied, supplied
 from assay.check.target import trusted_in
-from assay.check.values import OUR_DATA
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
+from assay.config.unread import OUR_DATA
 from assay.data.split import Split
 from assay.data.stated import Stated
 from assay.errors import ConfigError
