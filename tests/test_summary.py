@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from assay.run import RunResult
 from assay.summary import format_score, say_run
+from assay.terminal import Console
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.errors import AssayError, ConfigError, exit_place
-from assay.own_code import one_line_of
+from assay.errors import AssayError
 from assay.paths import CONF_DIR
+from assay.reported import reported
 from assay.terminal import Console, make_printable, printable
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def train(
 ) -> None:
     """Train, test and record one experiment, or a sweep of them."""
     typed = overrides or []
-    with _reported(debug, typed, config_dir):
+    with reported(debug, typed, config_dir):
         from assay.config.compose import choices, job_config
 
         if cfg:
@@ -137,7 +137,7 @@ def check(
 ) -> None:
     """Prove that an experiment, or a sweep, can run."""
     typed = overrides or []
-    with _reported(debug, typed, config_dir):
+    with reported(debug, typed, config_dir):
         if plot is not None and multirun:
             raise AssayError("--plot draws the learning rate of one job", hint="leave out -m")
         console = Console(highlight=False, soft_wrap=True)
@@ -167,7 +167,7 @@ def configs(
     debug: Debug = False,
 ) -> None:
     """The options of every group, or of one, in a line each."""
-    with _reported(debug):
+    with reported(debug):
         from assay.config.listing import show
 
         show(group, config_dir)
@@ -181,7 +181,7 @@ def explain(
     debug: Debug = False,
 ) -> None:
     """Where a value comes from: who set it, and what that overrode."""
-    with _reported(debug, overrides or [], config_dir):
+    with reported(debug, overrides or [], config_dir):
         from assay.config.explain import show
 
         show(key, overrides or [], config_dir)
@@ -198,7 +198,7 @@ def diff(
 
     Where a run writes to does not count. The exit code is 0 whether they differ or not.
     """
-    with _reported(debug):
+    with reported(debug):
         from assay.difference import show
 
         show(first, second, config_dir)
@@ -217,7 +217,7 @@ def resume(
     A run ends as if it had never been interrupted, bit for bit; RUN trainer.max_epochs=20 trains on. A sweep
     runs what is missing: SWEEP optimizer.lr=0.1,0.2,0.4 is another search space.
     """
-    with _reported(debug):
+    with reported(debug):
         if (run / "journal.jsonl").is_file():
             from assay.sweep.conduct import go_on as go_on_with_sweep
 
@@ -266,7 +266,7 @@ def reproduce(
     what lies in the current checkout is brought back beside it: a run of somebody else's is somebody else's
     code.
     """
-    with _reported(debug):
+    with reported(debug):
         from assay.reproduce import reproduce as run_again
         from assay.reproduce import show
 
@@ -279,7 +279,7 @@ def reproduce(
 @app.command()
 def info(debug: Debug = False) -> None:
     """What this machine has, and what device=auto would choose."""
-    with _reported(debug):
+    with reported(debug):
         from assay.info import machine
 
         console = Console(highlight=False, soft_wrap=True)
@@ -338,53 +338,6 @@ def _say_result(result: RunResult) -> None:
     from assay.summary import say_run
 
     say_run(Console(highlight=False, soft_wrap=True, stderr=result.status != "finished"), result)
-
-
-@contextmanager
-def _reported(
-    debug: bool, overrides: list[str] | None = None, config_dir: Path | None = None
-) -> Iterator[None]:
-    """Turn an error into one message and an exit code; with `debug`, let it through.
-
-    What is wrong with a job composed from `overrides` is told with the file and line of its key.
-    """
-    try:
-        yield
-    except AssayError as error:
-        if overrides is not None and isinstance(error, ConfigError):
-            from assay.config.origin import locate
-
-            locate(error, overrides, config_dir)
-        if debug:
-            raise
-        _say_error(error)
-        raise typer.Exit(error.exit_code) from error
-    except typer.Exit:
-        raise
-    except KeyboardInterrupt as error:
-        raise typer.Exit(130) from error
-    except SystemExit as stop:  # code of the user's own, such as the constructor of a model
-        if debug or isinstance(stop.__context__, BrokenPipeError):
-            raise
-        _say_error(AssayError(exit_place(stop), hint="raise an exception that says what is wrong"))
-        raise typer.Exit(1) from stop
-    except BrokenPipeError:
-        raise  # the reader has gone, as in `assay configs | head`; see main()
-    except Exception as error:
-        if debug:
-            raise
-        _say_error(
-            AssayError(one_line_of(error), hint="the same command with --debug shows where this came from")
-        )
-        raise typer.Exit(1) from error
-
-
-def _say_error(error: AssayError) -> None:
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print("error:", style="bold red", end=" ")
-    console.print(error.message, markup=False)
-    if error.hint:
-        console.print(f"  → {error.hint}", markup=False, style="cyan")
 
 
 def main() -> None:

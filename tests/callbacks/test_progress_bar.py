@@ -9,11 +9,11 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 from typing_extensions import override
 
 from assay.callbacks.progress_bar import ProgressBar
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -40,7 +40,7 @@ class Validations(Callback):
 
 def job(*typed: str) -> DictConfig:
     config = job_config(compose([*IRIS, *typed]))
-    spec = Spec(task="multiclass", input_shape=(4,), num_classes=3, class_counts=(35, 35, 35), **SAMPLES)
+    spec = Spec(task="multiclass", input_shape=(4,), num_classes=3, class_counts=(35, 35, 35), **SAMPLES)  # type: ignore[arg-type]  # three numbers by their names
     describe(config, spec)
     return config
 

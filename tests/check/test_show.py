@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
-from rich.console import Console
 from typer.testing import CliRunner
 
 from assay.check.fake_step import Memory, Step
@@ -15,6 +14,7 @@ from assay.check.report import Report
 from assay.check.show import in_bytes, in_flops, save_curve, show_job, show_sweep
 from assay.cli import app
 from assay.errors import AssayError
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from pathlib import Path

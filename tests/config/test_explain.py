@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from rich.console import Console
 
 from assay.config import explain
 from assay.config.compose import compose
@@ -13,6 +12,7 @@ from assay.config.explain import say, show
 from assay.config.origin import origins
 from assay.config.tree import walk
 from assay.errors import ConfigError
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from pathlib import Path

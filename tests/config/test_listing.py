@@ -4,11 +4,11 @@ import io
 from typing import TYPE_CHECKING
 
 import pytest
-from rich.console import Console
 
 from assay.config import listing
 from assay.config.options import list_options
 from assay.errors import ConfigError
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ CLASSES = {"breast_cancer": "binary", "iris": "multiclass", "wine": "multiclass"
 
 @pytest.mark.parametrize("name", [*CLASSES, "diabetes"])
 def test_what_scikit_learn_has(name: str) -> None:
-    source = Bundled(name)
+    source = Bundled(name)  # type: ignore[arg-type]  # one of these names
     source.prepare()
     samples = source.read()["all"]
     table = getattr(datasets, f"load_{name}")()
@@ -50,4 +50,4 @@ def test_a_table_that_is_none() -> None:
     with pytest.raises(
         ValueError, match="name='boston': one of breast_cancer, diabetes, iris, wine was expected"
     ):
-        Bundled("boston")
+        Bundled("boston")  # type: ignore[arg-type]  # that is the point

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import AssayError, ConfigError
-from assay.sweep.conduct import SweepResult, check, go_on, plan, start
+from assay.sweep.conduct import check, go_on, plan, start
 from assay.sweep.journal import Journal
 
 if TYPE_CHECKING:
     from assay.sweep.outcome import Outcome
+    from assay.sweep.result import SweepResult
 
 QUICK = ["debug=one_batch", "device=cpu", "data=iris", "callbacks=[]"]
 HERE = ["hydra/launcher=serial", "hydra.sweep.dir=sweep"]

@@ -17,10 +17,11 @@ import pytest
 from tests.sweep.conftest import ASSAY
 
 from assay.errors import ConfigError
-from assay.sweep.conduct import SweepResult, go_on, start
+from assay.sweep.conduct import go_on, start
 
 if TYPE_CHECKING:
     from assay.sweep.nursery import Nursery
+    from assay.sweep.result import SweepResult
 
 CHEAP = (
     *(

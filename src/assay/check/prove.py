@@ -33,6 +33,7 @@ from assay.check.initial_outputs import far_from_targets
 from assay.check.monitor import check_monitors, scores
 from assay.check.optimization import follow_lr, unfinished
 from assay.check.processes import check_processes
+from assay.check.proof_key import but_for_rates, copy_of, elsewhere, plain_node
 from assay.check.report import Report
 from assay.check.resolve import resolve
 from assay.check.run_length import check_length, check_plateau, run_length
@@ -61,8 +62,6 @@ if TYPE_CHECKING:
 _LARGE = 4 << 30
 """Bytes of weights from which on a model is not built for real to see whether fake tensors were wrong."""
 _FEW = 4
-_RATES = ("lr", "weight_decay", "momentum", "dampening", "betas", "eps", "alpha", "rho")
-"""Arguments of optimizers that are numbers to compute with, whatever the optimizer."""
 _CURVE_SECONDS, _GLANCE_SECONDS = 3.0, 0.02
 """The longest time to follow a learning rate, where it is to be shown and where it is not."""
 
@@ -95,7 +94,7 @@ class Prover:
         """
         start = time.perf_counter()
         check_device(job.trainer)
-        config = _copy(job)
+        config = copy_of(job)
         stated = config.data.get("_target_") == OUR_DATA and config.data.get("spec") is not None
         # Where nothing is read, the other nodes can wait for the spec, with which they are looked at anyway.
         early = (
@@ -114,7 +113,7 @@ class Prover:
         return Report(
             overrides=list(overrides),
             name=str(config.name),
-            spec=_plain(config, "spec") or {},
+            spec=plain_node(config, "spec") or {},
             data_read=data_read,
             notes=[*data_notes, *self._initial_outputs(config, targets), *notes_on(config)],
             targets=_targets(config),
@@ -131,13 +130,15 @@ class Prover:
         self, config: DictConfig, stated: bool
     ) -> tuple[tuple[Spec | None, Sequence[str], tuple[Sequence[float], Sequence[float]]], bool]:
         """Spec, notes, and mean and deviation of a regression's targets; and whether the data was read."""
-        data = {key: value for key, value in _plain(config, "data").items() if key not in ("seed", "source")}
-        source = None if stated else _plain(config, "data.source")
+        data = {
+            key: value for key, value in plain_node(config, "data").items() if key not in ("seed", "source")
+        }
+        source = None if stated else plain_node(config, "data.source")
 
         def look() -> Any:
             if stated:
-                return getattr(open_stated(_copy(config)), "spec", None), (), ((), ())
-            self.datamodule = open_data(_copy(config))
+                return getattr(open_stated(copy_of(config)), "spec", None), (), ((), ())
+            self.datamodule = open_data(copy_of(config))
             return (
                 getattr(self.datamodule, "spec", None),
                 getattr(self.datamodule, "notes", ()),
@@ -164,7 +165,7 @@ class Prover:
     def _ours(self, config: DictConfig, spec: Spec | None, *, curve: bool) -> dict[str, Any]:
         describe(config, spec)
         warned, length = check_length(config), run_length(config, config.spec.num_train)
-        data = {key: value for key, value in _plain(config, "spec").items() if "steps" not in key}
+        data = {key: value for key, value in plain_node(config, "spec").items() if "steps" not in key}
         kind = resolve("loss", str(config.loss._target_), trusted_in(config))
         check_fit(config, kind)
         with open_dict(config):
@@ -181,7 +182,7 @@ class Prover:
         model = self._once("model", model_of, lambda: _on_meta(config, "model", precision))
         check_plateau(config)
         batch = _batch(config, trial, str(trainer.precision))  # by its full name: "64" is 64-true
-        proof_of = [*model_of, nodes["loss"], _but_for_rates(nodes["optimizer"]), nodes.get("param_groups")]
+        proof_of = [*model_of, nodes["loss"], but_for_rates(nodes["optimizer"]), nodes.get("param_groups")]
         proof_of += [str(batch), str(trainer.accelerator)]
         fake = self._once("fake", model_of, lambda: self._fake(model))
         with self._mode:
@@ -214,7 +215,7 @@ class Prover:
         self._signatures(config, tuple(config))
         precision = self._trainer(config).precision_plugin
         module = self._once(
-            "module", [_plain(config, "module")], lambda: _on_meta(config, "module", precision)
+            "module", [plain_node(config, "module")], lambda: _on_meta(config, "module", precision)
         )
         why = "a LightningModule of your own does its steps as it likes"
         return {**_count(module), "unproven": why, "warnings": found}
@@ -222,7 +223,7 @@ class Prover:
     def _trainer(self, config: DictConfig) -> L.Trainer:
         check_callbacks(config)
         named = ("trainer", "callbacks", "metrics")  # which say how what the callbacks follow is better
-        nodes = [_elsewhere(_plain(config, key), str(config.run_dir)) for key in named]
+        nodes = [elsewhere(plain_node(config, key), str(config.run_dir)) for key in named]
         trainer: L.Trainer = self._once("trainer", nodes, lambda: build_trainer(config, loggers=False))
         check_processes(config, trainer)
         return trainer
@@ -254,7 +255,7 @@ class Prover:
 
     def _signatures(self, config: DictConfig, names: Sequence[Any]) -> dict[str, Any]:
         """Check the nodes that no job before had exactly like this; returns them resolved."""
-        nodes = {str(name): _plain(config, name) for name in names}
+        nodes = {str(name): plain_node(config, name) for name in names}
         texts = {
             name: json.dumps([name, "spec" in config, node], default=str) for name, node in nodes.items()
         }
@@ -276,7 +277,7 @@ class Prover:
 
 
 def _trial(config: DictConfig, loss: nn.Module) -> Trial:
-    config = _copy(config)
+    config = copy_of(config)
     for entry in list(walk(config.metrics, "metrics")):
         if entry.name == "validate_args":  # off in a run, where it would wait for the device
             entry.parent["validate_args"] = True
@@ -381,44 +382,3 @@ def _targets(config: DictConfig) -> dict[str, str]:
     return {
         key: str(node["_target_"]).rpartition(".")[2] for key, node in nodes.items() if "_target_" in node
     }
-
-
-def _copy(config: DictConfig) -> DictConfig:
-    copied = OmegaConf.masked_copy(config, list(config))
-    OmegaConf.set_struct(copied, True)
-    return copied
-
-
-def _plain(config: DictConfig, key: str) -> Any:
-    """A node resolved; as written where it waits for something."""
-    node = OmegaConf.select(config, key)
-    if not OmegaConf.is_config(node):
-        return node
-    try:
-        return OmegaConf.to_container(node, resolve=True)
-    except Exception:  # an interpolation of what is not known yet
-        return OmegaConf.to_container(node, resolve=False)
-
-
-def _but_for_rates(node: Any) -> Any:
-    """The optimizer's node in which a rate is only nothing or something: how large it is changes no shape."""
-    if not isinstance(node, dict):
-        return node
-    return {key: _is_zero(value) if key in _RATES else value for key, value in node.items()}
-
-
-def _is_zero(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_is_zero(one) for one in value]
-    return value == 0 if isinstance(value, int | float) else value
-
-
-def _elsewhere(node: Any, run_dir: str) -> Any:
-    """A node without the run directory that paths in it begin with: each job has another one."""
-    if isinstance(node, dict):
-        return {key: _elsewhere(value, run_dir) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_elsewhere(value, run_dir) for value in node]
-    if isinstance(node, str) and (node == run_dir or node.startswith(f"{run_dir}/")):
-        return node[len(run_dir) :] or "."
-    return node

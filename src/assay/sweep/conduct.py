@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
-import os
 import shlex
 from contextlib import ExitStack, chdir, contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any
 
 from assay.check.job import check_job
-from assay.config.compose import job_config, loader, trust_for
-from assay.config.job_composer import JobComposer, compose_whole
+from assay.config.compose import job_config, loader
 from assay.config.origin import located, overrides_of
-from assay.config.plain import to_text_of, written
-from assay.errors import AssayError, ConfigError
+from assay.config.plain import to_text_of
+from assay.errors import AssayError
 from assay.record.inside import check_links
 from assay.record.log_file import FILE as LOG
 from assay.record.provenance import check_clean
@@ -24,16 +20,14 @@ from assay.record.run_lock import writing
 from assay.summary import say_warnings
 from assay.sweep.checker import Checker, CheckerHere
 from assay.sweep.checking import Checking
-from assay.sweep.chosen import arguments, chosen, made, target
+from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared
 from assay.sweep.driver import Driver, entry_of
 from assay.sweep.finish import say_results, write_results
 from assay.sweep.journal import Entry, Journal, refuse_existing, unfinished
 from assay.sweep.nursery import Nursery
-from assay.sweep.objective import Objective, objectives, scores_of
-from assay.sweep.policy import Policy
-from assay.sweep.pool.serial import SerialPool
+from assay.sweep.objective import Objective, scores_of
 from assay.sweep.recover import recovered, wait_for
-from assay.sweep.search.constraint import read_constraints
+from assay.sweep.result import SweepResult
 from assay.sweep.setting import merged, setting_of, without_trust
 from assay.sweep.show import SweepProgress, shown
 from assay.sweep.stop_request import StopRequest
@@ -42,7 +36,6 @@ from assay.terminal import Console
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hydra._internal.hydra import Hydra
     from omegaconf import DictConfig
 
     from assay.check.report import Report
@@ -50,75 +43,6 @@ if TYPE_CHECKING:
     from assay.sweep.checker import Checked
     from assay.sweep.outcome import Outcome
     from assay.sweep.pool.pool import Pool
-    from assay.sweep.search.search import Search
-
-_POLICY: Final = ("on_failure", "max_retries", "on_out_of_memory", "timeout_min", "memory_gb")
-
-
-@final
-@dataclass(frozen=True)
-class SweepResult:
-    """What a sweep has come to.
-
-    Attributes:
-        directory: Where everything about it lies.
-        entries: Its jobs, in order.
-        objectives: What they are compared by; the first one decides.
-        total: Jobs that it asks for.
-        stopped: Exit code of the signal that ended it early; 0 otherwise.
-        run_dirs: Of the jobs, by number, where they are not called by it.
-    """
-
-    directory: Path
-    entries: tuple[Entry, ...]
-    objectives: tuple[Objective, ...]
-    total: int
-    stopped: int = 0
-    run_dirs: Mapping[int, Path] = field(default_factory=dict)
-
-    def run_dir(self, entry: Entry) -> Path:
-        """Where a job writes.
-
-        Args:
-            entry: Of the job.
-        """
-        return self.run_dirs.get(entry.number, self.directory / str(entry.number))
-
-    @property
-    def exit_code(self) -> int:
-        """0 where every job is done or pruned; 130, 143 or 129 for a sweep that was stopped; 1 otherwise."""
-        if self.stopped:
-            return self.stopped
-        whole = len(self.entries) == self.total
-        return 0 if whole and all(one.state in ("done", "pruned") for one in self.entries) else 1
-
-
-@dataclass(frozen=True)
-class _Sweep:
-    """What the config says of a sweep."""
-
-    overrides: list[str]
-    config_dir: Path | None
-    directory: Path
-    launcher: dict[str, Any]
-    objectives: list[Objective]
-    needed: dict[str, str]
-    """Scores that every job must have, and the keys that ask for them."""
-    policy: Policy
-    search: Search
-    composer: JobComposer
-
-    def pool(self) -> Pool:
-        values = {name: value for name, value in arguments(self.launcher).items() if name not in _POLICY}
-        kind = target(self.launcher, "hydra.launcher")
-        place = {"sweep_dir": self.directory} if "sweep_dir" in inspect.signature(kind).parameters else {}
-        pool: Pool = made(kind, values, "hydra.launcher", **place)
-        return pool
-
-    @property
-    def is_serial(self) -> bool:
-        """Whether the jobs run in this process."""
-        return target(self.launcher, "hydra.launcher") is SerialPool
 
 
 def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResult:
@@ -132,7 +56,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         AssayError: A job cannot run; nothing has run, and nothing was written then.
     """
     with ExitStack() as stack:
-        sweep = _read(stack.enter_context(loader(config_dir)), overrides, config_dir)
+        sweep = read_definition(stack.enter_context(loader(config_dir)), overrides, config_dir)
         refuse_existing(sweep.directory)
         checking = stack.enter_context(_checking(sweep))
         ahead: dict[int, Job] = {}
@@ -145,7 +69,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
             enumerate(sweep.composer.job(sample, n) for n, sample in enumerate(sweep.search.samples()))
         )
         checking.names(ahead or samples)
-        _refuse_shared(sweep, ahead)
+        refuse_shared(sweep, ahead)
         _check_git(job.config for job in (ahead or samples).values())
         pool = sweep.pool()
         with Console(stderr=True).status(_checking_so_many(sweep.search.total)):
@@ -196,11 +120,11 @@ def go_on(
         typed = merged([*(without_trust(command) for command in journal.commands), list(overrides)])
         place = [f"hydra.sweep.dir={_quoted(str(directory))}"]
         hydra = stack.enter_context(loader(config_dir))
-        sweep = _read(hydra, [*typed, *place], config_dir, typed=[*overrides, *place])
+        sweep = read_definition(hydra, [*typed, *place], config_dir, typed=[*overrides, *place])
         checking = stack.enter_context(_checking(sweep))
         jobs, tokens = _known_jobs(sweep, journal, again=again)
         checking.names(jobs)
-        _refuse_shared(sweep, jobs)
+        refuse_shared(sweep, jobs)
         pool = sweep.pool()
         _recover(journal, {number: job for number, job in jobs.items() if number not in pool.kept()})
         left = {
@@ -232,7 +156,7 @@ def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictC
         All of them, or those that stand for all where a search thinks of them one by one.
     """
     with loader(config_dir) as hydra:
-        return _composed(_read(hydra, overrides, config_dir))
+        return _composed(read_definition(hydra, overrides, config_dir))
 
 
 def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Report]:
@@ -249,14 +173,14 @@ def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Repo
         AssayError: The sweep or a job of it cannot run.
     """
     with loader(config_dir) as hydra:
-        sweep = _read(hydra, overrides, config_dir)
+        sweep = read_definition(hydra, overrides, config_dir)
         refuse_existing(sweep.directory)
         jobs = _composed(sweep)
         for job in jobs:
             with located(overrides_of(job), config_dir):
                 check_job(job_config(job))
         _check_git(jobs)
-        _refuse_shared(sweep, {n: sweep.composer.job(overrides_of(job), n) for n, job in enumerate(jobs)})
+        refuse_shared(sweep, {n: sweep.composer.job(overrides_of(job), n) for n, job in enumerate(jobs)})
         sweep.pool()
     from assay.check.all_jobs import check_all
 
@@ -267,7 +191,7 @@ def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Repo
     return reports
 
 
-def _composed(sweep: _Sweep) -> list[DictConfig]:
+def _composed(sweep: SweepDefinition) -> list[DictConfig]:
     proposed = iter(sweep.search.next, None)
     every = [one.overrides for one in proposed] if sweep.search.ahead else sweep.search.samples()
     return [sweep.composer.composed(overrides, number) for number, overrides in enumerate(every)]
@@ -278,81 +202,13 @@ def _check_git(jobs: Iterable[Mapping[Any, Any]]) -> None:
         check_clean(Path.cwd())
 
 
-def _refuse_shared(sweep: _Sweep, jobs: Mapping[int, Job]) -> None:
-    """Refuse jobs that would write into one directory.
-
-    Raises:
-        ConfigError: Naming two of them.
-    """
-    places = [(str(job.config["run_dir"]), number) for number, job in sorted(jobs.items())]
-    if not sweep.search.ahead:  # two trials may well try the same values
-        sample = next(iter(sweep.search.samples()))
-        places = [(str(sweep.composer.job(sample, number).config["run_dir"]), number) for number in (0, 1)]
-    first: dict[str, int] = {}
-    for place, number in places:
-        other = first.setdefault(os.path.normpath(place), number)
-        if other != number:
-            raise ConfigError(
-                f"jobs {other} and {number} would both write into {place}",
-                key="hydra.sweep.subdir",
-                hint="hydra.sweep.subdir='${hydra.job.num}', perhaps with more before or after it",
-            )
-
-
-def _read(
-    hydra: Hydra, overrides: Sequence[str], config_dir: Path | None, typed: Sequence[str] | None = None
-) -> _Sweep:
-    """What the config says of a sweep.
-
-    Args:
-        hydra: From `loader`.
-        overrides: All that makes it.
-        config_dir: As for `start`.
-        typed: What of it the person has typed now, who is alone to be trusted; all of it by default.
-
-    Raises:
-        ConfigError: A key of its launcher or sweeper is not what it takes.
-    """
-    trusted = trust_for(hydra, overrides if typed is None else typed)
-    whole = compose_whole(hydra, overrides, trusted)
-    launcher, sweeper = (written(whole.hydra[name]) for name in ("launcher", "sweeper"))
-    directory = Path(str(whole.hydra.sweep.dir))
-    asked = sweeper.get("objective") is not None
-    aims = objectives(sweeper, written(job_config(whole)))
-    sweeper |= {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
-    search: Search = chosen(
-        sweeper,
-        "hydra.sweeper",
-        overrides=list(overrides),
-        sweep_dir=directory,
-        config_loader=hydra.config_loader,
-    )
-    policy: Policy = made(
-        Policy, {name: launcher[name] for name in _POLICY if name in launcher}, "hydra.launcher"
-    )
-    return _Sweep(
-        overrides=list(overrides),
-        config_dir=config_dir,
-        directory=directory,
-        launcher=launcher,
-        objectives=aims,
-        needed=_needed(aims if asked or not search.ahead else (), sweeper.get("constraints") or ()),
-        policy=policy,
-        search=search,
-        composer=JobComposer(hydra, trusted, directory),
-    )
-
-
 def _checking_so_many(jobs: int) -> str:
     return f"checking {jobs} {'job' if jobs == 1 else 'jobs'}"
 
 
-def _needed(aims: Sequence[Objective], constraints: Sequence[str]) -> dict[str, str]:
-    bounds = {one.name: "hydra.sweeper.constraints" for one in read_constraints(constraints)}
-    return bounds | {aim.name: "hydra.sweeper.objective" for aim in aims}
-
-
-def _known_jobs(sweep: _Sweep, journal: Journal, *, again: bool) -> tuple[dict[int, Job], dict[int, str]]:
+def _known_jobs(
+    sweep: SweepDefinition, journal: Journal, *, again: bool
+) -> tuple[dict[int, Job], dict[int, str]]:
     """The jobs of a sweep that goes on, each under the number that it has always had.
 
     Returns:
@@ -396,7 +252,7 @@ def _is_over(entry: Entry, *, again: bool) -> bool:
 
 
 def _drive(
-    sweep: _Sweep,
+    sweep: SweepDefinition,
     journal: Journal,
     pool: Pool,
     checking: Checking,
@@ -469,7 +325,7 @@ def _known(entry: Entry, aims: Sequence[Objective]) -> tuple[str, Outcome | None
 
 
 @contextmanager
-def _checking(sweep: _Sweep) -> Iterator[Checking]:
+def _checking(sweep: SweepDefinition) -> Iterator[Checking]:
     """Checks in a process of its own, so that this one needs no torch; here, where the jobs run here too."""
     checker: Checker | CheckerHere | None = None
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from assay.sweep.conduct import SweepResult
     from assay.sweep.journal import Entry
     from assay.sweep.objective import Objective
+    from assay.sweep.result import SweepResult
     from assay.sweep.table import Group
     from assay.terminal import Console
 

@@ -25,7 +25,8 @@ class Plain(L.LightningModule):
 
     @override
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
-        return (self(batch[0]) - batch[1]).square().mean()
+        loss: Tensor = (self(batch[0]) - batch[1]).square().mean()
+        return loss
 
     @override
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:

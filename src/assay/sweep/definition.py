@@ -1,0 +1,150 @@
+"""What the config says of a sweep: its launcher, its search, what its jobs are compared by."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from assay.config.compose import job_config, trust_for
+from assay.config.job_composer import JobComposer, compose_whole
+from assay.config.plain import written
+from assay.errors import ConfigError
+from assay.sweep.chosen import arguments, chosen, made, target
+from assay.sweep.objective import objectives
+from assay.sweep.policy import Policy
+from assay.sweep.pool.serial import SerialPool
+from assay.sweep.search.constraint import read_constraints
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hydra._internal.hydra import Hydra
+
+    from assay.config.job_composer import Job
+    from assay.sweep.objective import Objective
+    from assay.sweep.pool.pool import Pool
+    from assay.sweep.search.search import Search
+
+_POLICY: Final = ("on_failure", "max_retries", "on_out_of_memory", "timeout_min", "memory_gb")
+
+
+@final
+@dataclass(frozen=True)
+class SweepDefinition:
+    """What the config says of a sweep.
+
+    Attributes:
+        overrides: All that makes it.
+        config_dir: The user's folder of config groups.
+        directory: Where everything about it lies.
+        launcher: The node `hydra.launcher`.
+        objectives: What its jobs are compared by; the first one decides.
+        needed: Scores that every job must have, and the keys that ask for them.
+        policy: What happens to a job that fails.
+        search: What thinks of its jobs.
+        composer: Composes them.
+    """
+
+    overrides: list[str]
+    config_dir: Path | None
+    directory: Path
+    launcher: dict[str, Any]
+    objectives: list[Objective]
+    needed: dict[str, str]
+    policy: Policy
+    search: Search
+    composer: JobComposer
+
+    def pool(self) -> Pool:
+        """What the jobs run in.
+
+        Raises:
+            ConfigError: A key of the launcher is not what it takes.
+        """
+        values = {name: value for name, value in arguments(self.launcher).items() if name not in _POLICY}
+        kind = target(self.launcher, "hydra.launcher")
+        place = {"sweep_dir": self.directory} if "sweep_dir" in inspect.signature(kind).parameters else {}
+        pool: Pool = made(kind, values, "hydra.launcher", **place)
+        return pool
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether the jobs run in this process."""
+        return target(self.launcher, "hydra.launcher") is SerialPool
+
+
+def read_definition(
+    hydra: Hydra, overrides: Sequence[str], config_dir: Path | None, typed: Sequence[str] | None = None
+) -> SweepDefinition:
+    """What the config says of a sweep.
+
+    Args:
+        hydra: From `loader`.
+        overrides: All that makes it.
+        config_dir: As for `start`.
+        typed: What of it the person has typed now, who is alone to be trusted; all of it by default.
+
+    Raises:
+        ConfigError: A key of its launcher or sweeper is not what it takes.
+    """
+    trusted = trust_for(hydra, overrides if typed is None else typed)
+    whole = compose_whole(hydra, overrides, trusted)
+    launcher, sweeper = (written(whole.hydra[name]) for name in ("launcher", "sweeper"))
+    directory = Path(str(whole.hydra.sweep.dir))
+    asked = sweeper.get("objective") is not None
+    aims = objectives(sweeper, written(job_config(whole)))
+    sweeper |= {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
+    search: Search = chosen(
+        sweeper,
+        "hydra.sweeper",
+        overrides=list(overrides),
+        sweep_dir=directory,
+        config_loader=hydra.config_loader,
+    )
+    policy: Policy = made(
+        Policy, {name: launcher[name] for name in _POLICY if name in launcher}, "hydra.launcher"
+    )
+    return SweepDefinition(
+        overrides=list(overrides),
+        config_dir=config_dir,
+        directory=directory,
+        launcher=launcher,
+        objectives=aims,
+        needed=_needed(aims if asked or not search.ahead else (), sweeper.get("constraints") or ()),
+        policy=policy,
+        search=search,
+        composer=JobComposer(hydra, trusted, directory),
+    )
+
+
+def refuse_shared(sweep: SweepDefinition, jobs: Mapping[int, Job]) -> None:
+    """Refuse jobs that would write into one directory.
+
+    Args:
+        sweep: Of the jobs.
+        jobs: By number.
+
+    Raises:
+        ConfigError: Naming two of them.
+    """
+    places = [(str(job.config["run_dir"]), number) for number, job in sorted(jobs.items())]
+    if not sweep.search.ahead:  # two trials may well try the same values
+        sample = next(iter(sweep.search.samples()))
+        places = [(str(sweep.composer.job(sample, number).config["run_dir"]), number) for number in (0, 1)]
+    first: dict[str, int] = {}
+    for place, number in places:
+        other = first.setdefault(os.path.normpath(place), number)
+        if other != number:
+            raise ConfigError(
+                f"jobs {other} and {number} would both write into {place}",
+                key="hydra.sweep.subdir",
+                hint="hydra.sweep.subdir='${hydra.job.num}', perhaps with more before or after it",
+            )
+
+
+def _needed(aims: Sequence[Objective], constraints: Sequence[str]) -> dict[str, str]:
+    bounds = {one.name: "hydra.sweeper.constraints" for one in read_constraints(constraints)}
+    return bounds | {aim.name: "hydra.sweeper.objective" for aim in aims}
