@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from assay.check.run_length import run_length
 from assay.check.signature import check_signatures
 from assay.check.target import trusted_in
 from assay.config.plain import known
+from assay.config.tree import written_at
 from assay.config.unread import OUR_MODULE
 from assay.data.data_module import DataModule
 from assay.data.seeded_loader import seed_loaders
@@ -158,7 +160,7 @@ def open_stated(config: DictConfig) -> L.LightningDataModule:
     try:
         source = Stated(**stated)
     except (TypeError, ValueError) as error:
-        raise ConfigError(str(error).replace("Stated.__init__() ", ""), key="data.spec") from error
+        raise _of_stated(config, str(error).replace("Stated.__init__() ", "")) from error
     with open_dict(config):
         if OmegaConf.select(config, "data.transform.normalize") == "data":
             config.data.transform.normalize = None  # there are no values to take a mean of
@@ -167,6 +169,15 @@ def open_stated(config: DictConfig) -> L.LightningDataModule:
     datamodule: L.LightningDataModule = _build_with(config, "data", without, source=source)
     datamodule.setup("fit")
     return datamodule
+
+
+def _of_stated(config: DictConfig, text: str) -> ConfigError:
+    """The error at the key that its text begins with, or at where that one's value comes from."""
+    name, _, rest = text.partition("=")
+    key = f"data.spec.{name}"
+    if not re.fullmatch(r"[\w.]+", name) or OmegaConf.select(config, key) is None:
+        return ConfigError(text, key="data.spec")
+    return ConfigError(rest.replace(": ", " was given; ", 1), key=written_at(config, key))
 
 
 def build(config: DictConfig, key: str, without: tuple[str, ...] = (), mode: str | None = None) -> Any:

@@ -10,10 +10,8 @@ import functools
 import itertools
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from assay.check.job import check_job
 from assay.check.prove import Prover
@@ -22,6 +20,7 @@ from assay.config.options import list_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from hydra._internal.hydra import Hydra
     from omegaconf import DictConfig
@@ -174,26 +173,11 @@ MODELS_WITH = dict.fromkeys(("mlp", "small_cnn", "lenet"), "num_outputs")
 
 
 @pytest.fixture(scope="module")
-def hydra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hydra]:
+def hydra(project: Path) -> Iterator[Hydra]:
     """In a folder with a little data of each kind."""
-    folder = tmp_path_factory.mktemp("project")
-    draw = np.random.default_rng(0)
-    np.savez(
-        folder / "labels.npz",
-        inputs=draw.standard_normal((240, 12)).astype(np.float32),
-        targets=draw.integers(0, 2, (240, 4)),
-    )
-    rows = [f"{n},{n % 5},{'xyz'[n % 3]}" for n in range(240)]
-    (folder / "table.csv").write_text("\n".join(["a,b,kind", *rows]), encoding="utf-8")
-    for name in ("cat", "dog"):
-        (folder / "photos" / name).mkdir(parents=True)
-        for index in range(90):
-            pixels = draw.integers(0, 255, (8, 8, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / "photos" / name / f"{index}.png")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        with loader() as opened:
-            yield opened
+    assert project.is_dir()
+    with loader() as opened:
+        yield opened
 
 
 @functools.cache

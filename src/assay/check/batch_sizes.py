@@ -26,7 +26,7 @@ def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
         return {True: [], False: [int(data.get("batch_size") or 1)]}
     trained = (
         set()
-        if drops_last(data.drop_last, spec.num_train, int(data.batch_size), processes)
+        if drops_last(data.get("drop_last", "auto"), spec.num_train, int(data.batch_size), processes)
         else _sizes(spec.num_train, int(data.batch_size), processes, even=True)
     )
     evaluated = (

@@ -76,6 +76,8 @@ def _downloaded(key: str, node: DictConfig) -> None:
     if node.get("_partial_"):  # its root comes from somewhere else
         return
     path, download = _path(node, "root"), _given(node, "download")
+    if not isinstance(download, bool | None):
+        return  # said when arguments are looked at
     if download is True or (download is None and node._target_ == _DOWNLOADS):
         if path is not None and path.exists() and not path.is_dir():
             raise _no_folder(f"{key}.root", path)

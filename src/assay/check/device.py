@@ -21,7 +21,9 @@ def check_device(trainer: DictConfig) -> None:
     Raises:
         DeviceError: There is no such device here, not so many, or it cannot compute in this precision.
     """
-    accelerator, devices, precision = trainer.accelerator, trainer.devices, str(trainer.precision)
+    # What is left out is what Lightning takes by itself.
+    accelerator, devices = trainer.get("accelerator", "auto"), trainer.get("devices", "auto")
+    precision = str(trainer.get("precision"))
     cuda, mps = torch.cuda.device_count(), torch.backends.mps.is_available()
     if accelerator in ("gpu", "cuda") and not cuda and not (accelerator == "gpu" and mps):
         raise DeviceError(

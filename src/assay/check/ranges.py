@@ -112,6 +112,7 @@ _RANGES: Mapping[str, Mapping[str, Range]] = {
         **dict.fromkeys(("dropout", "attention_dropout", "stochastic_depth_prob"), _BELOW_ONE),
         **dict.fromkeys(("patch_size", "num_layers", "num_heads", "hidden_dim", "mlp_dim"), _COUNT),
         **dict.fromkeys(("groups", "width_per_group", "in_features", "out_features"), _COUNT),
+        **dict.fromkeys(("num_outputs", "num_classes"), _COUNT),
     },
     "loss": {"delta": _POSITIVE},
 }

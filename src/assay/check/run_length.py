@@ -72,7 +72,7 @@ def run_length(config: DictConfig, num_train: int) -> RunLength:
     """
     trainer, data = config.trainer, config.data
     own, processes = int(data.get("batch_size", 1)), ranks.world_size(config)
-    drops = drops_last(data.get("drop_last", False), num_train, own, processes)
+    drops = drops_last(data.get("drop_last", "auto"), num_train, own, processes)
     size = own * processes
     batches = num_train // size if drops else -(-num_train // size)
     used = _limited(batches, trainer.get("limit_train_batches"))

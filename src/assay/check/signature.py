@@ -16,7 +16,7 @@ from assay.check.resolve import resolve, resolve_targets
 from assay.check.supplied import Supplied, supplied
 from assay.check.target import trusted_in
 from assay.config.did_you_mean import did_you_mean
-from assay.config.tree import walk
+from assay.config.tree import walk, written_at
 from assay.config.unread import OUR_DATA
 from assay.data.split import Split
 from assay.data.stated import Stated
@@ -57,8 +57,6 @@ def check_signatures(config: DictConfig, nodes: Sequence[str] | None = None) -> 
             another type.
     """
     resolve_targets(config, nodes)
-    if nodes is None or "data" in nodes:
-        _check_taken_apart(config)
     left_alone: list[str] = []
     for key, node in _targets(config):
         if nodes is not None and key.partition(".")[0] not in nodes:
@@ -68,6 +66,8 @@ def check_signatures(config: DictConfig, nodes: Sequence[str] | None = None) -> 
         _check_node(key, node, None if inside else supplied(config, key))
         if node.get("_recursive_") is False:
             left_alone.append(key)
+    if nodes is None or "data" in nodes:
+        _check_taken_apart(config)
 
 
 def _targets(config: DictConfig | ListConfig) -> Iterator[tuple[str, DictConfig]]:
@@ -134,7 +134,7 @@ def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) 
         _check_name(f"{key}.{name}", name, call)
     for name, value in _values(node, names):
         if name != "mode" or not isinstance(node.get("monitor"), str):  # that one: assay.check.direction
-            _check_value(f"{key}.{name}", value, call, call.parameters.get(name))
+            _check_value(_written_at(node, f"{key}.{name}"), value, call, call.parameters.get(name))
     for index, value in _values(given, range(len(given))):
         parameter = call.by_position[index] if index < len(by_position) else None
         _check_value(f"{key}._args_[{index}]", value, call, parameter)
@@ -289,6 +289,11 @@ def example(config: DictConfig, key: str) -> str:
     parameter = call.parameters.get(name) if call is not None else None
     value = example_of(parameter.annotation, parameter.default) if parameter is not None else ""
     return f"for example {key}={value}" if value else ""
+
+
+def _written_at(node: DictConfig, key: str) -> str:
+    root: Any = node._get_root()
+    return written_at(root, key)
 
 
 def _locate(key: str, node: DictConfig) -> Any:

@@ -232,7 +232,8 @@ def _check_validation(values: Mapping[str, Any]) -> None:
         _check_duration("val_check_interval", interval)
     elif values.get("check_val_every_n_epoch", 1) is None and not is_whole(interval):
         raise ConfigError(
-            f"{interval} was given; with check_val_every_n_epoch=null a number of batches was expected",
+            f"{interval} was given; with trainer.check_val_every_n_epoch=null a number of batches "
+            "was expected",
             key=key,
             hint=f"{key}=100, or trainer.check_val_every_n_epoch=1",
         )

@@ -101,7 +101,7 @@ def _check_plateau(config: DictConfig) -> None:
 
 def _check_name_and_tags(config: DictConfig) -> None:
     name, tags = value_of(config, "name"), value_of(config, "tags")
-    if "name" in config and (isinstance(name, bool) or not str("" if name is None else name).strip()):
+    if not (is_number(name) or isinstance(name, str)) or not str(name).strip():
         raise ConfigError(f"{_shown(name)} was given; a name was expected", key="name", hint="name=my_run")
     if tags is not None and not isinstance(tags, list):
         raise ConfigError(f"{_shown(tags)} was given; a list was expected", key="tags", hint=f"tags=[{tags}]")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 _CONTAINERS: Final = (DictConfig, ListConfig)
+_OF_KEY: Final = re.compile(r"\$\{([A-Za-z_][\w.\[\]]*)\}", re.ASCII)
 
 
 @final
@@ -69,3 +71,29 @@ def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:
         yield entry
         if entry.is_container:
             yield from walk(entry.node, key)
+
+
+def written_at(config: DictConfig, key: str) -> str:
+    """The full key where a value is written that others only interpolate: what a person would type.
+
+    Args:
+        config: A job.
+        key: Full key of the value.
+
+    Returns:
+        The key itself where it holds no interpolation, one of more than a key, or one of what assay supplies.
+
+    >>> config = OmegaConf.create({"size": 3, "crop": {"size": "${size}"}, "width": "${spec.width}"})
+    >>> written_at(config, "crop.size"), written_at(config, "width")
+    ('size', 'width')
+    """
+    for _ in range(8):  # they may go round in circles
+        parent, _, name = key.replace("[", ".").replace("]", "").rpartition(".")
+        around = OmegaConf.select(config, parent) if parent else config
+        node = around._get_node(int(name) if isinstance(around, ListConfig) else name) if around else None
+        text = node._value() if node is not None and node._is_interpolation() else ""
+        match = _OF_KEY.fullmatch(str(text))
+        if match is None or match[1].startswith(("spec.", "hydra.")):
+            return key
+        key = match[1]
+    return key

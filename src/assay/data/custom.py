@@ -83,7 +83,8 @@ class Custom:
         """
         parts = {}
         for part, dataset in self._datasets.items():
-            pairs = _Pairs(dataset, *self._keys)
+            key = "data.source.dataset" if part == "train" else f"data.source.{part}_dataset"
+            pairs = _Pairs(dataset, *self._keys, key)
             targets = _as_task(self.task, _known_targets(dataset, pairs))
             parts[part] = Stream(pairs, targets, identity=f"{type(dataset).__qualname__} {len(pairs)}")
         if self.task != "regression" and not self.class_names:
@@ -105,8 +106,10 @@ class Custom:
 class _Pairs:
     """Samples as `(input, target)` tuples."""
 
-    def __init__(self, dataset: IndexedDataset, input_key: str | None, target_key: str | None) -> None:
-        self._dataset, self._input_key, self._target_key = dataset, input_key, target_key
+    def __init__(
+        self, dataset: IndexedDataset, input_key: str | None, target_key: str | None, key: str
+    ) -> None:
+        self._dataset, self._input_key, self._target_key, self._key = dataset, input_key, target_key, key
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -121,7 +124,7 @@ class _Pairs:
             inputs, target = sample[0], sample[1]
         else:
             raise DataError(
-                f"data.source.dataset: sample {index} is of type {type(sample).__name__}; "
+                f"{self._key}: sample {index} is of type {type(sample).__name__}; "
                 "an (input, target) tuple or a mapping was expected",
                 hint="return both from __getitem__",
             )

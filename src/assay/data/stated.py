@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
+_MOST = 10**8
+"""Samples, or values of one: more would fill the memory while they are only counted."""
 
 
 @final
@@ -59,9 +61,10 @@ class Stated:
         for name, told in (("class_counts", class_counts), ("num_samples", num_samples)):
             if told is not None and not (isinstance(told, Mapping) and told.keys() & {"all", "train"}):
                 raise ValueError(f"{name}={told!r}: a mapping with `all` or `train` was expected")
-        for counts in (class_counts or {}).values():
-            _check_numbers("class_counts", counts, least=0)
-        _check_numbers("num_samples", list((num_samples or {"all": 1}).values()), least=1)
+        for part, counts in (class_counts or {}).items():
+            _check_numbers(f"class_counts.{part}", counts, least=0)
+        for part, number in (num_samples or {}).items():
+            _check_numbers(f"num_samples.{part}", [number], least=1)
         if class_counts is not None and task in ("multiclass", "binary"):
             width = len(next(iter(class_counts.values())))
             parts = {part: _labels(counts) for part, counts in class_counts.items()}
@@ -94,8 +97,8 @@ class Stated:
 
 def _check_numbers(name: str, values: Any, least: int) -> None:
     several = isinstance(values, Sequence) and not isinstance(values, str) and len(values) > 0
-    if not several or any(type(value) is not int or value < least for value in values):
-        raise ValueError(f"{name}={values!r}: whole numbers of at least {least} were expected")
+    if not several or any(type(value) is not int or not least <= value <= _MOST for value in values):
+        raise ValueError(f"{name}={values!r}: whole numbers from {least} to {_MOST} were expected")
 
 
 def _labels(counts: Sequence[int]) -> Tensor:

@@ -119,6 +119,9 @@ def _checked(rule: dict[str, Any], index: int) -> dict[str, Any]:
         raise ValueError(f"{key} has no condition; add match (a regular expression) or max_ndim")
     if "lr" in rule and "lr_scale" in rule:
         raise ValueError(f"{key} has both lr and lr_scale; keep one")
+    most = rule.get("max_ndim", 0)
+    if not isinstance(most, int) or isinstance(most, bool) or most < 0:
+        raise ValueError(f"{key}.max_ndim={most!r}: a number of dimensions was expected; 1 takes biases")
     if "match" in rule:
         try:
             rule["match"] = re.compile(rule["match"])

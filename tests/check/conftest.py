@@ -1,0 +1,35 @@
+"""A project folder with a little data of each kind."""
+
+from __future__ import annotations
+
+from contextlib import chdir
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from PIL import Image
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The working directory, with `labels.npz` (multilabel), `table.csv` and the pictures in `photos`."""
+    folder = tmp_path_factory.mktemp("project")
+    draw = np.random.default_rng(0)
+    np.savez(
+        folder / "labels.npz",
+        inputs=draw.standard_normal((240, 12)).astype(np.float32),
+        targets=draw.integers(0, 2, (240, 4)),
+    )
+    rows = [f"{n},{n % 5},{'xyz'[n % 3]}" for n in range(240)]
+    (folder / "table.csv").write_text("\n".join(["a,b,kind", *rows]), encoding="utf-8")
+    for name in ("cat", "dog"):
+        (folder / "photos" / name).mkdir(parents=True)
+        for index in range(90):
+            pixels = draw.integers(0, 255, (8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / "photos" / name / f"{index}.png")
+    with chdir(folder):
+        yield folder

@@ -1,0 +1,301 @@
+"""Broken and unusual values, made from every argument of every shipped option.
+
+Each case changes one place of a small job that is otherwise whole: a value that an option's YAML gives, an
+argument that a signature takes beside these, or a node. What is changed, and how, is worked out from the
+composed config and from the signatures, so that a new option or argument is covered as soon as it is there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from assay.check.call import call_of
+from assay.check.resolve import resolve
+from assay.check.supplied import supplied
+from assay.config.options import list_options
+from assay.config.tree import walk
+from assay.errors import AssayError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from assay.config.job_composer import JobComposer
+
+LONG = 300
+"""Characters of a text that is too long for a name of a file."""
+_SMALL = ("device=cpu", "trainer.max_epochs=1", "trainer.log_every_n_steps=1")
+_TABLE = ("data=iris", "model.hidden=[8]")
+_IMAGES = ("data=digits", "model=mlp", "model.hidden=[8]")
+_FOR_LOSS = {
+    "bce": ("data=breast_cancer", "model=linear"),
+    "bce_with_logits": ("data=breast_cancer", "model.hidden=[8]"),
+    "triplet": (*_TABLE, "metrics=retrieval"),
+    **dict.fromkeys(("huber", "l1", "mse"), ("data=diabetes", "model.hidden=[8]")),
+}
+_FOR_METRICS = {
+    "binary": ("data=breast_cancer", "model.hidden=[8]"),
+    "multilabel": (
+        *(
+            "data=synthetic",
+            "data.source.task=multilabel",
+            "data.source.input_shape=[6]",
+            "data.source.dtype=float32",
+        ),
+        *("data.source.num_samples=200", "data.source.num_classes=4", "model=mlp", "model.hidden=[8]"),
+        "loss=bce_with_logits",
+    ),
+    "regression": ("data=diabetes", "model.hidden=[8]"),
+    "retrieval": (*_TABLE, "loss=triplet"),
+}
+_FOR_DATA = {
+    "arrays": ("data.source.root=labels.npz", "loss=bce_with_logits", "metrics=multilabel"),
+    "custom": (
+        *("data.source.dataset._target_=torchvision.datasets.FakeData", "+data.source.dataset.size=160"),
+        *(
+            "+data.source.dataset.image_size=[3,8,8]",
+            "+data.source.dataset.num_classes=3",
+            "data.num_workers=0",
+        ),
+    ),
+    "image_folder": ("data.source.root=photos", "data.source.image_size=[8,8]", "data.num_workers=0"),
+    "synthetic": ("data.source.num_samples=200", "data.source.input_shape=[3,8,8]"),
+    "table": ("data.source.path=table.csv", "data.source.target=kind"),
+}
+_FOR_TRANSFORM = {
+    "crop_flip": ("data.transform.crop_size=8",),
+    "imagenet": (
+        *(
+            "data=image_folder",
+            "data.source.root=photos",
+            "data.source.image_size=[8,8]",
+            "data.num_workers=0",
+        ),
+        *("data.transform.crop_size=8", "data.transform.resize_size=9"),
+    ),
+    "resize": ("data.transform.size=[6,6]",),
+}
+_DOWNLOADED = ("cifar10", "cifar100", "fashion_mnist", "mnist")
+_NOT_HERE = {
+    ("augment", "teacher"),  # needs a finished run; see tests/training
+    ("precision", "fp16"),  # needs a GPU
+    *(("model", name) for name in ("resnet34", "resnet50")),  # what resnet18 takes
+    *(("device", name) for name in ("gpu", "mps", "ddp", "fsdp")),
+}
+_OF_THE_SWEEP = ("experiment", "sweep", "hydra")
+_IN_LISTS = ("callbacks", "logger")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One change of one place.
+
+    Attributes:
+        option: The option it was made for, such as `optimizer/adamw`; empty for what belongs to no group.
+        base: Overrides of the whole job.
+        key: Full key of the place.
+        kind: What is done to it, in words.
+        change: The override that does it.
+        trains: Whether the job could train here; not where its data would have to be downloaded.
+    """
+
+    option: str
+    base: tuple[str, ...]
+    key: str
+    kind: str
+    change: str
+    trains: bool = True
+
+    @property
+    def typed(self) -> list[str]:
+        """All overrides."""
+        return [*self.base, self.change]
+
+    @property
+    def name(self) -> str:
+        """What no other case is called."""
+        return f"{self.option} {self.change}"
+
+    def __str__(self) -> str:
+        return f"{self.option}: {self.change if len(self.change) < 80 else self.change[:60] + '…'}"
+
+
+def bases() -> dict[str, tuple[str, ...]]:
+    """For each option, and for none, a small job that it is part of."""
+    found: dict[str, tuple[str, ...]] = {"": (*_SMALL, *_TABLE, "callbacks=[]")}
+    for option in list_options():
+        group, name = option.group, option.name
+        if (group, name) in _NOT_HERE or group.partition("/")[0] in _OF_THE_SWEEP:
+            continue
+        found[f"{group}/{name}"] = (*_SMALL, *_base(group, name))
+    return found
+
+
+def _base(group: str, name: str) -> tuple[str, ...]:
+    if group in _IN_LISTS:
+        chosen = "[default]" if name == "default" else f"[default,{name}]"
+        quiet = () if group == "callbacks" else ("callbacks=[]",)
+        return (*_TABLE, *quiet, f"{group}={chosen if group == 'callbacks' else f'[{name}]'}")
+    around = {
+        "augment": _IMAGES,
+        "data": _FOR_DATA.get(name, ())
+        + (("model=linear",) if name != "synthetic" else ("model=mlp", "model.hidden=[8]")),
+        "data/transform": (
+            "model=linear",
+            *(("data=digits",) if name != "imagenet" else ()),
+            *_FOR_TRANSFORM.get(name, ()),
+        ),
+        "loss": _FOR_LOSS.get(name, _TABLE),
+        "metrics": _FOR_METRICS.get(name, _TABLE),
+        "model": ("data=digits",) if name != "mlp" else ("data=digits", "model.hidden=[8]"),
+    }.get(group, _TABLE)
+    return (*around, "callbacks=[]", f"{group}={name}")
+
+
+def cases(composer: JobComposer, options: Iterable[str] = ()) -> Iterator[Case]:
+    """Every case, each place of a class only once.
+
+    Args:
+        composer: Over assay's own configs.
+        options: Only those made for these, such as `optimizer/sgd`; all when empty.
+    """
+    known: set[tuple[str, str, str]] = set()
+    chosen = set(options)
+    for option, base in bases().items():
+        if chosen and option not in chosen:
+            continue
+        trains = not (option.startswith("data/") and option.removeprefix("data/") in _DOWNLOADED)
+        config = OmegaConf.create(composer.job(base, 0).config)
+        for owner, key, kind, change in _changes(config):
+            name = (owner, key.rpartition(".")[2] if owner else key, kind)
+            if name not in known:
+                known.add(name)
+                yield Case(option, base, key, kind, change, trains)
+
+
+def _changes(config: DictConfig) -> Iterator[tuple[str, str, str, str]]:
+    """Class, key, kind and override of each change."""
+    for entry in walk(config):
+        key = _typed(entry.key)
+        owner = str(entry.parent.get("_target_") or "") if isinstance(entry.parent, DictConfig) else ""
+        if str(entry.name).startswith("_"):
+            owner = key.partition(".")[0]  # Hydra's words mean the same everywhere
+        inside_a_list_of_values = not isinstance(entry.parent, DictConfig) and not isinstance(
+            entry.node, DictConfig
+        )
+        if inside_a_list_of_values or entry.name in ("run_dir", "trusted_packages"):
+            continue
+        if isinstance(entry.node, DictConfig) and entry.is_container:
+            of = str(entry.node.get("_target_") or "")
+            yield from ((of or key, key, kind, change) for kind, change in _of_node(key, of))
+            if of:
+                yield from (
+                    (owner, name, f"added, {kind}", change)
+                    for owner, name, kind, change in _added(config, entry.key, entry.node)
+                )
+            continue
+        yield from ((owner, key, kind, change) for kind, change in _of_value(key, entry))
+
+
+def _of_node(key: str, target: str) -> Iterator[tuple[str, str]]:
+    yield from (("null", f"{key}=null"), ("text for a node", f"{key}=abc"), ("number for a node", f"{key}=3"))
+    yield from (("list for a node", f"{key}=[1]"), ("left out", f"~{key}"))
+    if target:
+        yield ("unknown argument", f"+{key}.no_such_argument=1")
+
+
+def _of_value(key: str, entry: Any) -> Iterator[tuple[str, str]]:
+    present = (
+        None
+        if entry.is_interpolation
+        else OmegaConf.to_container(entry.node)
+        if entry.is_container
+        else entry.node._value()
+    )
+    yield ("left out", f"~{key}")
+    for kind, value in values(present):
+        if value != present or type(value) is not type(present):
+            yield (kind, f"{key}={as_typed(value)}")
+
+
+def _added(config: DictConfig, at: str, node: DictConfig) -> Iterator[tuple[str, str, str, str]]:
+    """Arguments that the signature takes and the YAML does not give."""
+    try:
+        call = call_of(resolve(at, str(node._target_), ()))
+    except AssayError:
+        return
+    given = supplied(config, at)
+    if call is None:
+        return  # a built-in does not tell
+    by_position = [one.name for one in call.by_position][: given.by_position] if given else []
+    for name in call.parameters:
+        if name not in node and name not in by_position and not (given and name in given.names):
+            key = f"{_typed(at)}.{name}"
+            owner = str(node._target_) if name in call.own else "handed on"
+            for kind, value in _few(call.parameters[name].default):
+                yield owner, key, kind, f"+{key}={as_typed(value)}"
+
+
+def values(present: Any) -> Iterator[tuple[str, Any]]:
+    """What to put in the place of a value, each with its kind in words.
+
+    Args:
+        present: What is there.
+    """
+    yield from (("text", "abc"), ("list", [1, 2]))
+    if isinstance(present, bool):
+        yield from (("the other", not present), ("truth as text", str(present).lower()), ("above one", 7))
+        return
+    yield from (("null", None), ("zero", 0), ("negative", -1))
+    if isinstance(present, list | tuple):
+        yield from _lists(list(present))
+    elif isinstance(present, str):
+        yield from (("empty text", ""), ("long text", "x" * LONG))
+    else:
+        yield from (("truth", True), ("huge", 10**12), ("not a number", math.nan))
+    if isinstance(present, int | float):
+        yield from (("mapping", {"a": 1}), ("infinite", math.inf), ("number as text", str(present)))
+        yield ("fraction", 0.5) if isinstance(present, int) else ("above one", 7.0)
+
+
+def _few(default: Any) -> Iterator[tuple[str, Any]]:
+    """For an argument that the YAML does not even name."""
+    yield from (("text", "abc"), ("list", [1, 2]))
+    yield from () if isinstance(default, bool) else (("negative", -1), ("huge", 10**12))
+
+
+def _lists(items: list[Any]) -> Iterator[tuple[str, Any]]:
+    yield from (("empty", []), ("too long", items + (items[-1:] or [1]) * 2), ("nested", [items]))
+    if len(items) > 1:
+        yield ("too short", items[:-1])
+    for kind, value in (
+        ("text", "abc"),
+        ("zero", 0),
+        ("negative", -1),
+        ("not a number", math.nan),
+        ("null", None),
+    ):
+        yield (f"{kind} in it", [value, *items[1:]])
+
+
+def as_typed(value: Any) -> str:
+    """A value in the grammar of overrides.
+
+    Args:
+        value: From YAML.
+    """
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{name}:{as_typed(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(as_typed, value)) + "]"
+    if isinstance(value, str):
+        return f"'{value}'"
+    return json.dumps(value).replace("NaN", "nan").replace("Infinity", "inf")
+
+
+def _typed(key: str) -> str:
+    return key.replace("[", ".").replace("]", "")

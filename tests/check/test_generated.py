@@ -1,0 +1,178 @@
+"""What `assay check` answers to a broken or unusual value of every argument of every option.
+
+It accepts the job, or refuses it with an error of assay's own that names the changed key or the node it
+stands in. What it accepts is trained.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+import torchmetrics
+from omegaconf import DictConfig, OmegaConf
+from tests.check.generated import bases, cases
+from tests.check.known_faults import IN_TRAINING, OF_CHECK
+
+from assay.check.job import check_job
+from assay.check.prove import Prover
+from assay.config.compose import loader, trust_for
+from assay.config.job_composer import JobComposer
+from assay.errors import AssayError, ConfigError, NonFiniteError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from tests.check.generated import Case
+    from tests.conftest import Train
+
+ALWAYS = ("", "optimizer/sgd", "scheduler/step", "model/lenet")
+"""Options that are looked at in every run of the tests, at `FEW` of their cases each."""
+FEW = 8
+TRAINED = 40
+"""One in so many accepted cases is trained."""
+
+
+@pytest.fixture(scope="module")
+def composer(project: Path) -> Iterator[JobComposer]:
+    with loader() as hydra:
+        yield JobComposer(hydra, trust_for(hydra, []), project / "sweep")
+
+
+@pytest.fixture(scope="module")
+def corpus(composer: JobComposer) -> list[Case]:
+    return list(cases(composer))
+
+
+@pytest.fixture(scope="module")
+def prover() -> Prover:
+    return Prover()
+
+
+def drawn(case: Case) -> int:
+    """A number that looks random and is the same in every run."""
+    return int(hashlib.sha256(f"{case.option} {case.change}".encode()).hexdigest(), 16)
+
+
+def fault(case: Case, composer: JobComposer, prover: Prover) -> str:
+    """What is wrong with the answer; empty where it accepts the case or refuses it rightly."""
+    try:
+        config = OmegaConf.create(composer.job(case.typed, 0).config)
+        assert isinstance(config, DictConfig)
+        OmegaConf.set_struct(config, True)
+        check_job(config)
+        prover.prove(config)
+    except AssayError as error:
+        return fault_of(error, case.key)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def fault_of(error: AssayError, key: str) -> str:
+    """What a refusal does not say, or says as no person would."""
+    raised = re.findall(r"\b[A-Z]\w+(?:Error|Exception)\b|Traceback", str(error))
+    if any(not hasattr(torchmetrics, name) for name in raised):  # a mean squared error is none
+        return f"a raw exception shows: {error}"
+    named = _keys(error.key) if isinstance(error, ConfigError) else []
+    # Two keys can be at odds: whichever is blamed, a full key in the text names the other one.
+    named += [word for word in _keys(error.message) if "." in word]
+    node = key.rpartition(".")[0]
+    if any(one in (key, node) or one.startswith(f"{key}.") for one in named):
+        return ""
+    return f"neither {key} nor its node is named: {error}"
+
+
+def _keys(text: str) -> list[str]:
+    words = re.findall(r"~?[\w.\[\]]+", text)
+    return [word.lstrip("~").replace("[", ".").replace("]", "").rstrip(".") for word in words]
+
+
+def judged(some: Iterable[Case], composer: JobComposer, prover: Prover) -> list[str]:
+    """Every case that is answered badly and not known to be, and every known one that no longer is."""
+    found = []
+    for case in some:
+        wrong, known = fault(case, composer, prover), case.name in OF_CHECK
+        if wrong and not known:
+            found.append(f"{case}: {wrong}")
+        if known and not wrong:
+            found.append(f"{case}: answered well; take it out of known_faults.py")
+    return found
+
+
+@pytest.mark.parametrize("option", ALWAYS)
+def test_a_few_are_answered_well(composer: JobComposer, prover: Prover, option: str) -> None:
+    some = sorted(cases(composer, [option]), key=drawn)[:FEW]
+    assert len(some) == FEW
+    assert not judged(some, composer, prover)
+
+
+@pytest.mark.parametrize(
+    ("message", "key", "changed", "fine"),
+    [
+        ("-1 was given", "optimizer.lr", "optimizer.lr", True),
+        ("has no argument 'x'", "optimizer", "optimizer.lr", True),
+        ("1 was given", "optimizer.betas[0]", "optimizer.betas", True),
+        ("1 was given", "optimizer.lr_decay", "optimizer.lr", False),
+        ("nothing is learnt with optimizer.lr=0", "scheduler.gamma", "optimizer.lr", True),
+        ("the optimizer fails", "model", "optimizer.lr", False),
+        ("TypeError: 'str' object is not callable", "optimizer.lr", "optimizer.lr", False),
+        (
+            "MeanSquaredError has no argument 'x'",
+            "metrics.eval.metrics.mse.x",
+            "metrics.eval.metrics.mse.x",
+            True,
+        ),
+        ("a name was expected", "", "name", False),
+        ("a name was expected", "name", "name", True),
+    ],
+)
+def test_what_is_answered_well(message: str, key: str, changed: str, fine: bool) -> None:
+    assert (not fault_of(ConfigError(message, key=key), changed)) is fine
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("option", bases())
+def test_all_are_answered_well(
+    corpus: list[Case], composer: JobComposer, prover: Prover, option: str
+) -> None:
+    assert not judged((case for case in corpus if case.option == option), composer, prover)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_what_is_accepted_can_be_trained(
+    corpus: list[Case], composer: JobComposer, prover: Prover, train: Train, project: Path
+) -> None:
+    found = []
+    for case in (case for case in corpus if case.trains and drawn(case) % TRAINED == 0):
+        try:
+            config = OmegaConf.create(composer.job(case.typed, 0).config)
+            assert isinstance(config, DictConfig)
+            check_job(config)
+            prover.prove(config)
+        except AssayError:
+            continue
+        wrong = ""
+        try:
+            status = train(*case.typed, cwd=project).result.status
+            wrong = "" if status == "finished" else status
+        except NonFiniteError:
+            pass  # which values diverge is known only when they have
+        except Exception as error:
+            wrong = f"{type(error).__name__}: {error}"
+        if bool(wrong) is not (case.name in IN_TRAINING):
+            found.append(f"{case}: {wrong or 'trains; take it out of known_faults.py'}")
+    assert not found
+
+
+@pytest.mark.long
+def test_there_are_thousands(corpus: list[Case]) -> None:
+    names = [case.name for case in corpus]
+    assert len(names) >= 5000
+    assert len(set(names)) == len(names)
+    assert set(names) >= OF_CHECK.keys() | IN_TRAINING.keys()
