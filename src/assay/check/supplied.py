@@ -57,6 +57,7 @@ _MODULE = {
     "metrics": "metrics=…",
     "augment": "augment=…",
     "param_groups": "param_groups=…",
+    "target_scale": "data.standardize_targets=…",
     "channels_last": "trainer.channels_last=true",
 }
 _CALLED_WITH = {"optimizer": 1, "scheduler": 1, "param_groups": 2}
