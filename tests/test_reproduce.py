@@ -371,7 +371,7 @@ def test_told_to_stop_nothing_is_left(made: tuple[Lab, Path, Path, str], tmp_pat
     children: list[psutil.Process] = []
     while process.poll() is None and not children:
         children = [
-            one for one in psutil.Process(process.pid).children() if "assay.reproduce" in one.cmdline()
+            one for one in psutil.Process(process.pid).children() if "assay.repetition" in one.cmdline()
         ]
         time.sleep(0.01)
     process.send_signal(getattr(signal, name))

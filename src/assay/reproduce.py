@@ -17,7 +17,7 @@ from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from assay.children import end_with_parent, kill, received, start, wait
+from assay.children import kill, received, start, wait
 from assay.config.fingerprint import fingerprint
 from assay.config.interpolations import as_written
 from assay.config.trust import typed_packages
@@ -29,20 +29,18 @@ from assay.record.files import changed_since
 from assay.record.provenance import changed_files, git_state, packages
 from assay.record.run_record import RunRecord
 from assay.record.stretch import differences_within, package_changes
+from assay.repetition import CODE, REFUSED, WEIGHTS
 from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_CODE: Final = "code"
-_REFUSED: Final = "refused.json"
 _SWITCHES: Final = (
     *("ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "DNNL_MAX_CPU_ISA", "KMP_DETERMINISTIC_REDUCTION"),
     *("MKL_CBWR", "MKL_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA"),
     *("OPENBLAS_NUM_THREADS", "PYTHONHASHSEED"),
 )
 """Switches that a run gets again: they change numbers and nothing else."""
-_WEIGHTS: Final = "weights.json"
 _ROUNDING: Final = 1e-3
 """Relative difference up to which other processors, threads and versions are the likely cause."""
 _SHOWN: Final = 6
@@ -140,8 +138,8 @@ def reproduce(
     try:
         environment = _environment(record)
         if plan.root is not None:
-            code_at(plan.root, plan.commit, plan.patch, scratch / _CODE)
-            environment["PYTHONPATH"] = _module_path(plan, scratch / _CODE)
+            code_at(plan.root, plan.commit, plan.patch, scratch / CODE)
+            environment["PYTHONPATH"] = _module_path(plan, scratch / CODE)
         _run_again(run_dir, again, environment, typed_packages(overrides))
         made = RunRecord.load(again)
         different = differences(run_dir, record, again, made)
@@ -322,7 +320,7 @@ def _module_path(plan: _Plan, code: Path) -> str:
 
 def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted: Sequence[str]) -> None:
     # -P: else a file torch.py in the current directory would be taken for torch.
-    command = [sys.executable, "-P", "-m", "assay.reproduce", str(run_dir), str(again), *trusted]
+    command = [sys.executable, "-P", "-m", "assay.repetition", str(run_dir), str(again), *trusted]
     with received() as came:
         process = start(command, environment)
         try:
@@ -335,7 +333,7 @@ def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted:
         raise stopped
     if came:
         raise KeyboardInterrupt
-    refused = again.parent / _REFUSED
+    refused = again.parent / REFUSED
     if refused.is_file():
         told = json.loads(refused.read_text(encoding="utf-8"))
         raise AssayError(f"the run cannot be reproduced: {told['message']}", hint=told["hint"])
@@ -360,7 +358,7 @@ def _environment(record: RunRecord) -> dict[str, str]:
 def _largest(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> dict[str, float]:
     """Relative differences, those of the weights among them where the new process could compare them."""
     found = relative_differences(run_dir, record, again, made)
-    told = again.parent / _WEIGHTS
+    told = again.parent / WEIGHTS
     if told.is_file():
         found["weights"] = float(json.loads(told.read_text(encoding="utf-8")))
     return dict(sorted(found.items(), key=lambda item: -item[1]))
@@ -369,63 +367,3 @@ def _largest(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> 
 def _count_rows(run_dir: Path) -> int:
     path = run_dir / "metrics.csv"
     return max(0, path.read_bytes().count(b"\n") - 1) if path.is_file() else 0
-
-
-def main() -> None:
-    """Run a run again; what the command line names are the run, the new directory and what is trusted."""
-    end_with_parent()
-    run_dir, again, *trusted = sys.argv[1:]
-    try:
-        _train(Path(run_dir), Path(again), trusted)
-    except AssayError as error:
-        told = json.dumps({"message": error.message, "hint": error.hint})
-        (Path(again).parent / _REFUSED).write_text(told, encoding="utf-8")
-        sys.exit(1)
-
-
-def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
-    from assay.config.change import change
-    from assay.config.outside import check_outside
-    from assay.config.trust import trust
-    from assay.restore import read_config
-    from assay.run import run_job
-
-    record = RunRecord.load(run_dir)
-    config = change(
-        again, read_config(run_dir, trusted, must_be_whole=True), record.interpolations, []
-    ).config
-    with open_dict(config):
-        config.logger = {}  # nobody else's log is to hold this run
-        config.enforce_clean_git = False
-    check_outside(config, trust(()))
-    run_job(config, record.overrides, record.choices, raise_errors=False, data_sha256=record.data_sha256)
-    _compare_weights(run_dir, again)
-    code = again.parent / _CODE
-    if code.is_dir():
-        _check_origin(code, [*config.trusted_packages])
-
-
-def _compare_weights(run_dir: Path, again: Path) -> None:
-    """Note how far the last checkpoints of both runs are from each other, where both are there."""
-    from assay.record.checkpoint_file import CheckpointFile
-    from assay.record.weights import relative_difference
-
-    then, now = (folder / "checkpoints" / "last.ckpt" for folder in (run_dir, again))
-    if then.is_file() and now.is_file():
-        states = (CheckpointFile().load_checkpoint(path)["state_dict"] for path in (then, now))
-        (again.parent / _WEIGHTS).write_text(json.dumps(relative_difference(*states)), encoding="utf-8")
-
-
-def _check_origin(code: Path, packages: Sequence[str]) -> None:
-    """Refuse what was not trained with the code that was brought back."""
-    for name in packages:
-        file = getattr(sys.modules.get(name), "__file__", None)
-        if file is not None and not Path(file).resolve().is_relative_to(code.resolve()):
-            raise AssayError(
-                f"{name} was imported from {Path(file).parent}, which is not the code of the run",
-                hint=f"uninstall {name}, or install the version of the run",
-            )
-
-
-if __name__ == "__main__":
-    main()

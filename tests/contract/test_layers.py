@@ -21,6 +21,7 @@ LIGHT = (
     "callbacks.optuna_study",
     "config",
     "difference",
+    "repetition",
     "reproduce",
     "record.run_directory",
     "record.run_record",
