@@ -118,12 +118,8 @@ class SlurmPool:
         setup: list[str] | None = None,
         additional_parameters: dict[str, Any] | None = None,
     ) -> None:
-        counts = {
-            "time": time,
-            "threads_per_job": threads_per_job,
-            "jobs_at_once": jobs_at_once,
-            "signal_delay_s": signal_delay_s,
-        }
+        counts = {"time": time, "threads_per_job": threads_per_job}
+        counts |= {"jobs_at_once": jobs_at_once, "signal_delay_s": signal_delay_s}
         for name, value in counts.items():
             check_whole_number(f"hydra.launcher.{name}", value, 1)
         self._folder = (sweep_dir / _FOLDER).absolute()
