@@ -97,7 +97,9 @@ FRAGILE = (
 def check_failed(run_dir: Path) -> None:
     record = json.loads((run_dir / "record.json").read_text())
     assert record["status"] == "failed"
-    assert record["reason"] == "RuntimeError: out of luck in step 3"
+    code = PROJECT / "own_project" / "fragile.py"
+    [line] = [i for i, text in enumerate(code.read_text().splitlines(), 1) if "raise RuntimeError" in text]
+    assert record["reason"] == f"RuntimeError: out of luck in step 3 ({code}:{line}, in forward)"
     assert record["metrics"] == {}
     assert record["best"] == {}
     assert files(run_dir) == FILES, "no checkpoint of a broken epoch, no half-written file"

@@ -1,7 +1,7 @@
 """The process that jobs are forked from: it has imported everything, and computes nothing.
 
 `assay.sweep.nursery` starts it as a fresh program with one thread, which is as safe to fork as the forkserver
-of Python. It never computes and never asks for a GPU: the threads of OpenMP and a CUDA context survive no fork.
+of Python. It computes nothing and asks for no GPU: the threads of OpenMP and a CUDA context survive no fork.
 
 While nothing is asked of it, it keeps one spare child, which has done what only a process that computes may
 do, and waits for the next job: that one starts without the cost of a fork.
