@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import chdir
+from contextlib import chdir, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path  # noqa: TC003 - dataclasses look their annotations up
 from typing import TYPE_CHECKING, Any
@@ -370,9 +370,9 @@ def test_told_to_stop_nothing_is_left(made: tuple[Lab, Path, Path, str], tmp_pat
     )
     children: list[psutil.Process] = []
     while process.poll() is None and not children:
-        children = [
-            one for one in psutil.Process(process.pid).children() if "assay.repetition" in one.cmdline()
-        ]
+        for one in psutil.Process(process.pid).children():
+            with suppress(psutil.Error):  # git has ended
+                children += [one] if "assay.repetition" in one.cmdline() else []
         time.sleep(0.01)
     process.send_signal(getattr(signal, name))
     _, said = process.communicate(timeout=200)

@@ -25,6 +25,7 @@ LIBRARIES = (
     "torch.utils.data",
     "optuna",
     "hydra",
+    "omegaconf",
 )
 MODULES = ("torch.distributed.distributed_c10d", "torch.nn.modules.module", "torch")
 PRIVATE = re.compile(r"_(?!_)\w*[^\W_]")

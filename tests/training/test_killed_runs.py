@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COMMON = (
     *("device=cpu", "data=digits", "data.batch_size=8", "data.eval_batch_size=32", "optimizer.lr=0.01"),
-    *("data/transform=crop_flip", "data.transform.train.0.size=8", "trainer.val_check_interval=0.5"),
+    *("data/transform=crop_flip", "data.transform.crop_size=8", "trainer.val_check_interval=0.5"),
     *("trainer.max_epochs=2", "trainer.limit_train_batches=10", "trainer.log_every_n_steps=1"),
     *("trainer.limit_val_batches=1", "trainer.limit_test_batches=1"),
 )
@@ -102,11 +102,14 @@ def whole(forks: Forks, kind: str, folder: Path) -> Whole:
 
 
 def steps_reached(run_dir: Path) -> int:
-    """Optimizer steps that are known to be done: a row is written after its step."""
+    """Optimizer steps that are known to be done: a row of losses is written after its step."""
     table = run_dir / "metrics.csv"
     text = table.read_text() if table.is_file() else ""
     rows = list(csv.DictReader(text[: text.rfind("\n") + 1].splitlines()))
-    return max((int(row["step"]) + 1 for row in rows if row.get("train/loss") or row.get("lr")), default=0)
+    # Lightning counts the steps done in the row of a step, and from 0 in that of an epoch.
+    steps = [int(row["step"]) for row in rows if row.get("train/loss_step")]
+    epochs = [int(row["step"]) + 1 for row in rows if row.get("train/loss")]
+    return max([*steps, *epochs], default=0)
 
 
 def part_hit(run_dir: Path, steps: int) -> str:

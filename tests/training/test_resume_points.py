@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.conftest import Train
 
 COMMON = (
-    *("data=digits", "data.batch_size=8", "data/transform=crop_flip", "data.transform.train.0.size=8"),
+    *("data=digits", "data.batch_size=8", "data/transform=crop_flip", "data.transform.crop_size=8"),
     *("trainer.max_epochs=2", "trainer.limit_train_batches=4"),
     *("trainer.limit_val_batches=1", "trainer.limit_test_batches=1"),
     *("data.eval_batch_size=32", "trainer.val_check_interval=0.5", "optimizer.lr=0.01"),
@@ -200,7 +200,7 @@ def in_a_place_of_its_own(folder: Path, number: int) -> dict[str, str]:
     draw = random.Random(number)
     place = folder / f"place {number} ü"
     place.mkdir()
-    job = ("data=digits", "data/transform=crop_flip", "data.transform.train.0.size=8", "data.batch_size=8")
+    job = ("data=digits", "data/transform=crop_flip", "data.transform.crop_size=8", "data.batch_size=8")
     limits = ("trainer.limit_train_batches=4", "trainer.limit_val_batches=1", "trainer.max_epochs=2")
     own = {"PYTHONHASHSEED": str(draw.randrange(2**32)), "LC_ALL": draw.choice(["C", "C.UTF-8", "POSIX"])}
     workers = f"data.num_workers={(0, 2, 1, 3)[number % 4]}"
