@@ -230,7 +230,10 @@ def _move(trainer: L.Trainer, checkpoint: dict[str, Any]) -> None:
         for name in _PATHS:
             state[name] = moved(state[name])
         kept = {moved(path): score for path, score in state["best_k_models"].items()}
-        state["best_k_models"] = {path: score for path, score in kept.items() if path}
+        state["best_k_models"] = best = {path: score for path, score in kept.items() if path}
+        if best and state["kth_best_model_path"] not in best:  # Lightning looks its score up
+            worst = max if callback.mode == "min" else min
+            state["kth_best_model_path"] = worst(best, key=best.__getitem__)
 
 
 def claimed(trainer: L.Trainer) -> set[str]:
