@@ -48,7 +48,7 @@ class Options(typing.TypedDict, total=False):
         (Mapping[str, Any], [{}], [[1], "a"]),
         (Any, [None, 1, "a", [1], {}], []),
         (object, [None, 1, {}], []),
-        (Path, ["a", None, 3], []),
+        (Path, ["a"], [3, None, ["a"]]),
         (torch.nn.Module, [MODULE, Made()], ["a", 3, None, [1], {}, Made(torch.optim.SGD), PARTIAL]),
         (torch.nn.Linear, [Made(torch.nn.Linear), MODULE], [3, Made(torch.utils.data.Dataset)]),
         (torch.nn.Module | None, [None, MODULE], [True]),

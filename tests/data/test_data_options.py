@@ -52,7 +52,7 @@ def own_data(option: str, folder: Path) -> list[str]:
         )
         return [f"data.source.root={folder / 'data.npz'}"]
     if option == "table":
-        pd.DataFrame({"x": np.arange(200.0), "y": np.arange(200) % 2}).to_csv(
+        pd.DataFrame({"x": np.sin(np.arange(200.0)), "y": np.arange(200) % 2}).to_csv(
             folder / "data.csv", index=False
         )
         return [f"data.source.path={folder / 'data.csv'}", "data.source.target=y"]

@@ -39,6 +39,8 @@ def build(option: str, lrs: Sequence[float] = LRS, **changes: Any) -> tuple[torc
         }
     )
     node = root.scheduler
+    if node.get("mode") == "auto":  # a run settles it by what the metric says of itself
+        node.mode = "min"
     arguments = OmegaConf.masked_copy(node, [key for key in node if key not in PLACES])
     arguments._set_parent(root)
     return optimizer, instantiate(arguments, _convert_="all")(optimizer)

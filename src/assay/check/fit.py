@@ -67,7 +67,7 @@ def check_fit(config: DictConfig, loss: Any) -> None:
             f"{name} compares real values, but the data has {targets_in_words(config)}", key="loss", hint=hint
         )
     if (
-        config.data.get("standardize_targets")
+        OmegaConf.select(config, "data.standardize_targets")
         and task == "regression"
         and isinstance(loss, type)
         and issubclass(loss, _OWN_UNIT)

@@ -88,7 +88,7 @@ _RANGES: Mapping[str, Mapping[str, Range]] = {
     "scheduler": {
         "last_epoch": Range(-1, -1),  # `assay resume` goes on where a run ended
         "gamma": Range(0, 10, above=True),
-        "factor": Range(0, 1, above=True),
+        "factor": Range(0, 1, above=True, below=True),
         "power": Range(0, 10, above=True),
         **dict.fromkeys(("max_lr", "base_lr"), Range(0, 100, above=True, such_as=0.001)),
         **dict.fromkeys(("eta_min", "min_lr"), Range(0, 100)),

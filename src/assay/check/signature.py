@@ -191,7 +191,8 @@ def _instead(key: str, value: Any, wanted: Any, default: Any) -> str:
     if isinstance(value, Made) and value.kind is functools.partial:
         return "leave out its _partial_: true"
     if value is not None and not isinstance(value, list | dict | Made):
-        for several in ([value], [value, value]):  # 32 for an image's height and width
+        pair = not isinstance(default, list | tuple)  # 32 for an image's height and width, but no 3 for betas
+        for several in ([value], *([[value, value]] if pair else [])):
             if accepts(wanted, several):
                 return f"{key}=[{','.join(map(as_typed, several))}]"
     example = example_of(wanted, default)

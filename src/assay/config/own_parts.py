@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf, open_dict, read_write
 
@@ -21,7 +21,8 @@ def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
         config: A composed job; changed in place.
         hydra_node: Its `hydra` node, whose choices name the parts; changed in place.
     """
-    typed = [str(text).lstrip("+~").partition("=")[0].split(".") for text in hydra_node.overrides.task]
+    words: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)  # they may hold `${…}`
+    typed = [str(text).lstrip("+~").partition("=")[0].split(".") for text in words]
     data, module = (OmegaConf.select(config, f"{node}._target_") for node in ("data", "module"))
     names = {}
     if ["data", "_target_"] in typed and data != OUR_DATA:

@@ -96,7 +96,9 @@ def check_options(config: DictConfig) -> None:
     chosen = config.hydra.runtime.choices
     for group in _ONE_OPTION:
         # Of a group with a list of options Hydra notes no choice.
+        removed = group in values and values[group] is None
         merged = group not in chosen and OmegaConf.select(config, group.replace("/", ".")) is not None
+        merged = merged and not removed
         in_yaml = merged and group not in PACKAGES and group != "data/transform"
         if group in listed or in_yaml:
             options = [str(one) for one in listed.get(group) or []]
@@ -229,13 +231,23 @@ def _check_own_module(config: DictConfig, read: set[str], given: Mapping[str, Ov
 def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Override]) -> ConfigError:
     if key.startswith("hydra."):
         return ConfigError("nothing reads this key", key=key, hint=f"of Hydra's: {', '.join(_OF_HYDRA)}")
-    keys = [one.key for one in entries if "[" not in one.key and not _touches(one.key, key)]
+    parent = key.rpartition(".")[0]
+    keys = [
+        one.key
+        for one in entries
+        if "[" not in one.key
+        and not _touches(one.key, key)
+        and (not parent or not one.is_container or one.key.rpartition(".")[0] == parent)
+    ]
     meant = key_meant(key, (one for one in keys if not one.startswith("hydra.")))
     if meant.startswith("assay "):
         return ConfigError("nothing reads this key", key=key, hint=meant)
     value = values[key].get_value_element_as_str() if key in values else "…"
     guess = f"; did you mean {meant!r}?" if meant else ""
+    beside = ", ".join(one for one in keys if parent and one.rpartition(".")[0] == parent)
     hint = f"{meant}={value}" if meant else f"`assay train --cfg` shows every key; ${{{key}}} would read it"
+    if beside and not meant:
+        hint = f"keys beside it: {beside}"
     return ConfigError(f"nothing reads this key{guess}", key=key, hint=hint)
 
 

@@ -1,0 +1,21 @@
+"""Every run has its learning rate in metrics.csv, however short it is."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Train
+
+
+@pytest.mark.parametrize("scheduler", ["warmup_cosine", "step"])
+def test_a_short_run_has_its_learning_rate(train: Train, scheduler: str) -> None:
+    trained = train("data=wine", "model=linear", "callbacks=[lr_monitor]", f"scheduler={scheduler}", "trainer.max_epochs=3")
+    with (trained.run_dir / "metrics.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    rates = [float(value) for row in rows for name, value in row.items() if name.startswith("lr-") and value]
+    assert len(rates) >= 3, "one an epoch"
+    assert set(rates) <= {lr for step in trained.watch.lrs for lr in step} | {rates[0]}
