@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("scheduler", ["warmup_cosine", "step"])
 def test_a_short_run_has_its_learning_rate(train: Train, scheduler: str) -> None:
-    trained = train("data=wine", "model=linear", "callbacks=[lr_monitor]", f"scheduler={scheduler}", "trainer.max_epochs=3")
+    trained = train(
+        "data=wine",
+        "model=linear",
+        "callbacks=[lr_monitor]",
+        f"scheduler={scheduler}",
+        "trainer.max_epochs=3",
+    )
     with (trained.run_dir / "metrics.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     rates = [float(value) for row in rows for name, value in row.items() if name.startswith("lr-") and value]

@@ -59,7 +59,6 @@ _MODULE = {
     "param_groups": "param_groups=…",
     "target_scale": "data.standardize_targets=…",
     "channels_last": "trainer.channels_last=true",
-    "target_scale": "data.standardize_targets=true",
 }
 _CALLED_WITH = {"optimizer": 1, "scheduler": 1, "param_groups": 2}
 
