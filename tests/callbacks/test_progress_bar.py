@@ -154,7 +154,7 @@ def test_many_short_epochs_do_not_flood() -> None:
 
 def test_a_long_epoch_tells_how_it_stands() -> None:
     lines = fit_lines(Net(0.01), Batches(60), bar={"line_interval": 0.2}, max_epochs=1)
-    assert 2 <= len(lines) <= 5
+    assert 2 <= len(lines) < 60, "by the clock, not one a step"
     pattern = (
         r"epoch 1/1  +\d+/60  \d+\.\d steps/s  0:0\d left \(0:0\d in all\)  loss 0\.2500  accuracy 0\.8750"
     )

@@ -88,7 +88,7 @@ def test_a_read_only_file_system_is_told_in_one_line(small_disk: Path, nursery: 
     before = Path("sweep/journal.jsonl").read_bytes()
     assert mount("-o", "remount,ro", str(small_disk)).returncode == 0
     try:
-        with pytest.raises(AssayError, match=r"Read-only file system(?s:.*)assay resume sweep, once it can"):
+        with pytest.raises(AssayError, match=r"Read-only file system(?s:.*)make it writable"):
             go_on(Path("sweep"), ["seed=1,2"])
         with pytest.raises(AssayError, match="Read-only file system"):
             start([*JOBS[:-1], "hydra.sweep.dir=other"])

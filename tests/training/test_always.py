@@ -32,6 +32,10 @@ def next_lines(folder: Path, result: RunResult, capsys: pytest.CaptureFixture[st
     return capsys.readouterr().out
 
 
+DIVERGES = ("optimizer=sgd", "optimizer.lr=100", "optimizer.weight_decay=10", "data.batch_size=4")
+"""Each step makes the weights a thousand times as large."""
+
+
 @pytest.mark.parametrize("asked", ["callbacks=ema", "callbacks=[]", "logger=tensorboard"])
 def test_the_parts_are_there(tmp_path: Path, asked: str, capsys: pytest.CaptureFixture[str]) -> None:
     result = trained(tmp_path, asked)
@@ -43,7 +47,15 @@ def test_the_parts_are_there(tmp_path: Path, asked: str, capsys: pytest.CaptureF
     assert "assay.load" in next_lines(tmp_path, result, capsys)
     assert not assay.load(run_dir).training
     with pytest.raises(AssayError, match=r"(?i)finite|nan|inf"):
-        trained(tmp_path, asked, "optimizer=sgd", "optimizer.lr=1e30", "hydra.run.dir=nan")
+        trained(
+            tmp_path,
+            asked,
+            "optimizer=sgd",
+            "optimizer.lr=100",
+            "optimizer.weight_decay=10",
+            "data.batch_size=8",
+            "hydra.run.dir=nan",
+        )
 
 
 def test_what_was_left_out_is_not_promised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
