@@ -1,14 +1,20 @@
 """Jobs of a sweep equal jobs composed one by one."""
 
+from __future__ import annotations
+
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from omegaconf import OmegaConf, open_dict, read_write
 
-from assay.config.compose import compose
+from assay.config.compose import compose, loader, trust_for
+from assay.config.job_composer import JobComposer
 from assay.errors import ConfigError
 from assay.sweep.conduct import plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _CLOCK = re.compile(r"\d{2}-\d{2}-\d{2}-[0-9a-f]{6}|[0-9a-f]{6}$")
 
@@ -49,3 +55,11 @@ def test_every_job_has_an_id_of_its_own() -> None:
 def test_the_job_with_the_mistake_is_named() -> None:
     with pytest.raises(ConfigError, match=r"optimizer\.lrr.*did you mean"):
         plan(["seed=1,2", "optimizer.lrr=0.1,0.2"])
+
+
+def test_what_waits_for_the_data_can_be_typed_inside_of_a_list(tmp_path: Path) -> None:
+    layers = "[{_target_:'torch.nn.Linear',in_features:'${spec.num_features}',out_features:3}]"
+    with loader() as hydra:
+        composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
+        job = composer.job(["data=iris", "model=linear", f"model._args_={layers}"], 0)
+    assert job.config["model"]["_args_"][0]["in_features"] == "${spec.num_features}"

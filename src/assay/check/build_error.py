@@ -18,6 +18,7 @@ from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError
 
 _FULL_KEY = re.compile(r"full_key: (\S+)")
+_IN_LIST = re.compile(r"(?<=\D)(\d+)(?=\.|$)", re.ASCII)
 _PLAIN_KINDS = (ValueError, TypeError, MisconfigurationException, ModuleNotFoundError)
 _UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
 _NAMES = re.compile(r"^(\w+)\b|[`'](\w+)\b|\b(\w+)=")
@@ -35,8 +36,9 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
         key: Of the node that was to be built.
     """
     match = _FULL_KEY.search(str(error))
-    if match and isinstance(error, InstantiationException) and OmegaConf.select(config, match[1]) is not None:
-        key = match[1]
+    if match and isinstance(error, InstantiationException):
+        found = _IN_LIST.sub(r"[\1]", match[1])  # Hydra writes `train0` for `train[0]`
+        key = next((one for one in (match[1], found) if OmegaConf.select(config, one) is not None), key)
     cause = error
     while not isinstance(cause, AssayError) and isinstance(cause.__cause__, Exception):
         cause = cause.__cause__

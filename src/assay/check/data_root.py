@@ -33,8 +33,14 @@ def check_data_root(config: DictConfig) -> None:
         check = _CHECKS.get(target)
         if check is None and target.startswith("torchvision.datasets.") and "root" in node:
             check = _downloaded
-        if check is not None:
+        if check is None:
+            continue
+        try:
             check(key, node)
+        except OSError as error:  # too long, or not to be looked into
+            raise ConfigError(
+                f"{error.strerror}: {str(error.filename)[:80]}", key=key, hint="another path"
+            ) from error
 
 
 def _targets(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:

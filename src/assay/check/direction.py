@@ -55,6 +55,10 @@ def mode_of(config: DictConfig, key: str, known: Callable[[], Mapping[str, Mode]
         ConfigError: The mode contradicts its metric, has to be stated, or is none.
     """
     metric = dict(monitors(config)).get(key)
+    if metric is None and OmegaConf.select(config, f"{key}.mode") in (AUTO, *FORCED):
+        raise ConfigError(
+            "a metric is followed here; none is named", key=f"{key}.monitor", hint=f"{key}.monitor=val/loss"
+        )
     if metric is None or not _has_mode(config, key):
         return None
     return _mode(config, key, metric, "min" if is_loss(metric) else known().get(metric))

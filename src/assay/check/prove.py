@@ -180,6 +180,10 @@ class Prover:
         precision = trainer.precision_plugin
         model_of = [nodes["model"], str(trainer.precision), config.trainer.get("channels_last")]
         model = self._once("model", model_of, lambda: _on_meta(config, "model", precision))
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ConfigError(
+                "has no trainable parameter", key="model", hint="unfreeze some, or choose another model"
+            )
         check_plateau(config)
         batch = _batch(config, trial, str(trainer.precision))  # by its full name: "64" is 64-true
         proof_of = [*model_of, nodes["loss"], but_for_rates(nodes["optimizer"]), nodes.get("param_groups")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.unread import OUR_MODULE
@@ -12,8 +12,6 @@ from assay.errors import AssayError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from omegaconf import DictConfig
 
 _TASKS: Final = ("regression", "multilabel", "binary")
 """Options of the group `task`; multiclass is what every job starts from."""
@@ -35,7 +33,10 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str]) -> str:
     if any(override.lstrip("+~").startswith("task=") for override in overrides):
         return ""
     try:
-        source: Any = OmegaConf.to_container(config.data.source, resolve=True)
+        source: Any = config.data.source
+        if not isinstance(source, DictConfig):
+            return ""  # which is refused with its key, when nodes are looked at
+        source = OmegaConf.to_container(source, resolve=True)
         task = source.get("task")
     except (OmegaConfBaseException, AttributeError):
         return ""
@@ -50,7 +51,9 @@ def _of_table(source: dict[str, Any]) -> str:
     from assay.data.table_file import read_table, task_of  # pandas takes half a second to import
 
     targets = source.get("target")
-    names = [targets] if isinstance(targets, str) else [str(name) for name in targets or ()]
+    if not isinstance(targets, str | list):
+        return ""
+    names = [targets] if isinstance(targets, str) else [str(name) for name in targets]
     try:
         frame = read_table(
             str(source["path"]),

@@ -56,6 +56,8 @@ class Custom:
         target_key: str | None = None,
         class_names: Sequence[str] | None = None,
     ) -> None:
+        if dataset is None:
+            raise ValueError("dataset=None: a torch.utils.data.Dataset was expected")
         if task not in get_args(Task):
             raise ValueError(f"task={task!r}: one of {', '.join(get_args(Task))} was expected")
         self.task: Task = task

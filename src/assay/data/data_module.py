@@ -374,7 +374,7 @@ def _chain(transform: Mapping[str, Any], name: str) -> Transforms:
             "expected",
             hint=f"data.transform.{name}=[]",
         )
-    return Transforms(chain)
+    return Transforms(chain, [f"data.transform.{name}[{index}]" for index in range(len(chain))])
 
 
 def _check_normalize(by: Any) -> _Scale | None:

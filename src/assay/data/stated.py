@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
-_MOST = 10**8
+_MOST, _MOST_CLASSES = 10**8, 10**6
 """Samples, or values of one: more would fill the memory while they are only counted."""
 
 
@@ -71,6 +71,8 @@ class Stated:
         elif num_samples is not None and (
             width := (num_targets if task == "regression" else num_classes) or 0
         ):
+            name = "num_targets" if task == "regression" else "num_classes"
+            _check_numbers(name, [width], least=1, most=_MOST_CLASSES)
             parts = {part: _targets(task, number, width) for part, number in num_samples.items()}
         else:
             raise ValueError(
@@ -95,10 +97,10 @@ class Stated:
         }
 
 
-def _check_numbers(name: str, values: Any, least: int) -> None:
+def _check_numbers(name: str, values: Any, least: int, most: int = _MOST) -> None:
     several = isinstance(values, Sequence) and not isinstance(values, str) and len(values) > 0
-    if not several or any(type(value) is not int or not least <= value <= _MOST for value in values):
-        raise ValueError(f"{name}={values!r}: whole numbers from {least} to {_MOST} were expected")
+    if not several or any(type(value) is not int or not least <= value <= most for value in values):
+        raise ValueError(f"{name}={values!r}: whole numbers from {least} to {most} were expected")
 
 
 def _labels(counts: Sequence[int]) -> Tensor:

@@ -13,7 +13,7 @@ from assay.data.batch_order import mix
 from assay.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from torch import Tensor
 
@@ -43,10 +43,16 @@ class Transforms:
 
     Args:
         transforms: Callables on `[C, H, W]` or `[B, C, H, W]` tensors.
+        keys: The full key of each, for messages.
     """
 
-    def __init__(self, transforms: Iterable[Callable[[Tensor], Tensor]] = ()) -> None:
-        self.transforms = tuple(_flat(transforms))
+    def __init__(
+        self, transforms: Iterable[Callable[[Tensor], Tensor]] = (), keys: Sequence[str] = ()
+    ) -> None:
+        given = list(transforms)
+        named = zip(given, keys or ["data.transform"] * len(given), strict=True)
+        flat = [(one, key) for transform, key in named for one in _flat([transform])]
+        self.transforms, self.keys = tuple(one for one, _ in flat), tuple(key for _, key in flat)
 
     def __bool__(self) -> bool:
         return bool(self.transforms)
@@ -66,7 +72,8 @@ class Transforms:
         length = 0
         while length < len(self.transforms) and type(self.transforms[length]) in _DETERMINISTIC:
             length += 1
-        return Transforms(self.transforms[:length]), Transforms(self.transforms[length:])
+        head, tail = self.keys[:length], self.keys[length:]
+        return Transforms(self.transforms[:length], head), Transforms(self.transforms[length:], tail)
 
     def sample(self, inputs: Any, key: tuple[int, ...]) -> Any:
         """Transform one sample; the random numbers are a function of `key` alone.
@@ -105,10 +112,10 @@ class Transforms:
         return stack(samples)
 
     def _apply(self, inputs: Any) -> Any:
-        for transform in self.transforms:
+        for transform, key in zip(self.transforms, self.keys, strict=True):
             try:
                 inputs = transform(inputs)
-            except (RuntimeError, TypeError, ValueError) as error:
+            except (KeyError, RuntimeError, TypeError, ValueError) as error:
                 if not type(transform).__module__.startswith("torchvision."):
                     raise  # a transform of somebody's own, whose file and line are told
                 what = (
@@ -117,7 +124,7 @@ class Transforms:
                     else repr(type(inputs))
                 )
                 raise DataError(
-                    f"data.transform: {type(transform).__name__} cannot take an input {what}: {error}",
+                    f"{key}: {type(transform).__name__} cannot take an input {what}: {error}",
                     hint="change data.transform.train and data.transform.eval, or data/transform=none",
                 ) from error
         return inputs
