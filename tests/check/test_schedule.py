@@ -94,7 +94,17 @@ def curve_of(make: Callable[[Any], Any], lr: float = 0.1, *, interval: str = "st
         (lambda o: schedulers.OneCycleLR(o, 0.1, 40), ""),
         (lambda o: schedulers.LinearLR(o, 0.01, total_iters=5), ""),
     ],
-    ids=str,
+    ids=[
+        "step",
+        "multistep",
+        "polynomial ends",
+        "lambda",
+        "exponential",
+        "cosine",
+        "polynomial",
+        "onecycle",
+        "linear",
+    ],
 )
 def test_what_a_schedule_hardly_means(make: Callable[[Any], Any], says: str) -> None:
     found = "; ".join(curve_of(make).warnings())

@@ -232,6 +232,14 @@ def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Over
     if key.startswith("hydra."):
         return ConfigError("nothing reads this key", key=key, hint=f"of Hydra's: {', '.join(_OF_HYDRA)}")
     parent = key.rpartition(".")[0]
+    nested = (
+        one for one in values if parent and one.startswith(f"{parent}.") and one.count(".") > key.count(".")
+    )
+    replaced = next(nested, None)
+    if replaced and key not in values:  # an option says it, and what read it was typed over
+        value = values[replaced].get_value_element_as_str()
+        why = f"nothing reads this key; was {replaced} typed over what did?"
+        return ConfigError(why, key=key, hint=f"{key}={value}, in place of {replaced}={value}")
     keys = [
         one.key
         for one in entries
