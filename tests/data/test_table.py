@@ -496,7 +496,6 @@ def test_integers_of_many_values_are_numbers_and_that_is_said(tmp_path: Path) ->
         (frame().assign(y=3.5), "y", "the target is 3.5 in all training samples"),
         (frame(1), "kind", "of 1 sample(s)"),
         (frame(2), "height", "no share of"),
-        (frame(6), "height", "there are only 3 training samples, less than a batch"),
     ],
 )
 def test_too_little_to_learn_from(
