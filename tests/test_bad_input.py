@@ -123,13 +123,17 @@ def write_table(path: str, rows: list[str]) -> None:
 
 IMAGES = "data=image_folder data.source.root=photos data.num_workers=0 data.batch_size=4"
 TABLE = "data=table data.source.path=t.csv data.source.target=kind data.batch_size=4"
-GOOD_ROWS = [f"{n},{n % 3},{'xy'[n % 2]}" for n in range(40)]
+GOOD_ROWS = [f"{n * n % 17 + n / 8},{n % 3},{'xy'[n % 2]}" for n in range(40)]
 
 
 NOT_THERE = [
     Bad("data=image_folder", ("data.source.root: ", "must be given", "data.source.root=")),
     Bad("data=table", ("data.source.path, data.source.target: ", "data.source.path=… data.source.target=…")),
-    Bad("data=wine data.batch_size=500", ("data.batch_size=500", "124", "data.batch_size=124"), 1),
+    Bad(
+        "data=wine data.batch_size=500 data.drop_last=true",
+        ("data.batch_size=500", "124", "data.batch_size=124"),
+        1,
+    ),
     Bad("data=synthetic data.source.num_samples=1", ("data", "sample", "data.split"), 1),
 ]
 
