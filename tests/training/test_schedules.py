@@ -118,7 +118,7 @@ def test_lr_of_each_step(train: Train, scheduler: str, accumulate: int) -> None:
         (["scheduler.threshold=0.99", "scheduler.patience=0"], [1, 1, 0.1, 0.01]),
         (["scheduler.threshold=0.99", "scheduler.patience=1"], [1, 1, 1, 0.1]),
         (["scheduler.threshold=0.0", "scheduler.patience=0"], [1, 1, 1, 1]),
-        (["scheduler.mode=max", "scheduler.patience=0"], [1, 1, 0.1, 0.01]),
+        (["scheduler.mode=force_max", "scheduler.patience=0"], [1, 1, 0.1, 0.01]),
         (["scheduler.monitor=val/accuracy", "scheduler.mode=max", "scheduler.threshold=0"], [1, 1, 1, 1]),
     ],
 )

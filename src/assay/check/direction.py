@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from omegaconf import DictConfig, OmegaConf
 
-from assay.check.call import call_of
-from assay.check.resolve import resolve
 from assay.check.target import trusted_in
 from assay.config.unread import OUR_MODULE
 from assay.errors import ConfigError
@@ -77,6 +75,9 @@ def is_loss(metric: str) -> bool:
 
 
 def _has_mode(config: DictConfig, key: str) -> bool:
+    from assay.check.call import call_of  # both import torch
+    from assay.check.resolve import resolve
+
     call = call_of(resolve(key, str(OmegaConf.select(config, key)._target_), trusted_in(config)))
     return call is not None and "mode" in call.parameters
 

@@ -48,11 +48,11 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str]) -> str:
 
 def _of_table(source: dict[str, Any]) -> str:
     """By the target's columns; nothing where they cannot be read, which is said when the data is."""
+    targets = source.get("target")
+    if not isinstance(targets, str | list) or "???" in (source.get("path"), targets):
+        return ""
     from assay.data.table_file import read_table, task_of  # pandas takes half a second to import
 
-    targets = source.get("target")
-    if not isinstance(targets, str | list):
-        return ""
     names = [targets] if isinstance(targets, str) else [str(name) for name in targets]
     try:
         frame = read_table(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -15,6 +16,8 @@ from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hydra.plugins.config_source import ConfigResult
     from omegaconf import DictConfig, ListConfig
 
@@ -63,7 +66,7 @@ def _check_events(file: TextIO) -> None:
     sizes: dict[str, int] = {}
     open_nodes: list[tuple[str | None, int]] = [(None, 0)]
     repeated = 0
-    for event in yaml.parse(file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    for event in _events(file):
         added = 0
         if isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in open_nodes):
@@ -88,6 +91,12 @@ def _check_events(file: TextIO) -> None:
             )
         if len(open_nodes) > _DEEPEST:
             raise _refusal(f"is nested more than {_DEEPEST} deep", event, file.name)
+
+
+def _events(file: TextIO) -> Iterator[yaml.Event]:
+    """Up to an error, which whoever loads the file comes upon as well, and says in other words."""
+    with suppress(yaml.YAMLError):
+        yield from yaml.parse(file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def _refusal(problem: str, event: Any, name: str) -> yaml.MarkedYAMLError:

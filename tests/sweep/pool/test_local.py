@@ -130,7 +130,9 @@ def test_what_the_config_has_wrong_is_an_exception(pool: LocalPool, make_task: M
 
 def test_a_job_that_closes_every_descriptor_harms_nobody(pool: LocalPool, make_task: MakeTask) -> None:
     outcomes = run(pool, make_task("callbacks.poison.kind=close"), make_task(number=1), make_task(number=2))
-    assert [outcomes[number].state for number in range(3)] == ["done"] * 3  # its record says so
+    assert [outcomes[number].state for number in (1, 2)] == ["done"] * 2
+    assert (outcomes[0].state, outcomes[0].cause) == ("failed", "exception"), "it cannot write its log"
+    assert "Bad file descriptor" in outcomes[0].reason
 
 
 def test_a_job_may_print_what_it_likes(pool: LocalPool, make_task: MakeTask) -> None:
