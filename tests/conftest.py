@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
@@ -245,3 +246,11 @@ def digits_run(train: Train) -> Trained:
     return train(
         "data=digits", "model=mlp", "callbacks=[default]", "trainer.max_epochs=2", "optimizer.lr=0.01"
     )
+
+
+@pytest.fixture(autouse=True)
+def _interrupts_as_before() -> Iterator[None]:
+    """The command leaves Ctrl-C to the system once it is done; the next test is none of its business."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)

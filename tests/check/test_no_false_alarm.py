@@ -163,6 +163,8 @@ def overrides(choice: Choice) -> list[str]:
         typed.append("model.num_outputs=32")
     if choice.get("data/transform") == "crop_flip" and choice["data"] in OF_8_PIXELS:
         typed.append("data.transform.crop_size=8")
+    if choice.get("data/transform") == "crop_flip" and choice["data"] in ("mnist", "fashion_mnist"):
+        typed.append("data.transform.crop_size=28")  # as they are evaluated
     return [*typed, *GIVEN.get(choice.get("data", ""), "").split()]
 
 

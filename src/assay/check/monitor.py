@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.check.direction import monitors
-from assay.check.run_length import why_no_validation
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
 
@@ -24,6 +23,8 @@ def scores(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[str]:
         config: The job, with its `spec`.
         names: As for `check_monitors`.
     """
+    from assay.check.run_length import why_no_validation  # it imports torch
+
     is_tested = config.spec.num_test and config.trainer.get("limit_test_batches") != 0
     tested = [f"test/{name.removeprefix('val/')}" for name in names["val"]] if is_tested else []
     return [*names["train"], *(() if why_no_validation(config)[0] else names["val"]), *tested]
@@ -60,6 +61,8 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
     Raises:
         ConfigError: Naming the key of the monitor.
     """
+    from assay.check.run_length import why_no_validation  # it imports torch
+
     without, instead = why_no_validation(config)
     known = [*names["train"], *(() if without else names["val"])]
     for node, monitor in monitors(config):

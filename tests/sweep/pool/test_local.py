@@ -159,7 +159,7 @@ def test_what_a_job_has_started_ends_with_it(
 def test_a_job_that_is_told_to_stop_saves(pool: LocalPool, make_task: MakeTask) -> None:
     task = make_task("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
     pool.start(task)
-    until(lambda: Path(task.run_dir, "metrics.csv").is_file(), PATIENCE)
+    until(lambda: Path(task.run_dir, "checkpoints", "last.ckpt").is_file(), PATIENCE)
     pool.stop(0, now=False)
     (ended,) = pool.wait(PATIENCE)
     assert (ended.outcome.state, ended.outcome.reason) == ("interrupted", "stopped by SIGTERM")
