@@ -157,7 +157,8 @@ def test_what_a_job_has_started_ends_with_it(
 
 
 def test_a_job_that_is_told_to_stop_saves(pool: LocalPool, make_task: MakeTask) -> None:
-    task = make_task("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
+    endless = ("trainer.max_epochs=100000", "trainer.limit_val_batches=0", "callbacks.checkpoint=null")
+    task = make_task(*endless)
     pool.start(task)
     until(lambda: Path(task.run_dir, "checkpoints", "last.ckpt").is_file(), PATIENCE)
     pool.stop(0, now=False)
