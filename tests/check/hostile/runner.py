@@ -122,7 +122,9 @@ def judge(case: Case, folder: Path, known: set[str]) -> dict[str, Any]:
         "said": said,
         "marker": [str(p) for p in (*folder.parent.glob(MARKER), *folder.rglob(f"{MARKER}*"))],
         "foreign": sorted(foreign | {name for name in asked & evil if name not in roots | known}),
-        "written": sorted(listing(folder.parent) ^ files),
+        "written": [
+            one for one in sorted(listing(folder.parent) ^ files) if "/.lock " not in one
+        ],  # who goes on locks the run
         "started": [f"{event} {what}" for event, what in seen if event != "import"],
     }
 
