@@ -1,4 +1,4 @@
-"""A project folder with a little data of each kind."""
+"""The default job, and a project folder with a little data of each kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from omegaconf import DictConfig, OmegaConf
 from PIL import Image
+
+from assay.config.compose import compose, job_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,3 +36,17 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             Image.fromarray(pixels).save(folder / "photos" / name / f"{index}.png")
     with chdir(folder):
         yield folder
+
+
+@pytest.fixture(scope="module")
+def composed() -> DictConfig:
+    """The default job."""
+    return job_config(compose())
+
+
+@pytest.fixture
+def job(composed: DictConfig) -> DictConfig:
+    """A copy of the default job, to which keys may be added."""
+    copy = composed.copy()
+    OmegaConf.set_struct(copy, False)
+    return copy

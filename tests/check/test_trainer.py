@@ -9,23 +9,10 @@ from omegaconf import OmegaConf
 
 from assay.check.supplied import supplied
 from assay.check.trainer import check_trainer, may_end_early, seconds_of
-from assay.config.compose import compose, job_config
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
-
-
-@pytest.fixture(scope="module")
-def composed() -> DictConfig:
-    return job_config(compose())
-
-
-@pytest.fixture
-def job(composed: DictConfig) -> DictConfig:
-    copy = composed.copy()
-    OmegaConf.set_struct(copy, False)
-    return copy
 
 
 NAN, INF = float("nan"), float("inf")

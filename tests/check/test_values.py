@@ -6,23 +6,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from assay.check.values import check_values
-from assay.config.compose import compose, job_config
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
-
-
-@pytest.fixture(scope="module")
-def composed() -> DictConfig:
-    return job_config(compose())
-
-
-@pytest.fixture
-def job(composed: DictConfig) -> DictConfig:
-    copy = composed.copy()
-    OmegaConf.set_struct(copy, False)
-    return copy
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from assay.check.target import check_targets
 from assay.check.trainer import check_trainer
 from assay.check.values import LARGEST_SEED, check_values, check_whole_number
 from assay.config.did_you_mean import did_you_mean
-from assay.config.plain import written
 from assay.config.tree import walk
 from assay.config.unread import OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
@@ -48,7 +47,7 @@ def check_job(config: DictConfig) -> None:
             key=", ".join(missing),
             hint=f"add {' '.join(f'{key}=…' for key in missing)}",
         )
-    _check_secrets(config, entries)
+    _check_secrets(entries)
     check_targets(config)
     for entry in entries:
         if entry.is_interpolation:
@@ -62,13 +61,13 @@ def check_job(config: DictConfig) -> None:
     check_checkpoint_dir(config)
 
 
-def _check_secrets(config: DictConfig, entries: list[Entry]) -> None:
+def _check_secrets(entries: list[Entry]) -> None:
     """No file is named after a secret, and none is asked for that a run directory did not keep."""
-    note_given(written(config))
     for entry in entries:
         text = entry.node._value() if not entry.is_container else None
         if not isinstance(text, str):
             continue
+        note_given(text, entry.key.rpartition(".")[2].partition("[")[0])
         if text == STRUCK or f"://{STRUCK}@" in text:
             raise ConfigError(
                 "a secret stood here, which the run directory does not hold",

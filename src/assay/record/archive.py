@@ -92,9 +92,9 @@ def check_weights(file: IO[bytes]) -> None:
             _refuse_strange(
                 str(value) for code, value, _ in pickletools.genops(file) if code.name == "GLOBAL"
             )
+    except ArchiveError:
+        raise
     except (ValueError, OverflowError) as error:
-        if isinstance(error, ArchiveError):
-            raise
         raise ArchiveError("is not a file that torch.save wrote") from error
     file.seek(0)
 

@@ -29,7 +29,8 @@ def code_at(repository: Path, commit: str, patch: Path | None, folder: Path) -> 
     Raises:
         AssayError: The commit is not there, the patch does not apply to it, or there is neither.
     """
-    if commit and not _has(repository, commit):
+    safe = locate_git(repository)
+    if commit and not _has(repository, commit, safe):
         raise AssayError(
             f"the run's code cannot be brought back: commit {commit[:12]} is not in {repository}",
             hint="git fetch, or reproduce the run in a clone that has it",
@@ -38,12 +39,12 @@ def code_at(repository: Path, commit: str, patch: Path | None, folder: Path) -> 
         raise AssayError("the run's code cannot be brought back: it has neither a commit nor a patch")
     folder.mkdir(parents=True)
     if commit:
-        index = {"GIT_INDEX_FILE": str(folder.parent / "index")}
+        index = {**safe, "GIT_INDEX_FILE": str(folder.parent / "index")}
         _git(repository, ["read-tree", commit], index)
         _git(repository, ["checkout-index", "--all", f"--prefix={folder}{os.sep}"], index)
     if patch is not None:
         # As if there were no repository around: the folder may lie in one.
-        alone = {"GIT_CEILING_DIRECTORIES": str(folder.parent)}
+        alone = {**safe, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
         done = _run(folder, ["apply", "--binary", "--whitespace=nowarn", str(patch.resolve())], alone)
         if done.returncode:
             raise AssayError(
@@ -52,11 +53,11 @@ def code_at(repository: Path, commit: str, patch: Path | None, folder: Path) -> 
             )
 
 
-def _has(repository: Path, commit: str) -> bool:
+def _has(repository: Path, commit: str, environment: Mapping[str, str]) -> bool:
     # The hash comes from a file: nothing else may be asked of git with it.
     if len(commit) not in (40, 64) or not all(letter in "0123456789abcdef" for letter in commit):
         return False
-    return not _run(repository, ["cat-file", "-e", f"{commit}^{{commit}}"], {}).returncode
+    return not _run(repository, ["cat-file", "-e", f"{commit}^{{commit}}"], environment).returncode
 
 
 def _git(folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -71,7 +72,7 @@ def _run(
     return subprocess.run(  # noqa: S603 - git, with a hash that was looked at and paths of our own
         ["git", *arguments],  # noqa: S607 - the user's git
         cwd=folder,
-        env={**os.environ, **locate_git(folder), **environment},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         errors="replace",
