@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from omegaconf import DictConfig, ListConfig
 
+from assay.check.values import COUNTS
 from assay.config.tree import walk
 from assay.errors import ConfigError
 
@@ -92,10 +93,8 @@ _RANGES: Mapping[str, Mapping[str, Range]] = {
         "power": Range(0, 10, above=True),
         **dict.fromkeys(("max_lr", "base_lr"), Range(0, 100, above=True, such_as=0.001)),
         **dict.fromkeys(("eta_min", "min_lr"), Range(0, 100)),
-        **dict.fromkeys(
-            ("step_size", "T_max", "T_0", "T_mult", "total_iters", "total_steps", "milestones"), _COUNT
-        ),
-        **dict.fromkeys(("patience", "cooldown", "threshold", "eps"), _NOT_NEGATIVE),
+        **{name: Range(least) for name, least in COUNTS.items()},
+        **dict.fromkeys(("threshold", "eps"), _NOT_NEGATIVE),
         **dict.fromkeys(("base_momentum", "max_momentum"), _BELOW_ONE),
         "pct_start": _SHARE,
         **dict.fromkeys(("div_factor", "final_div_factor"), _COUNT),
