@@ -267,11 +267,16 @@ def as_typed(key: str, value: Any) -> str:
     "a=['module load cuda']" "b='http://x'"
     """
     if isinstance(value, list | ListConfig):
-        return f'"{key}=[{",".join(_quoted(str(one)) for one in value)}]"'
-    return f'"{key}={_quoted(str(value))}"'
+        return f'"{key}=[{",".join(quoted(str(one)) for one in value)}]"'
+    return f'"{key}={quoted(str(value))}"'
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Text as Hydra's grammar takes any text.
+
+    Args:
+        text: Anything.
+    """
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 

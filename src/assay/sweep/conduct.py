@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from assay.check.job import check_job
 from assay.config.compose import job_config, loader
 from assay.config.origin import located, overrides_of
+from assay.config.outside import quoted
 from assay.config.plain import to_text_of
 from assay.errors import AssayError
 from assay.record.inside import check_links
@@ -118,7 +119,7 @@ def go_on(
             journal = Journal.open(directory)
         config_dir = setting.config_dir
         typed = merged([*(without_trust(command) for command in journal.commands), list(overrides)])
-        place = [f"hydra.sweep.dir={_quoted(str(directory))}"]
+        place = [f"hydra.sweep.dir={quoted(str(directory))}"]
         hydra = stack.enter_context(loader(config_dir))
         sweep = read_definition(hydra, [*typed, *place], config_dir, typed=[*overrides, *place])
         checking = stack.enter_context(_checking(sweep))
@@ -342,9 +343,3 @@ def _checking(sweep: SweepDefinition) -> Iterator[Checking]:
     finally:
         if checker is not None:
             checker.close()
-
-
-def _quoted(text: str) -> str:
-    """Text as Hydra's grammar takes any text."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
