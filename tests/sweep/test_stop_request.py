@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from assay.sweep.checker import Checker
 from assay.sweep.stop_request import StopRequest
+
+if TYPE_CHECKING:
+    from assay.sweep.nursery import Nursery
 
 
 @pytest.mark.parametrize(
@@ -62,3 +68,45 @@ def test_off_the_main_thread_signals_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert entered == [signal.default_int_handler]
+
+
+class _Raised:
+    """Is told to stop where Python ignores what is raised: while an object is taken down."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_a_stop_before_the_jobs_is_not_lost_where_exceptions_are() -> None:
+    stop = StopRequest()
+    with stop.preparing():
+        stop.look()
+        one = _Raised()
+        del one
+        with pytest.raises(KeyboardInterrupt):
+            stop.look()
+        with pytest.raises(KeyboardInterrupt):  # pressed again: at once
+            signal.raise_signal(signal.SIGINT)
+        with stop.watching():
+            assert stop.name == "SIGINT"
+        signal.raise_signal(signal.SIGINT)  # all is over: nothing to interrupt
+
+
+def test_a_stop_ends_the_wait_for_an_answer_of_the_checker() -> None:
+    ours, theirs = socket.socketpair()
+    stop = StopRequest()
+
+    class Silent:
+        def connect(self) -> socket.socket:
+            return ours
+
+    def interrupt() -> None:
+        theirs.recv(1)
+        signal.raise_signal(signal.SIGINT)
+
+    checker = Checker(cast("Nursery", Silent()), stop.look)
+    with theirs, stop.preparing():
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            checker.gpus()
+    assert ours.fileno() == -1, "what it answers later is not taken for the answer to another question"

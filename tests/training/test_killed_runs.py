@@ -6,6 +6,7 @@ import csv
 import json
 import random
 import shutil
+import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,8 +163,8 @@ def kill(forks: Forks, kind: str, kills: int, folder: Path) -> Counter[str]:
     number = 0
     other = Path("/dev/shm")  # noqa: S108 - a file system that is surely another one
     while parts.total() < kills:
-        place = (other if number % 2 and other.is_dir() else folder) / f"assay-killed-{folder.name}-{number}"
-        place.mkdir()
+        elsewhere = other if number % 2 and other.is_dir() else folder
+        place = Path(tempfile.mkdtemp(prefix=f"assay-killed-{number}-", dir=elsewhere))
         try:
             parts += kill_and_resume(forks, kind, number, folder, place).parts
             assert not files_of(place), "temporary files"

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.errors import AssayError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from assay.check.prove import Prover
     from assay.sweep.nursery import Nursery
+
+_TICK: Final = 0.25
+"""Seconds between two looks while an answer is waited for."""
 
 
 @final
@@ -47,10 +51,11 @@ class Checker:
 
     Args:
         nursery: Starts the process.
+        look: Is called while an answer is waited for, and may raise.
     """
 
-    def __init__(self, nursery: Nursery) -> None:
-        self._nursery = nursery
+    def __init__(self, nursery: Nursery, look: Callable[[], None] = lambda: None) -> None:
+        self._nursery, self._look = nursery, look
         self._socket: socket.socket | None = None
 
     def check(self, config: str, overrides: Sequence[str] = (), config_dir: Path | None = None) -> Checked:
@@ -87,6 +92,8 @@ class Checker:
             self._socket = self._nursery.connect()
         try:
             self._socket.sendall(json.dumps(question).encode() + b"\n")
+            while not select.select([self._socket], [], [], _TICK)[0]:
+                self._look()
             line = _line(self._socket)
         except ConnectionError:
             line = b""

@@ -56,14 +56,17 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
     Raises:
         AssayError: A job cannot run; nothing has run, and nothing was written then.
     """
+    stop = StopRequest()
     with ExitStack() as stack:
+        stack.enter_context(stop.preparing())
         sweep = read_definition(stack.enter_context(loader(config_dir)), overrides, config_dir)
         refuse_existing(sweep.directory)
-        checking = stack.enter_context(_checking(sweep))
+        checking = stack.enter_context(_checking(sweep, stop))
         ahead: dict[int, Job] = {}
         tokens: dict[int, str] = {}
         if sweep.search.ahead:
             while proposal := sweep.search.next():
+                stop.look()
                 number = len(ahead)
                 tokens[number], ahead[number] = proposal.token, sweep.composer.job(proposal.overrides, number)
         samples = dict(
@@ -76,6 +79,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         with Console(stderr=True).status(_checking_so_many(sweep.search.total)):
             checked = checking.all(ahead or samples)
         say_warnings(warning for job in checked.values() for warning in job.warnings)
+        stop.look()
         journal = Journal.create(
             sweep.directory,
             overrides=list(overrides),
@@ -86,7 +90,9 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         with _told(sweep.directory):
             stack.enter_context(writing(sweep.directory))
             journal.add([entry_of(number, job, tokens[number]) for number, job in ahead.items()])
-        return _drive(sweep, journal, pool, checking, {n: (job, checked[n]) for n, job in ahead.items()})
+        return _drive(
+            sweep, journal, pool, checking, stop, jobs={n: (job, checked[n]) for n, job in ahead.items()}
+        )
 
 
 def go_on(
@@ -110,7 +116,9 @@ def go_on(
     written = Journal.open(directory, repair=False)  # a mistyped directory costs no lock
     check_links(directory)
     setting = setting_of(directory, written, overrides, config_dir)
+    stop = StopRequest()
     with ExitStack() as stack:
+        stack.enter_context(stop.preparing())
         if not setting.cwd.samefile(Path.cwd()):
             directory = directory.resolve()
             stack.enter_context(chdir(setting.cwd))
@@ -122,8 +130,8 @@ def go_on(
         place = [f"hydra.sweep.dir={quoted(str(directory))}"]
         hydra = stack.enter_context(loader(config_dir))
         sweep = read_definition(hydra, [*typed, *place], config_dir, typed=[*overrides, *place])
-        checking = stack.enter_context(_checking(sweep))
-        jobs, tokens = _known_jobs(sweep, journal, again=again)
+        checking = stack.enter_context(_checking(sweep, stop))
+        jobs, tokens = _known_jobs(sweep, journal, stop, again=again)
         checking.names(jobs)
         refuse_shared(sweep, jobs)
         pool = sweep.pool()
@@ -136,6 +144,7 @@ def go_on(
         with Console(stderr=True).status(_checking_so_many(len(left))):
             checked = checking.all(left)
         say_warnings(warning for job in checked.values() for warning in job.warnings)
+        stop.look()
         with _told(directory):
             if overrides:
                 journal.note_command(overrides)
@@ -143,7 +152,9 @@ def go_on(
             for number in left:
                 if journal.entries[number].ended:
                     journal.reopen(number)
-        return _drive(sweep, journal, pool, checking, {n: (job, checked.get(n)) for n, job in jobs.items()})
+        return _drive(
+            sweep, journal, pool, checking, stop, jobs={n: (job, checked.get(n)) for n, job in jobs.items()}
+        )
 
 
 def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictConfig]:
@@ -208,7 +219,7 @@ def _checking_so_many(jobs: int) -> str:
 
 
 def _known_jobs(
-    sweep: SweepDefinition, journal: Journal, *, again: bool
+    sweep: SweepDefinition, journal: Journal, stop: StopRequest, *, again: bool
 ) -> tuple[dict[int, Job], dict[int, str]]:
     """The jobs of a sweep that goes on, each under the number that it has always had.
 
@@ -225,6 +236,7 @@ def _known_jobs(
     new: dict[int, str] = {}
     following = max(journal.entries, default=-1) + 1
     while proposal := sweep.search.next():
+        stop.look()
         job = sweep.composer.job(proposal.overrides, following)
         known = numbers.get(job.fingerprint)
         if known:
@@ -257,12 +269,13 @@ def _drive(
     journal: Journal,
     pool: Pool,
     checking: Checking,
+    stop: StopRequest,
+    *,
     jobs: Mapping[int, tuple[Job, Checked | None]],
 ) -> SweepResult:
     ahead = sweep.search.ahead
     first = sweep.objectives[0]
     console = Console(highlight=False, soft_wrap=True)
-    stop = StopRequest()
     with stop.watching():
         with SweepProgress(
             console, first, pool.slots, sweep.overrides, log=sweep.directory / LOG
@@ -326,14 +339,15 @@ def _known(entry: Entry, aims: Sequence[Objective]) -> tuple[str, Outcome | None
 
 
 @contextmanager
-def _checking(sweep: SweepDefinition) -> Iterator[Checking]:
+def _checking(sweep: SweepDefinition, stop: StopRequest) -> Iterator[Checking]:
     """Checks in a process of its own, so that this one needs no torch; here, where the jobs run here too."""
     checker: Checker | CheckerHere | None = None
 
     def prove(job: Job) -> Checked:
         nonlocal checker
+        stop.look()
         if checker is None:
-            checker = CheckerHere() if sweep.is_serial else Checker(Nursery.shared())
+            checker = CheckerHere() if sweep.is_serial else Checker(Nursery.shared(), stop.look)
         return checker.check(to_text_of(job.config), job.overrides, sweep.config_dir)
 
     if not sweep.is_serial:

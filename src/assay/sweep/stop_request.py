@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from types import FrameType
 
@@ -33,6 +33,7 @@ class StopRequest:
     def __init__(self) -> None:
         self.name = ""
         self.at_once = False
+        self._prepares = True
 
     @property
     def exit_code(self) -> int:
@@ -41,7 +42,30 @@ class StopRequest:
 
     def watching(self) -> AbstractContextManager[None]:
         """Note the signals in this block; nothing off the main thread, where Python takes none."""
+        self._prepares = False
         return handled_by(self._note)
+
+    def preparing(self) -> AbstractContextManager[None]:
+        """Note Ctrl-C in this block; until `watching`, `look` acts on it and a second one interrupts at once.
+
+        An interrupt that is raised wherever the program is may be lost: Python ignores what is raised while
+        it takes an object down.
+        """
+        return handled_by(self._note_first, (signal.SIGINT,))
+
+    def look(self) -> None:
+        """End what is being prepared, where that was asked for.
+
+        Raises:
+            KeyboardInterrupt: It was.
+        """
+        if self.name:
+            raise KeyboardInterrupt
+
+    def _note_first(self, number: int, frame: FrameType | None) -> None:
+        if self._prepares:
+            self.look()
+        self._note(number, frame)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         del frame
@@ -52,18 +76,22 @@ class StopRequest:
 
 
 @contextmanager
-def handled_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+def handled_by(
+    handler: Callable[[int, FrameType | None], object], numbers: Sequence[int] = _SIGNALS
+) -> Iterator[None]:
     """Have a handler for the signals that stop a sweep, in this block.
 
     Args:
         handler: As `signal.signal` takes it.
+        numbers: Of the signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    if before.get(getattr(signal, "SIGHUP", None)) is signal.SIG_IGN:  # started by nohup
-        del before[signal.SIGHUP]
+    before = {number: signal.getsignal(number) for number in numbers}
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup in before and before[hangup] is signal.SIG_IGN:  # started by nohup
+        del before[hangup]
     try:
         for number in before:
             signal.signal(number, handler)
