@@ -311,10 +311,12 @@ def _checked_names(typed: list[str], config_dir: Path | None) -> DictConfig:
     from assay.check.job import check_job
     from assay.config.compose import compose, job_config
     from assay.config.unread import check_single
+    from assay.record.run_directory import refuse_existing
 
     job = compose(typed, config_dir)
     check_single(typed)
     check_job(job_config(job))
+    refuse_existing(Path(job.run_dir))
     if job.get("enforce_clean_git"):
         from assay.record.provenance import check_clean
 

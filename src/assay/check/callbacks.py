@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import lightning.pytorch.callbacks as lightning_callbacks
 from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
+from lightning.pytorch.loggers import CSVLogger
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -55,24 +58,24 @@ def check_callbacks(config: DictConfig) -> None:
     Raises:
         ConfigError: Naming the key of one, and what to type.
     """
-    kinds = dict(_kinds(config, "callbacks"))
-    for key, kind in kinds.items():
+    chosen = dict(kinds(config, "callbacks"))
+    for key, kind in chosen.items():
         for name, (why, instead) in _OTHERWISE.items():
             if issubclass(kind, getattr(lightning_callbacks, name)):
                 raise ConfigError(f"{name} cannot be used: {why}", key=key, hint=instead)
-    averaging = [key for key, kind in kinds.items() if issubclass(kind, _AVERAGING)]
+    averaging = [key for key, kind in chosen.items() if issubclass(kind, _AVERAGING)]
     if len(averaging) > 1:
         raise ConfigError(
             f"{averaging[0]} averages the weights already, and a checkpoint holds one average",
             key=averaging[1],
             hint=f"~{averaging[1]}, or ~{averaging[0]}",
         )
-    for key, kind in kinds.items():
+    for key, kind in chosen.items():
         if issubclass(kind, lightning_callbacks.GradientAccumulationScheduler):
             _check_accumulation(config, key)
         if issubclass(kind, EMA):
             _check_updates(config, key)
-    _check_files(config, [key for key, kind in kinds.items() if issubclass(kind, ModelCheckpoint)])
+    _check_files(config, [key for key, kind in chosen.items() if issubclass(kind, ModelCheckpoint)])
     _check_logs(config)
 
 
@@ -84,7 +87,7 @@ def notes_on(config: DictConfig) -> list[str]:
     """
     steps = int(OmegaConf.select(config, "spec.total_steps") or 0)
     found = []
-    for key, kind in _kinds(config, "callbacks"):
+    for key, kind in kinds(config, "callbacks"):
         node = OmegaConf.select(config, key)
         ours = issubclass(kind, EMA)
         if not steps or not (ours or issubclass(kind, lightning_callbacks.EMAWeightAveraging)):
@@ -107,7 +110,13 @@ def notes_on(config: DictConfig) -> list[str]:
     return found
 
 
-def _kinds(config: DictConfig, group: str) -> Iterator[tuple[str, Any]]:
+def kinds(config: DictConfig, group: str) -> Iterator[tuple[str, Any]]:
+    """Key and class of each callback or logger; those made by a function are left out.
+
+    Args:
+        config: The job.
+        group: `callbacks` or `logger`.
+    """
     for name, node in (config.get(group) or {}).items():
         if isinstance(node, DictConfig):
             kind = resolve(f"{group}.{name}", str(node._target_), trusted_in(config))
@@ -150,13 +159,19 @@ def _check_updates(config: DictConfig, key: str) -> None:
 
 def _check_files(config: DictConfig, keys: list[str]) -> None:
     """Two that write into one file would take each other's place."""
-    written: dict[tuple[str, str], str] = {}
+    written: dict[str, str] = {}
     for key in keys:
         node = OmegaConf.select(config, key)
-        file = (_text(node, "dirpath"), _text(node, "filename"))
-        if node.get("filename") is not None and file in written:
+        file = _text(node, "filename") if node.get("filename") else "{epoch}-{step}"
+        if file == "last" and node.get("monitor") is not None:
             raise ConfigError(
-                f"{written[file]} writes {file[1]}.ckpt already",
+                "last.ckpt is what a run that is stopped leaves, and would take the place of the best",
+                key=f"{key}.filename",
+                hint=f"{key}.filename=best",
+            )
+        if file in written and (node.get("filename") or node.get("enable_version_counter") is False):
+            raise ConfigError(
+                f"{written[file]} writes {file}.ckpt already",
                 key=f"{key}.filename",
                 hint=f"{key}.filename=…",
             )
@@ -168,12 +183,13 @@ def _check_logs(config: DictConfig) -> None:
     nodes = config.get("logger") or {}
     if nodes.get("csv") is None:  # it is there all the same
         written[_place(RunCSV, {"path": f"{config.run_dir}/metrics.csv"})] = "assay itself"
-    for key, kind in _kinds(config, "logger"):
+    for key, kind in kinds(config, "logger"):
         node = OmegaConf.select(config, key)
         values = {name: _text(node, name) for name in _OF_A_FILE if node.get(name) is not None}
         if not values:
             continue
-        place = _place(kind, values)
+        is_csv = issubclass(kind, CSVLogger) and isinstance(node.get("version"), str)
+        place = _of_csv_logger(node) if is_csv else _place(kind, values)
         if place in written:
             raise ConfigError(
                 f"{written[place]} writes the same file already",
@@ -183,7 +199,15 @@ def _check_logs(config: DictConfig) -> None:
         written[place] = key
 
 
+def _of_csv_logger(node: Any) -> tuple[str, ...]:
+    """The file of Lightning's own, in the words of ours; with a number for a version it is a new one."""
+    name = _text(node, "name") if node.get("name", "lightning_logs") else ""
+    folder = Path(_text(node, "save_dir"), name if "name" in node else "lightning_logs", node.version)
+    return _place(RunCSV, {"path": str(folder / "metrics.csv")})
+
+
 def _place(kind: type, values: dict[str, str]) -> tuple[str, ...]:
+    values = values | ({"path": os.path.normpath(values["path"])} if kind is RunCSV else {})
     return (kind.__name__, *(f"{name}={value}" for name, value in sorted(values.items())))
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
-from assay.check.checkpoint_dir import check_checkpoint_dir
 from assay.check.data_root import check_data_root
 from assay.check.installed import check_installed
+from assay.check.output_paths import check_output_paths
 from assay.check.ranges import check_ranges
 from assay.check.target import check_targets
 from assay.check.trainer import check_trainer
@@ -58,7 +58,7 @@ def check_job(config: DictConfig) -> None:
     check_trainer(config)
     check_installed(config)
     check_data_root(config)
-    check_checkpoint_dir(config)
+    check_output_paths(config)
 
 
 def _check_secrets(entries: list[Entry]) -> None:

@@ -26,6 +26,7 @@ from assay.assemble import (
 from assay.check.batch_sizes import batch_sizes
 from assay.check.callbacks import check_callbacks, notes_on
 from assay.check.capacity import check_capacity
+from assay.check.checkpoint_names import check_checkpoint_names
 from assay.check.device import check_device
 from assay.check.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step, try_sizes
 from assay.check.fit import check_fit, check_outputs, num_outputs
@@ -177,6 +178,7 @@ class Prover:
         trial: Trial = self._once("trial", parts, lambda: _trial(config, loss))
         check_monitors(config, trial.names)
         trainer = self._trainer(config)
+        check_checkpoint_names(config, scores(config, trial.names))
         precision = trainer.precision_plugin
         model_of = [nodes["model"], str(trainer.precision), config.trainer.get("channels_last")]
         model = self._once("model", model_of, lambda: _on_meta(config, "model", precision))
@@ -218,6 +220,7 @@ class Prover:
                 config.spec.num_outputs = num_outputs(config, None)
         self._signatures(config, tuple(config))
         precision = self._trainer(config).precision_plugin
+        check_checkpoint_names(config, None)
         module = self._once(
             "module", [plain_node(config, "module")], lambda: _on_meta(config, "module", precision)
         )

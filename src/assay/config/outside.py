@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from assay.config.trust import Trust
 
-_WRITING: Final = ("callbacks", "logger", "trainer")
+WRITING: Final = ("callbacks", "logger", "trainer")
 """Nodes whose objects write files."""
 _PROSE: Final = ("tags", "notes", "description", "trusted_packages")
 _PATH: Final = re.compile(r"(.*_)?(dirs?|dirpath|path|files?|filepath|folder|location|logdir|prefix_path)")
@@ -88,6 +88,18 @@ def check_name(config: DictConfig) -> None:
         )
 
 
+def is_path(name: str) -> bool:
+    """Whether an argument of this name is a path of a file or folder.
+
+    Args:
+        name: Of the argument.
+
+    >>> is_path("save_dir"), is_path("filename")
+    (True, False)
+    """
+    return _PATH.fullmatch(name) is not None
+
+
 def said_in(config: DictConfig) -> frozenset[tuple[str, str]]:
     """Key and text of every value in a job that was looked at already, for `Trust.said`.
 
@@ -107,7 +119,7 @@ def may_reach_out(key: str, value: Any) -> bool:
     name = re.split(r"[.\[\]]", key.rstrip("]"))[-1]
     if not isinstance(value, str):
         return False
-    return bool(_PATH.fullmatch(name) or _ADDRESS.fullmatch(name)) or any(
+    return bool(is_path(name) or _ADDRESS.fullmatch(name)) or any(
         part in value for part in ("/", "\\", "~", "$", "..", ":")
     )
 
@@ -145,10 +157,11 @@ def check_place(key: str, path: str | Path, person: Trust) -> None:
         person: What the person who types has said.
 
     Raises:
-        ConfigError: It lies elsewhere, in a hidden folder, or holds a control character.
+        ConfigError: It lies elsewhere, in a hidden folder, holds a control character, or is empty.
     """
-    if _CONTROL.search(str(path)):
-        raise ConfigError(f"{str(path)!r} holds a line break or another control character", key=key)
+    if not str(path) or _CONTROL.search(str(path)):
+        why = f"{str(path)!r} holds a line break or another control character" if path else "it is empty"
+        raise ConfigError(f"{why}; a folder was expected", key=key, hint=f"{key}=outputs/my_folder")
     here = Path.cwd()
     whole = Path(os.path.normpath(here / path))
     inside = whole.is_relative_to(here) and whole != here
@@ -207,9 +220,9 @@ def _reaches(entry: Entry, root: str, value: str, run_dir: Path) -> str:
         return why
     if "://" in value:
         why = "this is an address outside of the run"
-    elif root in _WRITING and value and _ADDRESS.fullmatch(str(entry.name)):
+    elif root in WRITING and value and _ADDRESS.fullmatch(str(entry.name)):
         why = "this says whom to contact"
-    elif root in _WRITING and value and not _stays_inside(str(entry.name), value, run_dir):
+    elif root in WRITING and value and not _stays_inside(str(entry.name), value, run_dir):
         why = "a run writes below its own directory alone"
     return why
 
@@ -226,7 +239,7 @@ def _class_of(node: Any) -> str:
 
 def _stays_inside(name: str, value: str, run_dir: Path) -> bool:
     """Whether a value is no path, or one of a place in the run's directory."""
-    by_name = _PATH.fullmatch(name) is not None
+    by_name = is_path(name)
     if "${" in value:  # it waits for the data, whose classes may be called anything
         return not by_name and name not in _UNSAFE_NAME
     parts = re.split(r"[/\\]", value)

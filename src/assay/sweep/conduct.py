@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.check.job import check_job
+from assay.check.output_paths import check_folder
 from assay.config.compose import job_config, loader
 from assay.config.origin import located, overrides_of
 from assay.config.outside import quoted
@@ -60,7 +61,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
     with ExitStack() as stack:
         stack.enter_context(stop.preparing())
         sweep = read_definition(stack.enter_context(loader(config_dir)), overrides, config_dir)
-        refuse_existing(sweep.directory)
+        _refuse_place(sweep)
         checking = stack.enter_context(_checking(sweep, stop))
         ahead: dict[int, Job] = {}
         tokens: dict[int, str] = {}
@@ -72,8 +73,8 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         samples = dict(
             enumerate(sweep.composer.job(sample, n) for n, sample in enumerate(sweep.search.samples()))
         )
-        checking.names(ahead or samples)
         refuse_shared(sweep, ahead)
+        checking.names(ahead or samples)
         _check_git(job.config for job in (ahead or samples).values())
         pool = sweep.pool()
         with Console(stderr=True).status(_checking_so_many(sweep.search.total)):
@@ -132,8 +133,8 @@ def go_on(
         sweep = read_definition(hydra, [*typed, *place], config_dir, typed=[*overrides, *place])
         checking = stack.enter_context(_checking(sweep, stop))
         jobs, tokens = _known_jobs(sweep, journal, stop, again=again)
-        checking.names(jobs)
         refuse_shared(sweep, jobs)
+        checking.names(jobs)
         pool = sweep.pool()
         _recover(journal, {number: job for number, job in jobs.items() if number not in pool.kept()})
         left = {
@@ -186,13 +187,13 @@ def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Repo
     """
     with loader(config_dir) as hydra:
         sweep = read_definition(hydra, overrides, config_dir)
-        refuse_existing(sweep.directory)
+        _refuse_place(sweep)
         jobs = _composed(sweep)
+        refuse_shared(sweep, {n: sweep.composer.job(overrides_of(job), n) for n, job in enumerate(jobs)})
         for job in jobs:
             with located(overrides_of(job), config_dir):
                 check_job(job_config(job))
         _check_git(jobs)
-        refuse_shared(sweep, {n: sweep.composer.job(overrides_of(job), n) for n, job in enumerate(jobs)})
         sweep.pool()
     from assay.check.all_jobs import check_all
 
@@ -201,6 +202,13 @@ def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Repo
         for aim in sweep.objectives:
             aim.check(report.directions)
     return reports
+
+
+def _refuse_place(sweep: SweepDefinition) -> None:
+    """Refuse a place where no new sweep can be written."""
+    with located(sweep.overrides, sweep.config_dir):
+        check_folder("hydra.sweep.dir", str(sweep.directory))
+    refuse_existing(sweep.directory)
 
 
 def _composed(sweep: SweepDefinition) -> list[DictConfig]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
+from assay.check.output_paths import check_folder
 from assay.config.compose import job_config, trust_for
 from assay.config.job_composer import JobComposer, compose_whole
 from assay.config.plain import written
@@ -121,7 +122,7 @@ def read_definition(
 
 
 def refuse_shared(sweep: SweepDefinition, jobs: Mapping[int, Job]) -> None:
-    """Refuse jobs that would write into one directory.
+    """Refuse jobs that would write into one directory, or into one that cannot be made.
 
     Args:
         sweep: Of the jobs.
@@ -136,6 +137,7 @@ def refuse_shared(sweep: SweepDefinition, jobs: Mapping[int, Job]) -> None:
         places = [(str(sweep.composer.job(sample, number).config["run_dir"]), number) for number in (0, 1)]
     first: dict[str, int] = {}
     for place, number in places:
+        check_folder("hydra.sweep.subdir", place, instead="'${hydra.job.num}'")
         other = first.setdefault(os.path.normpath(place), number)
         if other != number:
             raise ConfigError(
