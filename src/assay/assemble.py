@@ -32,6 +32,7 @@ from assay.config.plain import known
 from assay.config.tree import written_at
 from assay.config.unread import OUR_MODULE
 from assay.data.data_module import DataModule
+from assay.data.own_batches import own_batches
 from assay.data.seeded_loader import seed_loaders
 from assay.data.stated import Stated
 from assay.data.target_scale import TargetScale
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from assay.data.own_batches import OwnBatches
     from assay.data.spec import Spec
     from assay.metrics.direction import Mode
 
@@ -109,9 +111,9 @@ def assemble(
         datamodule = open_data(config, prepare=prepare)
     # Anew: the weights must not depend on what somebody's datamodule drew while it read.
     L.seed_everything(config.seed, workers=True, verbose=False)
+    describe(config, getattr(datamodule, "spec", None), own_batches(datamodule))
     if not isinstance(datamodule, DataModule):
         seed_loaders(datamodule, int(config.seed))
-    describe(config, getattr(datamodule, "spec", None))
     trainer = build_trainer(config)
     module = _module(config, trainer)
     return Assembly(module, datamodule, trainer, config)
@@ -232,21 +234,23 @@ def _plain_partial(built: Any) -> Any:
     return built
 
 
-def describe(config: DictConfig, spec: Spec | None) -> None:
+def describe(config: DictConfig, spec: Spec | None, own: OwnBatches | None = None) -> None:
     """Put what the data tells into the config as node `spec`.
 
     Args:
         config: The job; changed in place.
         spec: Of the data; None where a datamodule of somebody's own tells nothing.
+        own: What the loaders of such a datamodule say.
 
     Raises:
         ConfigError: There is none, and assay's own module needs it.
     """
     if spec is not None:
-        length = run_length(config, spec.num_train)
-        steps = {"steps_per_epoch": length.steps_per_epoch, "total_steps": length.total_steps}
         with open_dict(config):
-            config.spec = {**spec.as_config(), **steps}
+            config.spec = {**spec.as_config(), **(own.as_config() if own is not None else {})}
+            length = run_length(config, spec.num_train)
+            config.spec.steps_per_epoch = length.steps_per_epoch if length.is_known else None
+            config.spec.total_steps = length.total_steps
     elif config.module._target_ == OUR_MODULE:
         raise ConfigError(
             "a datamodule needs a `spec` attribute after setup()", key="data", hint="see assay.data.spec.Spec"

@@ -23,7 +23,7 @@ def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
     """
     data, spec, processes = config.data, config.spec, ranks.world_size(config)
     if data.get("_target_") != OUR_DATA:
-        return {True: [], False: [int(data.get("batch_size") or 1)]}
+        return {True: [], False: [int(spec.get("train_batch_size") or 1)]}
     trained = (
         set()
         if drops_last(data.get("drop_last", "auto"), spec.num_train, int(data.batch_size), processes)

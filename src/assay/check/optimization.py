@@ -37,6 +37,8 @@ def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: 
     parts = build_optimization(config)
     if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
         return Curve(note="the parameters are known only after a first batch")
+    if not length.is_known:
+        return Curve(note="the data does not tell how many batches it has")
     key = "param_groups"
     try:
         peak = getattr(parts["optimizer"], "keywords", {}).get("lr", 0.0)

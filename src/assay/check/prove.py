@@ -45,6 +45,7 @@ from assay.check.trial import Trial, try_parts
 from assay.config.tree import walk
 from assay.config.unread import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule, input_dtype
+from assay.data.own_batches import own_batches
 from assay.data.target_scale import TargetScale
 from assay.errors import AssayError, ConfigError
 from assay.module import Module
@@ -56,9 +57,11 @@ if TYPE_CHECKING:
     import lightning as L
     from lightning.pytorch.plugins import Precision
 
+    from assay.data.own_batches import OwnBatches
     from assay.data.spec import Spec
 
     Sizes = Mapping[bool, Sequence[int]]
+    _Scale = tuple[Sequence[float], Sequence[float]]
 
 _LARGE = 4 << 30
 """Bytes of weights from which on a model is not built for real to see whether fake tensors were wrong."""
@@ -106,11 +109,11 @@ class Prover:
         self._signatures(config, early if stated else tuple(config))
         with torch.random.fork_rng(devices=[]), quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
-            (spec, data_notes, targets), data_read = self._spec(config, stated)
+            (spec, own, data_notes, targets), data_read = self._spec(config, stated)
             if config.module._target_ != OUR_MODULE:
-                found = self._own_module(config, spec)
+                found = self._own_module(config, spec, own)
             else:
-                found = self._ours(config, spec, curve=curve)
+                found = self._ours(config, spec, own, curve=curve)
         return Report(
             overrides=list(overrides),
             name=str(config.name),
@@ -118,7 +121,7 @@ class Prover:
             data_read=data_read,
             notes=[*data_notes, *self._initial_outputs(config, targets), *notes_on(config)],
             targets=_targets(config),
-            batch_size=int(config.data.get("batch_size") or 0),
+            batch_size=_batch_size(config),
             devices=ranks.world_size(config),
             may_end_early=may_end_early(config),
             seconds=time.perf_counter() - start,
@@ -129,8 +132,8 @@ class Prover:
 
     def _spec(
         self, config: DictConfig, stated: bool
-    ) -> tuple[tuple[Spec | None, Sequence[str], tuple[Sequence[float], Sequence[float]]], bool]:
-        """Spec, notes, and mean and deviation of a regression's targets; and whether the data was read."""
+    ) -> tuple[tuple[Spec | None, OwnBatches | None, Sequence[str], _Scale], bool]:
+        """Spec, batches, notes, mean and deviation of a regression's targets; and whether data was read."""
         data = {
             key: value for key, value in plain_node(config, "data").items() if key not in ("seed", "source")
         }
@@ -138,10 +141,11 @@ class Prover:
 
         def look() -> Any:
             if stated:
-                return getattr(open_stated(copy_of(config)), "spec", None), (), ((), ())
+                return getattr(open_stated(copy_of(config)), "spec", None), None, (), ((), ())
             self.datamodule = open_data(copy_of(config))
             return (
                 getattr(self.datamodule, "spec", None),
+                own_batches(self.datamodule),
                 getattr(self.datamodule, "notes", ()),
                 self.datamodule.target_statistics() if isinstance(self.datamodule, DataModule) else ((), ()),
             )
@@ -149,9 +153,7 @@ class Prover:
         self.datamodule = None
         return self._once("data", [data, source], look), not stated
 
-    def _initial_outputs(
-        self, config: DictConfig, targets: tuple[Sequence[float], Sequence[float]]
-    ) -> list[str]:
+    def _initial_outputs(self, config: DictConfig, targets: _Scale) -> list[str]:
         """A warning where targets that are not standardised lie far from what an untrained model returns."""
         if not targets[0] or config.data.get("standardize_targets") or config.module._target_ != OUR_MODULE:
             return []
@@ -163,8 +165,10 @@ class Prover:
 
     # -- the parts
 
-    def _ours(self, config: DictConfig, spec: Spec | None, *, curve: bool) -> dict[str, Any]:
-        describe(config, spec)
+    def _ours(
+        self, config: DictConfig, spec: Spec | None, own: OwnBatches | None, *, curve: bool
+    ) -> dict[str, Any]:
+        describe(config, spec, own)
         warned, length = check_length(config), run_length(config, config.spec.num_train)
         data = {key: value for key, value in plain_node(config, "spec").items() if "steps" not in key}
         kind = resolve("loss", str(config.loss._target_), trusted_in(config))
@@ -211,10 +215,10 @@ class Prover:
             "warnings": [*warned, *followed.warnings(), *unfinished(config, length)],
         }
 
-    def _own_module(self, config: DictConfig, spec: Spec | None) -> dict[str, Any]:
+    def _own_module(self, config: DictConfig, spec: Spec | None, own: OwnBatches | None) -> dict[str, Any]:
         found: list[str] = []
         if spec is not None:
-            describe(config, spec)
+            describe(config, spec, own)
             found = check_length(config)
             with open_dict(config):
                 config.spec.num_outputs = num_outputs(config, None)
@@ -360,12 +364,19 @@ def _evaluated(config: DictConfig, batch: Batch) -> Batch:
 
 
 def _batch(config: DictConfig, trial: Trial, precision: str) -> Batch:
-    rows = max(1, min(int(config.data.get("batch_size") or 1), int(config.spec.num_train) or 1))
+    rows = max(1, min(_batch_size(config) or _FEW, int(config.spec.num_train) or 1))
     spec = config.spec
     dtype = input_dtype(precision, str(spec.get("input_dtype", "float32")))
     target_dtype = input_dtype(precision) if trial.target_dtype.is_floating_point else trial.target_dtype
     shape = spec.get("train_shape") or spec.input_shape
     return Batch((rows, *shape), dtype, (rows, *trial.targets), target_dtype)
+
+
+def _batch_size(config: DictConfig) -> int:
+    """Training samples a batch; 0 where neither the data nor its config tells."""
+    if config.data.get("_target_") == OUR_DATA:
+        return int(config.data.batch_size)
+    return int(OmegaConf.select(config, "spec.train_batch_size") or 0)
 
 
 def _count(model: nn.Module) -> dict[str, int | None]:

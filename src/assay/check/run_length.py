@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
+from omegaconf import OmegaConf
+
 from assay import ranks
 from assay.check.trainer import has_no_end
 from assay.check.values import is_whole, value_of
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 _LIGHTNING_MAX_EPOCHS = 1000
-_OF_TOTAL = "spec.total_steps"
+_OF_TOTAL, _OF_EPOCH = "spec.total_steps", "spec.steps_per_epoch"
 
 
 @final
@@ -28,7 +30,8 @@ class RunLength:
     """What a run comes to.
 
     Attributes:
-        batches: Training batches of an epoch and process, before a limit.
+        batches: Training batches of an epoch and process, before a limit; 0 where somebody's own data
+            does not tell.
         used_batches: Of these, how many are trained on.
         accumulated: Batches of an optimizer step.
         epochs: At most; None for no bound.
@@ -45,6 +48,11 @@ class RunLength:
     def steps_per_epoch(self) -> int:
         """Optimizer steps of an epoch; the last one may have fewer batches."""
         return max(1, -(-self.used_batches // self.accumulated))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the data tells how many batches it gives."""
+        return self.used_batches > 0
 
     @property
     def total_batches(self) -> int | None:
@@ -67,14 +75,11 @@ def run_length(config: DictConfig, num_train: int) -> RunLength:
     """Count a job's batches and steps.
 
     Args:
-        config: The job.
+        config: The job; of data of somebody's own with its `spec`.
         num_train: Training samples.
     """
-    trainer, data = config.trainer, config.data
-    own, processes = int(data.get("batch_size", 1)), ranks.world_size(config)
-    drops = drops_last(data.get("drop_last", "auto"), num_train, own, processes)
-    size = own * processes
-    batches = num_train // size if drops else -(-num_train // size)
+    trainer = config.trainer
+    batches = _batches_of(config, num_train)
     used = _limited(batches, trainer.get("limit_train_batches"))
     accumulated = int(trainer.get("accumulate_grad_batches") or 1)
     epochs, most = trainer.get("max_epochs"), trainer.get("max_steps", -1)
@@ -85,7 +90,24 @@ def run_length(config: DictConfig, num_train: int) -> RunLength:
     in_epochs = [] if epochs is None else [max(1, -(-used // accumulated)) * epochs]
     in_steps = [most] if most is not None and most >= 0 else []
     total = max(1, min(in_epochs + in_steps)) if in_epochs or in_steps else None
+    if epochs is not None and not used and config.data.get("_target_") != OUR_DATA:
+        total = None
     return RunLength(batches, used, accumulated, epochs, total)
+
+
+def _batches_of(config: DictConfig, num_train: int) -> int:
+    """Training batches of an epoch and process."""
+    data = config.data
+    if data.get("_target_") != OUR_DATA:
+        told, limit = (
+            OmegaConf.select(config, "spec.train_batches"),
+            config.trainer.get("limit_train_batches"),
+        )
+        return int(told or (limit if is_whole(limit) else 0))  # Lightning takes a limit for the number, too
+    own, processes = int(data.get("batch_size", 1)), ranks.world_size(config)
+    drops = drops_last(data.get("drop_last", "auto"), num_train, own, processes)
+    size = own * processes
+    return num_train // size if drops else -(-num_train // size)
 
 
 def _limited(batches: int, limit: Any) -> int:
@@ -110,7 +132,7 @@ def check_length(config: DictConfig) -> list[str]:
     """
     length = run_length(config, config.spec.num_train)
     if length.total_steps is None:
-        _check_unbounded(config)
+        _check_unbounded(config, length)
     least = config.trainer.get("min_steps")
     if is_whole(least) and length.total_steps is not None and least > length.total_steps:
         raise ConfigError(
@@ -198,13 +220,18 @@ def check_plateau(config: DictConfig) -> None:
     )
 
 
-def _check_unbounded(config: DictConfig) -> None:
+def _check_unbounded(config: DictConfig, length: RunLength) -> None:
+    why, asked = "max_time or a callback ends the run", [_OF_TOTAL]
+    instead = "trainer.max_epochs=N or trainer.max_steps=N as well"
+    if not length.is_known:
+        why = f"the loader of {config.data.get('_target_')} does not tell how many batches it has"
+        instead, asked = "trainer.max_steps=N trainer.max_epochs=-1", [_OF_TOTAL, _OF_EPOCH]
     for entry in walk(config):
-        if entry.is_interpolation and _OF_TOTAL in str(entry.node._value()):
+        if entry.is_interpolation and any(one in str(entry.node._value()) for one in asked):
             raise ConfigError(
-                "it depends on the number of steps, which nobody knows: max_time or a callback ends the run",
+                f"it depends on the number of steps, which nobody knows: {why}",
                 key=entry.key,
-                hint=f"trainer.max_epochs=N or trainer.max_steps=N as well, or {entry.key}=NUMBER"
+                hint=f"{instead}, or {entry.key}=NUMBER"
                 + (", or scheduler=none" if entry.key.startswith("scheduler.") else ""),
             )
 

@@ -44,7 +44,8 @@ def show_job(console: Console, report: Report) -> None:
         in_all = "until time or a callback ends the run"
         if total is not None:
             in_all = f"{'at most ' if report.may_end_early else ''}{total:,} in all"
-        rows.append(("steps", f"{an_epoch:,} an epoch, {in_all}"))
+        each = f"{an_epoch:,} an epoch" if an_epoch is not None else "nobody knows how many an epoch"
+        rows.append(("steps", f"{each}, {in_all}"))
     rows += [("[yellow]note[/yellow]", escape(note)) for note in report.notes]
     console.print(f"[bold]{escape(report.name)}[/bold]  {escape(' '.join(report.overrides))}")
     for name, text in rows:

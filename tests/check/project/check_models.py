@@ -107,3 +107,15 @@ class GivesAPair(nn.Module):
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         outputs = self.linear(inputs.flatten(1))
         return outputs, outputs
+
+
+class Normed(nn.Module):
+    """Cannot be trained on a single sample."""
+
+    def __init__(self, num_features: int, num_outputs: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(num_features, 8), nn.BatchNorm1d(8), nn.Linear(8, num_outputs))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.layers(inputs)
+        return outputs
