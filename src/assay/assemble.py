@@ -169,7 +169,12 @@ def open_stated(config: DictConfig) -> L.LightningDataModule:
         config.data.standardize_targets = False
     without = (*DATA_EXTRAS, "source")
     datamodule: L.LightningDataModule = _build_with(config, "data", without, source=source)
-    datamodule.setup("fit")
+    try:
+        datamodule.setup("fit")
+    except DataError as error:
+        counts = "num_samples" if stated.get("class_counts") is None else "class_counts"
+        told = ", ".join(f"data.spec.{counts}.{part}" for part in stated[counts])
+        raise DataError(f"{error.message} (by {told})", hint=error.hint) from error
     return datamodule
 
 

@@ -36,9 +36,9 @@ def count(config: DictConfig) -> int:
         config: The job.
     """
     trainer = config.trainer
-    if "LOCAL_RANK" in os.environ or not str(trainer.strategy).startswith(_DISTRIBUTED):
+    if "LOCAL_RANK" in os.environ or not str(trainer.get("strategy", "auto")).startswith(_DISTRIBUTED):
         return 1
-    devices = trainer.devices
+    devices = trainer.get("devices", "auto")
     if devices in (-1, "-1", "auto"):
         return max(1, torch.cuda.device_count()) if trainer.get("accelerator") != "cpu" else 1
     if isinstance(devices, str):  # as Lightning reads it: "2" is a number of devices, "0,2" are two of them

@@ -20,10 +20,11 @@ from assay.check.job import check_job
 from assay.check.prove import Prover
 from assay.config.compose import loader, trust_for
 from assay.config.job_composer import JobComposer
+from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError, NonFiniteError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from tests.check.generated import Case
@@ -66,29 +67,50 @@ def fault(case: Case, composer: JobComposer, prover: Prover) -> str:
         check_job(config)
         prover.prove(config)
     except AssayError as error:
-        return fault_of(error, case.key)
+        whole = OmegaConf.create(composer.job(case.base, 0).config)
+        return fault_of(error, case.key, takers(whole, case.key))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
 
 
-def fault_of(error: AssayError, key: str) -> str:
-    """What a refusal does not say, or says as no person would."""
+def takers(config: DictConfig, key: str) -> list[str]:
+    """The keys that take their values from this one, and those around it, by an interpolation."""
+    entries = [entry for entry in walk(config) if entry.is_interpolation]
+    return [_plain(one.key) for one in entries if f"${{{key}}}" in str(one.node._value())]
+
+
+def fault_of(error: AssayError, key: str, taken_by: Sequence[str] = ()) -> str:
+    """What a refusal does not say, or says as no person would.
+
+    Args:
+        error: The refusal.
+        key: What was changed.
+        taken_by: Keys whose values come from there; one of these, or its node, may be blamed as well.
+    """
     raised = re.findall(r"\b[A-Z]\w+(?:Error|Exception)\b|Traceback", str(error))
     if any(not hasattr(torchmetrics, name) for name in raised):  # a mean squared error is none
         return f"a raw exception shows: {error}"
     named = _keys(error.key) if isinstance(error, ConfigError) else []
     # Two keys can be at odds: whichever is blamed, a full key in the text names the other one.
     named += [word for word in _keys(error.message) if "." in word]
-    node = key.rpartition(".")[0]
-    if any(one in (key, node) or one.startswith(f"{key}.") for one in named):
+    named += re.findall(r"(?<!\S)(\w+)=\w", error.message)  # `model=lenet takes images`
+    node, _, name = key.rpartition(".")
+    fine = {key, node, *taken_by, *(one.rpartition(".")[0] for one in taken_by)}
+    if any(one in fine or one.startswith(f"{key}.") for one in named):
+        return ""
+    # Arguments of one call can be at odds: the message names both, and its key is that of one of them.
+    if any(one.rpartition(".")[0] == node for one in named[:1]) and re.search(rf"\b{name}\b", error.message):
         return ""
     return f"neither {key} nor its node is named: {error}"
 
 
 def _keys(text: str) -> list[str]:
-    words = re.findall(r"~?[\w.\[\]]+", text)
-    return [word.lstrip("~").replace("[", ".").replace("]", "").rstrip(".") for word in words]
+    return [_plain(word.lstrip("~")).rstrip(".") for word in re.findall(r"~?[\w.\[\]]+", text)]
+
+
+def _plain(key: str) -> str:
+    return key.replace("[", ".").replace("]", "")
 
 
 def judged(some: Iterable[Case], composer: JobComposer, prover: Prover) -> list[str]:
@@ -113,6 +135,13 @@ def test_a_few_are_answered_well(composer: JobComposer, prover: Prover, option: 
 @pytest.mark.parametrize(
     ("message", "key", "changed", "fine"),
     [
+        ("model=lenet takes images", "", "model.input_shape", True),
+        ("lenet takes images", "", "model.input_shape", False),
+        ("the size is no number", "data.transform.train[0]", "data.transform.size", True),
+        ("the size is no number", "data.transform.eval[0]", "data.transform.size", False),
+        ("inputs and targets go together", "data.source.inputs", "data.source.targets", True),
+        ("inputs are missing", "data.source.inputs", "data.source.targets", False),
+        ("inputs and targets go together", "model.inputs", "data.source.targets", False),
         ("-1 was given", "optimizer.lr", "optimizer.lr", True),
         ("has no argument 'x'", "optimizer", "optimizer.lr", True),
         ("1 was given", "optimizer.betas[0]", "optimizer.betas", True),
@@ -131,7 +160,9 @@ def test_a_few_are_answered_well(composer: JobComposer, prover: Prover, option: 
     ],
 )
 def test_what_is_answered_well(message: str, key: str, changed: str, fine: bool) -> None:
-    assert (not fault_of(ConfigError(message, key=key), changed)) is fine
+    crop = {"_target_": "x.Crop", "size": "${data.transform.size}"}
+    config = OmegaConf.create({"data": {"transform": {"train": [crop], "size": 3}}})
+    assert (not fault_of(ConfigError(message, key=key), changed, takers(config, changed))) is fine
 
 
 @pytest.mark.long

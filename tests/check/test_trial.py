@@ -90,7 +90,7 @@ def test_classification_losses_go_with_every_augmentation_of_images(loss: str, a
 def test_augmentation_of_images_does_not_go_with_tables(augment: str) -> None:
     with pytest.raises(ConfigError) as caught:
         attempt(job("multiclass", TABLE, "cross_entropy", "multiclass", augment))
-    assert caught.value.key == "augment"
+    assert caught.value.key.partition(".transforms[")[0] == "augment"
     assert "[5]" in caught.value.message
     assert caught.value.hint == "augment=none"
 

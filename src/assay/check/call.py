@@ -140,6 +140,8 @@ def call_of(target: Callable[..., Any]) -> Call | None:
             parameters = {**{one.name: one for one in handed_on}, **parameters}
             parameters = {name: parameters[name] for name in (*own, *parameters)}
     many = next((_looked_up(target, one).annotation for one in every if one.kind is one.VAR_POSITIONAL), None)
+    if target is torch.nn.Sequential:
+        many = torch.nn.Module  # its annotation stands in an overload
     return Call(str(getattr(target, "__name__", target)), parameters, own, takes_any, many)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _DOWNLOADS = "assay.data.torchvision_images.TorchvisionImages"
 """Unless it is told not to; torchvision's own classes do when they are told to."""
+_PATHS = ("root", "path", "test_path", "run")
 
 
 def check_data_root(config: DictConfig) -> None:
@@ -35,6 +36,9 @@ def check_data_root(config: DictConfig) -> None:
             check = _downloaded
         if check is None:
             continue
+        for name in _PATHS:
+            if _given(node, name) == "":
+                raise ConfigError("a path was expected", key=f"{key}.{name}", hint=f"{key}.{name}=PATH")
         try:
             check(key, node)
         except OSError as error:  # too long, or not to be looked into
@@ -88,6 +92,9 @@ def _downloaded(key: str, node: DictConfig) -> None:
         if path is not None and path.exists() and not path.is_dir():
             raise _no_folder(f"{key}.root", path)
         return
+    if download is False and path is not None and not path.exists():
+        expected = f"to have it downloaded: {key}.download=true"
+        raise _missing(f"{key}.root", path, f"folder, and {key}.download is false", expected)
     _folder(key, node, "root", f"to have it downloaded: {key}.download=true")
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from omegaconf import ListConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from assay.config.tree import walk
 from assay.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from omegaconf import DictConfig
     from torch import nn
 
 _REAL_VALUED = (torch.nn.MSELoss, torch.nn.L1Loss, torch.nn.HuberLoss, torch.nn.SmoothL1Loss)
@@ -118,12 +118,22 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
         return  # an embedding, or a loss of somebody's own, takes any width
     wanted = int(config.spec.num_outputs)
     if tuple(outputs[1:]) != (wanted,):
+        sized = [] if len(outputs) != 2 else _sized(config, outputs[1])
         raise ConfigError(
             f"gives {list(outputs[1:])} values a sample; {type(loss).__name__} needs [{wanted}] for "
             f"{targets_in_words(config)}",
-            key="model",
+            key=sized[0] if len(sized) == 1 else "model",
             hint="let the model's last layer have ${spec.num_outputs} outputs",
         )
+
+
+def _sized(config: DictConfig, size: int) -> list[str]:
+    """Where the model's node says so many."""
+    return [
+        entry.key
+        for entry in walk(config.model, "model")
+        if isinstance(entry.parent, DictConfig) and not entry.is_container and entry.node._value() == size
+    ]
 
 
 def check_stated(stated: Mapping[str, Any], config: DictConfig) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from assay.config.tree import Entry
 
 _OF_SPEC = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
+_RAISED = re.compile(r"^\w+ raised while resolving interpolation: ")
+_NO_MAPPING = re.compile(r"node `([^`]+)` is not a container")
 _NAMES_OF_FILES = ("name", "run_dir", "dirpath", "filename", "save_dir", "path")
 
 
@@ -99,7 +101,11 @@ def _check_interpolation(entry: Entry, keys: list[str]) -> None:
             hint=f"{entry.key}=VALUE, or ${{…}} of a key that `assay train --cfg` shows",
         ) from error
     except OmegaConfBaseException as error:
-        raise ConfigError(str(error).splitlines()[0], key=entry.key, hint=f"{entry.key}=VALUE") from error
+        text = _RAISED.sub("", str(error).splitlines()[0])
+        if match := _NO_MAPPING.search(text):
+            text = f"a mapping was expected, from which {entry.key} takes its value"
+            raise ConfigError(text, key=match[1], hint=f"leave {match[1]} as it is") from error
+        raise ConfigError(text, key=entry.key, hint=f"{entry.key}=VALUE") from error
 
 
 def _check_targets(config: DictConfig) -> None:

@@ -49,7 +49,7 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
             key="trainer.strategy",
             hint="trainer.strategy=auto",
         )
-    asked = config.trainer.devices
+    asked = config.trainer.get("devices", "auto")
     asked = int(asked) if isinstance(asked, str) and asked.strip().isdigit() else asked
     if isinstance(asked, int) and asked > 0 and asked != devices:
         raise ConfigError(
@@ -68,7 +68,7 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
             hint=f"trainer.devices=1, or {instead}",
         )
     raise ConfigError(
-        f"{config.trainer.devices} means {started} processes to assay and {devices} to Lightning",
+        f"{asked} means {started} processes to assay and {devices} to Lightning",
         key="trainer.devices",
         hint=f"trainer.devices={devices}",
     )

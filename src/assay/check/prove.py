@@ -42,7 +42,7 @@ from assay.check.signature import check_signatures
 from assay.check.target import trusted_in
 from assay.check.trainer import may_end_early
 from assay.check.trial import Trial, try_parts
-from assay.config.tree import walk
+from assay.config.tree import walk, written_at
 from assay.config.unread import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule, input_dtype
 from assay.data.own_batches import own_batches
@@ -346,16 +346,29 @@ def _refused(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
     key = error.key or error.stage
     if isinstance(error.__cause__, AssayError):
         return error.__cause__
-    shape = list(batch.inputs[1:])
+    shape = list(config.spec.input_shape)
     hint = f"a sample of this data has the shape {shape}; the model's outputs: {config.spec.num_outputs}"
     if not batch.input_dtype.is_floating_point:
         name = str(batch.input_dtype).removeprefix("torch.")
         hint = f"the inputs are {name}, which an embedding takes; to have numbers: data.source.dtype=float32"
+    text = f"a training step fails: {error}"
+    if error.stage == "model" and config.spec.get("train_shape"):
+        sized = ", ".join(_sizes(config))
+        text += f"; samples are {list(config.spec.train_shape)} in training and {shape} in evaluation"
+        text += f", see {sized}" if sized else ""
+        hint = "give data.transform.train and data.transform.eval one size, or take a model for any"
     if " in training" in error.where:
         hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
     if error.stage in ("optimizer", "backward"):
         hint = f"choose another {'optimizer' if error.stage == 'optimizer' else 'model or loss'}"
-    return ConfigError(f"a training step fails: {error}", key=key, hint=hint)
+    return ConfigError(text, key=key, hint=hint)
+
+
+def _sizes(config: DictConfig) -> dict[str, None]:
+    """Where the sizes that transforms make are written."""
+    node = OmegaConf.select(config, "data.transform")
+    entries = walk(node, "data.transform") if isinstance(node, DictConfig) else ()
+    return dict.fromkeys(written_at(config, one.key) for one in entries if one.name == "size")
 
 
 def _evaluated(config: DictConfig, batch: Batch) -> Batch:

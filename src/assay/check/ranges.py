@@ -10,16 +10,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from assay.check.values import COUNTS
-from assay.config.tree import walk
+from assay.config.tree import walk, written_at
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from assay.config.tree import Entry
 
 _LIBRARIES = ("torch", "torchvision", "torchmetrics", "lightning", "assay")
 
@@ -74,6 +72,8 @@ class Range:
 
 _SHARE, _BELOW_ONE = Range(0, 1), Range(0, 1, below=True)
 _NOT_NEGATIVE, _POSITIVE, _COUNT = Range(0), Range(0, above=True), Range(1)
+_SIZE = Range(1, 10**9)
+"""Of something that is to be made."""
 _RANGES: Mapping[str, Mapping[str, Range]] = {
     "optimizer": {
         "lr": Range(0, 100, above=True, such_as=0.001),
@@ -109,11 +109,18 @@ _RANGES: Mapping[str, Mapping[str, Range]] = {
     },
     "model": {
         **dict.fromkeys(("dropout", "attention_dropout", "stochastic_depth_prob"), _BELOW_ONE),
-        **dict.fromkeys(("patch_size", "num_layers", "num_heads", "hidden_dim", "mlp_dim"), _COUNT),
-        **dict.fromkeys(("groups", "width_per_group", "in_features", "out_features"), _COUNT),
-        **dict.fromkeys(("num_outputs", "num_classes"), _COUNT),
+        "num_layers": Range(1, 10_000),  # each of them is made, if only without its weights
+        **dict.fromkeys(("patch_size", "num_heads", "hidden_dim", "mlp_dim"), _SIZE),
+        **dict.fromkeys(("groups", "width_per_group", "in_features", "out_features"), _SIZE),
+        **dict.fromkeys(("num_outputs", "num_classes"), _SIZE),
     },
     "loss": {"delta": _POSITIVE},
+    "augment": {"alpha": _POSITIVE, "p": _SHARE, "padding": _NOT_NEGATIVE, "num_classes": _SIZE},
+    "data": {
+        "p": _SHARE,
+        "padding": _NOT_NEGATIVE,
+        **dict.fromkeys(("size", "image_size", "num_classes"), Range(1, 10**8)),
+    },
 }
 """By group and argument: the libraries mean the same by a name in all classes of a kind."""
 
@@ -130,13 +137,17 @@ def check_ranges(config: DictConfig) -> None:
     for entry in walk(config):
         if not isinstance(entry.parent, DictConfig) or isinstance(entry.node, DictConfig):
             continue
-        if entry.is_missing or entry.is_interpolation or not _is_of_a_library(entry.parent):
-            continue  # what is interpolated is judged where it stands, or comes with the data
-        group = entry.key.partition(".")[0]
-        given = entry.node if entry.is_container else entry.node._value()
-        wanted = _RANGES.get(group, {}).get(str(entry.name))
+        if entry.is_missing or not _is_of_a_library(entry.parent):
+            continue
+        key, node = entry.key, entry.node
+        wanted = _RANGES.get(key.partition(".")[0], {}).get(str(entry.name))
+        if entry.is_interpolation:
+            key, node = _taken_from(config, key) if wanted is not None else ("", None)
+            if node is None:
+                continue
+        given = node if isinstance(node, ListConfig) and not node._is_none() else node._value()
         for value in given if isinstance(given, ListConfig) else [given]:
-            _check(entry, value, wanted)
+            _check(key, value, wanted)
 
 
 def _is_of_a_library(node: DictConfig) -> bool:
@@ -145,13 +156,32 @@ def _is_of_a_library(node: DictConfig) -> bool:
     return isinstance(written, str) and written.partition(".")[0] in _LIBRARIES
 
 
-def _check(entry: Entry, value: Any, wanted: Range | None) -> None:
+def _taken_from(config: DictConfig, key: str) -> tuple[str, Any]:
+    """Where an interpolated value is written, and its node; none where it comes with the data.
+
+    Another argument of a library's class is none, too: it is judged by its own name.
+    """
+    at = written_at(config, key)
+    parent, _, name = at.rpartition(".")
+    around = OmegaConf.select(config, parent) if parent else config
+    if at == key or not isinstance(around, DictConfig) or name not in around or _is_of_a_library(around):
+        return at, None
+    node = around._get_node(name)
+    return at, None if node is None or node._is_interpolation() or node._is_missing() else node
+
+
+def _check(key: str, value: Any, wanted: Range | None) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
-    if wanted is None and (math.isfinite(value) or (value == math.inf and entry.key.startswith("model."))):
+    group = key.partition(".")[0]
+    if wanted is None and isinstance(value, int) and group in ("model", "augment"):
+        if value <= _SIZE.most:
+            return
+        wanted = _SIZE
+    if wanted is None and (math.isfinite(value) or (value == math.inf and group == "model")):
         return  # infinity has a meaning for activations
     if wanted is not None and math.isfinite(value) and value in wanted:
         return
     words = f"a number {wanted.in_words()}" if wanted is not None else "a finite number"
-    hint = f"for example {entry.key}={wanted.example:g}" if wanted is not None else ""
-    raise ConfigError(f"{value} was given; {words} was expected", key=entry.key, hint=hint)
+    hint = f"for example {key}={wanted.example:g}" if wanted is not None else ""
+    raise ConfigError(f"{value} was given; {words} was expected", key=key, hint=hint)

@@ -171,7 +171,9 @@ def why_no_validation(config: DictConfig) -> tuple[str, str]:
         config: The job, with its `spec`.
     """
     if not config.spec.num_val:
-        return "there is no validation part", "data.split.val=0.1"
+        share = value_of(config, "data.split.val")
+        why = "there is no validation part"
+        return why if share is None else f"{why}, with data.split.val={share}", "data.split.val=0.1"
     if config.trainer.get("limit_val_batches") == 0:
         return "trainer.limit_val_batches=0", "trainer.limit_val_batches=1.0"
     if value_of(config, "data._target_") != OUR_DATA:
@@ -180,8 +182,10 @@ def why_no_validation(config: DictConfig) -> tuple[str, str]:
     first, total = _first_validation(config, length), length.total_batches
     if first is None or total is None or first <= total:
         return "", ""
-    why = f"the run ends after {_batches(total)}, before the first validation, which is after {first:,}"
-    if length.used_batches <= total and config.trainer.get("check_val_every_n_epoch", 1) is not None:
+    every = config.trainer.get("check_val_every_n_epoch", 1)
+    by = "" if every in (None, 1) else f", by trainer.check_val_every_n_epoch={every}"
+    why = f"the run ends after {_batches(total)}, before the first validation, which is after {first:,}{by}"
+    if length.used_batches <= total and every is not None:
         return why, "trainer.check_val_every_n_epoch=1"
     return why, f"trainer.val_check_interval={total}"
 

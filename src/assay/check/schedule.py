@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from assay.check.run_length import RunLength
 
 _UNBOUNDED_EPOCHS = 10
+_SHOWN = 1_000_000
+"""Steps of a constant learning rate that are written down."""
 _OFTEN = 100
 """Steps between two looks at the clock."""
 _IDLE_SHARE, _LOW, _HIGH = 0.1, 0.5, 10.0
@@ -96,7 +98,9 @@ def lr_curve(
         notes.append("lowered when the monitored metric stands still, which nobody knows yet")
     if scheduler is None or plateau:
         _check_moves(rates, given)
-        return Curve(rates * steps, "; ".join(notes), total is not None, given)
+        if steps > _SHOWN:
+            notes.append(f"the first {_SHOWN:,} of {steps:,} steps")
+        return Curve(rates * min(steps, _SHOWN), "; ".join(notes), total is not None, given)
     complete = total is not None
     end = time.perf_counter() + seconds
     with warnings.catch_warnings():

@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.check.annotation import Made, accepts, as_typed, example_of, in_words
 from assay.check.call import call_of, names_of
 from assay.check.resolve import resolve, resolve_targets
-from assay.check.supplied import Supplied, supplied
+from assay.check.supplied import Supplied, is_called_later, supplied
 from assay.check.target import trusted_in
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk, written_at
@@ -40,7 +40,6 @@ _WORDS_OF_HYDRA: dict[str, Any] = {
     "_convert_": Literal["none", "partial", "object", "all"],
     "_args_": list[Any],
 }
-_MUST_BE_PARTIAL = ("optimizer", "scheduler")
 _INDEX = re.compile(r"\[(\d+)\]")
 _IS_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -219,9 +218,9 @@ def _check_missing(key: str, node: DictConfig, call: Call, given: set[str]) -> N
     missing = [name for name in call.required if name not in given]
     if not missing:
         return
-    if key in _MUST_BE_PARTIAL and not node.get("_partial_"):
+    if is_called_later(key, node) and not node.get("_partial_"):
         raise ConfigError(
-            f"{call.name} can only be made in the training: it waits for {missing[0]!r}",
+            f"{call.name} can only be made later: it waits for {missing[0]!r}, which assay gives",
             key=key,
             hint=f"add to its YAML: _partial_: true (or type +{key}._partial_=true)",
         )

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from assay.config.unread import OUR_MODULE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from omegaconf import DictConfig
 
 _SOURCE = "assay.data.torchvision_images.TorchvisionImages"
 
@@ -61,6 +59,18 @@ _MODULE = {
     "channels_last": "trainer.channels_last=true",
 }
 _CALLED_WITH = {"optimizer": 1, "scheduler": 1, "param_groups": 2}
+
+
+def is_called_later(key: str, node: DictConfig) -> bool:
+    """Whether a node has to be `_partial_`, because assay calls it with what is not there yet.
+
+    Args:
+        key: Its full key.
+        node: The node.
+    """
+    around = node._get_parent()
+    source = str(around.get("_target_")) if isinstance(around, DictConfig) else ""
+    return key in _CALLED_WITH or (key == "data.source.dataset" and source == _SOURCE)
 
 
 def supplied(config: DictConfig, key: str) -> Supplied | None:

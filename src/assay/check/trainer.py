@@ -39,6 +39,7 @@ _NOT_HERE = {
 }
 """Arguments of Lightning's that end without a trained model, or do nothing, with what to type."""
 _DURATION = re.compile(r"(\d+):(\d\d):(\d\d):(\d\d)")
+_MOST_DEVICES = 10_000
 _MANY_DEVICES = re.compile(r"\s*\d+\s*(,\s*\d+\s*)*,?\s*")
 
 
@@ -138,7 +139,7 @@ def _check_devices(value: Any) -> None:
     if value is None or value in ("auto", -1, "-1"):
         return  # null is refused with the signature
     if is_whole(value):
-        fine = value >= 1
+        fine = 1 <= value <= _MOST_DEVICES
     elif isinstance(value, str):
         fine = bool(_MANY_DEVICES.fullmatch(value)) and value.strip() != "0"
     elif isinstance(value, list):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
@@ -12,6 +13,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from assay.check.fit import SUITS, targets_in_words
+from assay.config.tree import walk
 from assay.data.data_module import input_dtype
 from assay.errors import AssayError, ConfigError
 from assay.metrics.values import is_scalar, listed
@@ -115,21 +117,43 @@ def _try_augment(
     except Exception as error:
         raise _error(
             error,
-            "augment",
+            _failed(error, augment),
             f"cannot be applied to inputs {list(inputs.shape[1:])} and {targets_in_words(config)}: "
             f"{_text(error)}",
-            "augment=none",
+            _with_a_point(config) if "'Long'" in str(error) else "augment=none",
         ) from error
     try:
         stand_in.training_step(batch, 0)
     except Exception as error:
         raise _error(
             error,
-            "augment",
+            _typed_classes(config),
             f"{type(loss).__name__} cannot take the targets it makes: {_text(error)}",
             "augment=none",
         ) from error
     return batch
+
+
+def _failed(error: Exception, augment: Any) -> str:
+    """Key of the augmentation that raised an error, where several are applied."""
+    raising = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    members = enumerate(getattr(augment, "transforms", ()))
+    found = (f"augment.transforms[{n}]" for n, member in members if any(member is one for one in raising))
+    return next(found, "augment")
+
+
+def _with_a_point(config: DictConfig) -> str:
+    """Whole numbers as the floats that torch's distributions want."""
+    values = {one.key: one.node._value() for one in walk(config.augment, "augment") if not one.is_container}
+    return ", ".join(f"{key}={n}.0" for key, n in values.items() if type(n) is int) or "augment=none"
+
+
+def _typed_classes(config: DictConfig) -> str:
+    """Key of a number of classes that is not taken from the data; else of the augmentation."""
+    entries = walk(config.augment, "augment")
+    return next(
+        (one.key for one in entries if one.name == "num_classes" and not one.is_interpolation), "augment"
+    )
 
 
 def _try_stage(

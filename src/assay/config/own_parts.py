@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf, open_dict, read_write
@@ -10,6 +11,8 @@ from assay.config.unread import OUR_DATA, OUR_MODULE
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+
+_NAME = re.compile(r"\w+(\.\w+)+", re.ASCII)
 
 
 def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
@@ -30,8 +33,9 @@ def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
         with open_dict(config):
             for key in [str(key) for key in config.data if str(key) not in kept]:
                 del config.data[key]
-        names["data"] = data
-    if isinstance(module, str) and module != OUR_MODULE:
+        if isinstance(data, str) and _NAME.fullmatch(data):
+            names["data"] = data
+    if isinstance(module, str) and module != OUR_MODULE and _NAME.fullmatch(module):
         names["model"] = module
     with read_write(hydra_node), open_dict(hydra_node):
         for group, target in names.items():

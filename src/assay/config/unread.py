@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import OverrideType
 from omegaconf import DictConfig, OmegaConf
 
 from assay.config.did_you_mean import key_meant
@@ -163,10 +164,11 @@ def _check(
     read = _read(entries)
     given = {one.key_or_group: one for one in typed if not one.is_delete()}
     values = {key: one for key, one in given.items() if "/" not in key}
+    others = [one for one in typed if "/" not in one.key_or_group and not _is_read(one.key_or_group, read)]
     for entry in _unread(config, looked_at, read):
         # What was typed within it says more than the node.
         key = next((key for key in values if key == entry.key or key.startswith(f"{entry.key}.")), entry.key)
-        raise _nothing_reads(key, entries, values)
+        raise _nothing_reads(key, entries, values, others)
     for key in values:
         top = key.partition(".")[0]
         if top == "hydra":
@@ -174,7 +176,7 @@ def _check(
         else:
             fine = top in TOP or top not in config or _is_read(key, read)  # not there: a group put elsewhere
         if not fine:
-            raise _nothing_reads(key, entries, values)
+            raise _nothing_reads(key, entries, values, others)
     _check_own_module(config, read, given)
 
 
@@ -216,11 +218,18 @@ def _check_spec(config: DictConfig) -> None:
 
 def _check_own_module(config: DictConfig, read: set[str], given: Mapping[str, Override]) -> None:
     """A LightningModule of somebody's own takes what its node says, and nothing else."""
-    if OmegaConf.select(config, "module._target_") == OUR_MODULE:
+    module = config._get_node("module") if "module" in config else None
+    inside = isinstance(module, DictConfig) and not module._is_none()
+    target = module._get_node("_target_") if inside and "_target_" in module else None
+    named = target._value() if target is not None else None
+    if named == OUR_MODULE:
         return
     for key, one in given.items():
         unused = key.partition(".")[0].partition("/")[0] in OF_MODULE and not _is_read(key, read)
         if unused or (key in _TRAINER_OF_MODULE and one.value()):
+            if not isinstance(named, str) or "." not in named:
+                why, hint = "names no LightningModule", f"module._target_={OUR_MODULE}"
+                raise ConfigError(why, key="module._target_", hint=hint)
             raise ConfigError(
                 "nothing reads this: your own LightningModule gets what `module` says, and nothing else",
                 key=key,
@@ -228,18 +237,17 @@ def _check_own_module(config: DictConfig, read: set[str], given: Mapping[str, Ov
             )
 
 
-def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Override]) -> ConfigError:
+def _nothing_reads(
+    key: str, entries: Sequence[Entry], values: Mapping[str, Override], others: Sequence[Override]
+) -> ConfigError:
     if key.startswith("hydra."):
         return ConfigError("nothing reads this key", key=key, hint=f"of Hydra's: {', '.join(_OF_HYDRA)}")
     parent = key.rpartition(".")[0]
-    nested = (
-        one for one in values if parent and one.startswith(f"{parent}.") and one.count(".") > key.count(".")
-    )
-    replaced = next(nested, None)
-    if replaced and key not in values:  # an option says it, and what read it was typed over
-        value = values[replaced].get_value_element_as_str()
-        why = f"nothing reads this key; was {replaced} typed over what did?"
-        return ConfigError(why, key=key, hint=f"{key}={value}, in place of {replaced}={value}")
+    if key not in values or values[key].type is OverrideType.CHANGE:  # an option has it
+        beneath = [one for one in others if parent and one.key_or_group.startswith(f"{parent}.")]
+        beneath = [one for one in beneath if one.key_or_group != key and one.type is not OverrideType.ADD]
+        if beneath:
+            return _no_longer_read(key, max(beneath, key=lambda one: one.key_or_group.count(".")))
     keys = [
         one.key
         for one in entries
@@ -257,6 +265,16 @@ def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Over
     if beside and not meant:
         hint = f"keys beside it: {beside}"
     return ConfigError(f"nothing reads this key{guess}", key=key, hint=hint)
+
+
+def _no_longer_read(key: str, typed: Override) -> ConfigError:
+    """What read a key was typed over, or taken away."""
+    if typed.is_delete():
+        why = f"nothing reads this key; did {typed.key_or_group} do so, which was taken away?"
+        return ConfigError(why, key=key, hint=f"leave out {typed.input_line}, or ~{key} as well")
+    value = typed.get_value_element_as_str()
+    why = f"nothing reads this key; was {typed.key_or_group} typed over what did?"
+    return ConfigError(why, key=key, hint=f"{key}={value}, in place of {typed.key_or_group}={value}")
 
 
 def _read(entries: Sequence[Entry]) -> set[str]:

@@ -14,6 +14,7 @@ from assay.data.samples import Stream
 from assay.data.spec import Task
 from assay.data.validate import check_labels_fit
 from assay.errors import DataError
+from assay.own_code import own_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import IndexedDataset
+
+_MOST = 10**8
+"""Samples, whose targets have to be held in memory."""
 
 
 @final
@@ -87,7 +91,7 @@ class Custom:
         for part, dataset in self._datasets.items():
             key = "data.source.dataset" if part == "train" else f"data.source.{part}_dataset"
             pairs = _Pairs(dataset, *self._keys, key)
-            targets = _as_task(self.task, _known_targets(dataset, pairs))
+            targets = _as_task(self.task, _known_targets(dataset, pairs, key))
             parts[part] = Stream(pairs, targets, identity=f"{type(dataset).__qualname__} {len(pairs)}")
         if self.task != "regression" and not self.class_names:
             self.class_names = self._find_names([part.targets for part in parts.values()])
@@ -117,7 +121,10 @@ class _Pairs:
         return len(self._dataset)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        sample = self._dataset[index]
+        try:
+            sample = self._dataset[index]
+        except (RuntimeError, ValueError) as error:
+            raise _refused(self._key, f"sample {index} cannot be read", error) from error
         if isinstance(sample, Mapping):
             names = list(sample)
             inputs = self._value(sample, "input_key", self._input_key or names[0])
@@ -144,10 +151,25 @@ class _Pairs:
         return sample[key]
 
 
-def _known_targets(dataset: IndexedDataset, pairs: _Pairs) -> Tensor:
-    if not len(pairs):
+def _refused(key: str, what: str, error: Exception) -> DataError:
+    where = own_frame(error)
+    return DataError(
+        f"{key}: {what}: {' '.join(str(error).split())}{f' ({where})' if where else ''}",
+        hint="the same command with --debug shows the traceback",
+    )
+
+
+def _known_targets(dataset: IndexedDataset, pairs: _Pairs, key: str) -> Tensor:
+    try:
+        count = len(pairs)
+    except ValueError as error:
+        raise _refused(key, "its length is not one", error) from error
+    if not count:
+        raise DataError(f"{key}: {type(dataset).__name__} is empty", hint="check where it looks")
+    if count > _MOST:
         raise DataError(
-            f"data.source.dataset: {type(dataset).__name__} is empty", hint="check where it looks"
+            f"{key}: {type(dataset).__name__} has {count:,} samples; at most {_MOST:,} were expected",
+            hint="every target is read and kept in memory before training; take a part of it",
         )
     for name in ("targets", "labels"):
         known = getattr(dataset, name, None)
@@ -156,7 +178,7 @@ def _known_targets(dataset: IndexedDataset, pairs: _Pairs) -> Tensor:
             # A target_transform makes what the samples hold differ from what the attribute says.
             if torch.equal(targets[0].double(), _tensor(pairs[0][1]).double()):
                 return targets
-    return torch.stack([_tensor(pairs[index][1]) for index in range(len(pairs))])
+    return torch.stack([_tensor(pairs[index][1]) for index in range(count)])
 
 
 def _tensor(values: Any) -> Tensor:

@@ -52,11 +52,9 @@ class Stated:
         num_targets: int | None = None,
         class_names: Sequence[str] | None = None,
     ) -> None:
-        if task not in get_args(Task) or dtype not in _DTYPES:
-            raise ValueError(
-                f"task={task!r}, dtype={dtype!r}: one of {', '.join(get_args(Task))}, "
-                f"and one of {', '.join(_DTYPES)}, were expected"
-            )
+        for name, value, known in (("task", task, get_args(Task)), ("dtype", dtype, _DTYPES)):
+            if value not in known:
+                raise ValueError(f"{name}={value!r}: one of {', '.join(known)} was expected")
         _check_numbers("input_shape", input_shape, least=1)
         for name, told in (("class_counts", class_counts), ("num_samples", num_samples)):
             if told is not None and not (isinstance(told, Mapping) and told.keys() & {"all", "train"}):
@@ -68,8 +66,9 @@ class Stated:
         if class_counts is not None and task in ("multiclass", "binary"):
             width = len(next(iter(class_counts.values())))
             parts = {part: _labels(counts) for part, counts in class_counts.items()}
-        elif num_samples is not None and (
-            width := (num_targets if task == "regression" else num_classes) or 0
+        elif (
+            num_samples is not None
+            and (width := num_targets if task == "regression" else num_classes) is not None
         ):
             name = "num_targets" if task == "regression" else "num_classes"
             _check_numbers(name, [width], least=1, most=_MOST_CLASSES)

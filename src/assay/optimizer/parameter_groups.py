@@ -14,6 +14,7 @@ _CONDITIONS: Final = frozenset({"match", "max_ndim"})
 _OPTIONS: Final = frozenset(
     {"name", "lr", "lr_scale", "weight_decay", "momentum", "nesterov", "betas", "eps", "use_muon"}
 )
+_NUMBERS: Final = frozenset({"lr", "lr_scale", "weight_decay", "momentum", "eps"})
 
 
 @final
@@ -39,8 +40,8 @@ class ParameterGroups:
         layer_decay: Factor from one layer to the one before it, in (0, 1]; none for no decay.
 
     Raises:
-        ValueError: A rule has an unknown key, no condition, both `lr` and `lr_scale`, or is no regular
-            expression; two groups have one name; `layer_decay` is out of range.
+        ValueError: A rule has an unknown key, no condition, both `lr` and `lr_scale`, a value that is out of
+            its range, or is no regular expression; two groups have one name; `layer_decay` is out of range.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), nn.Linear(3, 2))
@@ -119,6 +120,13 @@ def _checked(rule: dict[str, Any], index: int) -> dict[str, Any]:
         raise ValueError(f"{key} has no condition; add match (a regular expression) or max_ndim")
     if "lr" in rule and "lr_scale" in rule:
         raise ValueError(f"{key} has both lr and lr_scale; keep one")
+    for name in _NUMBERS & rule.keys():
+        if (
+            not isinstance(rule[name], int | float)
+            or isinstance(rule[name], bool)
+            or not 0 <= rule[name] <= 100
+        ):
+            raise ValueError(f"{key}.{name}={rule[name]!r}: a number from 0 to 100 was expected")
     most = rule.get("max_ndim", 0)
     if not isinstance(most, int) or isinstance(most, bool) or most < 0:
         raise ValueError(f"{key}.max_ndim={most!r}: a number of dimensions was expected; 1 takes biases")
