@@ -9,7 +9,13 @@ from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
 from assay.assemble import describe
-from assay.check.run_length import check_length, check_plateau, run_length, why_no_validation
+from assay.check.run_length import (
+    check_length,
+    check_plateau,
+    num_validations,
+    run_length,
+    why_no_validation,
+)
 from assay.config.compose import compose, job_config
 from assay.data.spec import Spec
 from assay.errors import ConfigError
@@ -78,6 +84,7 @@ def test_lightning_validates_where_it_is_expected(train: Train, typed: str) -> N
     length = run_length(config, config.spec.num_train)
     assert run.assembly.trainer.global_step == length.total_steps
     assert len(run.watch.losses) == length.total_batches
+    assert len(seen.after) == num_validations(config, length)
 
 
 @pytest.mark.parametrize("name", ["train", "val", "test"])

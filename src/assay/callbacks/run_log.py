@@ -36,9 +36,9 @@ _ENDS = ("total_steps", "T_max", "total_iters")
 class RunLog(Callback):
     """Writes each epoch's line into the log, and says there and on the screen what would be seen nowhere.
 
-    This is an early stop, a learning rate that was lowered, and a schedule that is over while training goes
-    on. Every run has it. An epoch's line is written when the next one begins, since a module may log in its
-    own `on_train_epoch_end`.
+    This is an early stop, a learning rate that was lowered, a schedule that is over while training goes on,
+    and patience that could not run out. Every run has it. An epoch's line is written when the next one
+    begins, since a module may log in its own `on_train_epoch_end`.
     """
 
     def __init__(self) -> None:
@@ -47,6 +47,7 @@ class RunLog(Callback):
         self._validated = False
         self._rates: dict[int, float] = {}
         self._over: set[int] = set()
+        self._validations: int | None = None
 
     @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -60,6 +61,9 @@ class RunLog(Callback):
         """Begin to watch."""
         self._started, self._finished, self._validated = perf_counter(), None, False
         self._rates, self._over = _rates(trainer), set()
+        self._validations = (
+            0 if trainer.global_step == 0 else None
+        )  # the looks of an earlier part are not known
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -73,6 +77,8 @@ class RunLog(Callback):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Note that the epoch's line has something to say of it."""
         self._validated = True
+        if self._validations is not None and not trainer.sanity_checking:
+            self._validations += 1
 
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -89,6 +95,7 @@ class RunLog(Callback):
                 _say(trainer, f"stopped early: {_why(callback)}")
             elif isinstance(callback, Timer) and (callback.time_remaining() or 0.0) < 0.0:
                 _say(trainer, "stopped: the time of trainer.max_time is over")
+        self._say_out_of_reach(trainer)
 
     @override
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -132,6 +139,21 @@ class RunLog(Callback):
                     f"learning rate {old:.4g} -> {rate:.4g} after epoch {trainer.current_epoch}: {why}",
                 )
 
+    def _say_out_of_reach(self, trainer: L.Trainer) -> None:
+        """What has waited for a metric to stand still longer than the run has looked at it."""
+        stops = [one for one in trainer.callbacks if isinstance(one, EarlyStopping)]  # type: ignore[attr-defined]  # a plain attribute
+        if any(map(_has_stopped, stops)):
+            return
+        for callback in stops:
+            looks = trainer.current_epoch if callback._check_on_train_epoch_end else self._validations
+            if looks is not None and looks <= max(1, callback.patience):
+                _say(trainer, _too_few("early stopping", looks, callback.monitor, callback.patience))
+        for config in trainer.lr_scheduler_configs:
+            scheduler: Any = config.scheduler
+            looks = getattr(scheduler, "last_epoch", 0)
+            if isinstance(scheduler, ReduceLROnPlateau) and looks <= scheduler.patience + 1:
+                _say(trainer, _too_few("the schedule", looks, config.monitor, scheduler.patience))
+
     def _say_over(self, trainer: L.Trainer) -> None:
         """Schedules that have come to their end, with an epoch still to train."""
         for index, config in enumerate(trainer.lr_scheduler_configs):
@@ -174,6 +196,11 @@ def _end(scheduler: Any) -> int | None:
         if found and not isinstance(scheduler, ConstantLR):
             return max(found)
     return None
+
+
+def _too_few(who: str, looks: int, monitor: str | None, patience: int) -> str:
+    times = f"{looks} time{'' if looks == 1 else 's'}"
+    return f"{who} changed nothing: it looked at {monitor} {times}, with a patience of {patience}"
 
 
 def _has_stopped(callback: EarlyStopping) -> bool:

@@ -33,6 +33,7 @@ from assay.check.fit import check_fit, check_outputs, num_outputs
 from assay.check.initial_outputs import far_from_targets
 from assay.check.monitor import check_monitors, scores
 from assay.check.optimization import follow_lr, unfinished
+from assay.check.patience import out_of_reach
 from assay.check.processes import check_processes
 from assay.check.proof_key import but_for_rates, copy_of, elsewhere, plain_node
 from assay.check.report import Report
@@ -212,14 +213,14 @@ class Prover:
             ),
             "lr": followed.rates if curve else (),
             "lr_note": followed.note,
-            "warnings": [*warned, *followed.warnings(), *unfinished(config, length)],
+            "warnings": [*warned, *followed.warnings(), *unfinished(config, length), *out_of_reach(config)],
         }
 
     def _own_module(self, config: DictConfig, spec: Spec | None, own: OwnBatches | None) -> dict[str, Any]:
         found: list[str] = []
         if spec is not None:
             describe(config, spec, own)
-            found = check_length(config)
+            found = [*check_length(config), *out_of_reach(config)]
             with open_dict(config):
                 config.spec.num_outputs = num_outputs(config, None)
         self._signatures(config, tuple(config))

@@ -267,16 +267,38 @@ def _first_validation(config: DictConfig, length: RunLength) -> int | None:
     """After how many training batches the first validation takes place; None where time decides."""
     interval = value_of(config, "trainer.val_check_interval")
     every = config.trainer.get("check_val_every_n_epoch", 1)
+    within = _batches_before_validation(interval, length)
+    if every is None or within is None:
+        return within
+    return int(every - 1) * length.used_batches + within
+
+
+def _batches_before_validation(interval: Any, length: RunLength) -> int | None:
+    """Of an epoch, or of the run where it counts these; None where time decides."""
     if isinstance(interval, str | dict):
         return None
-    if every is None:
-        return int(interval)
-    within = length.used_batches
     if is_whole(interval):
-        within = interval
-    elif interval is not None:
-        within = max(1, int(length.used_batches * interval))
-    return int(every - 1) * length.used_batches + within
+        return interval
+    return length.used_batches if interval is None else max(1, int(length.used_batches * interval))
+
+
+def num_validations(config: DictConfig, length: RunLength) -> int | None:
+    """How often a run validates; None where time decides, or nobody knows how long it is.
+
+    Args:
+        config: The job, with its `spec`.
+        length: Of the run.
+    """
+    total = length.total_batches
+    if total is None or not _is_validated(config):
+        return None if total is None else 0
+    within = _batches_before_validation(value_of(config, "trainer.val_check_interval"), length)
+    every = config.trainer.get("check_val_every_n_epoch", 1)
+    if within is None or every is None:
+        return within and total // within
+    epochs, rest = divmod(total, length.used_batches)
+    begun = rest // within if (epochs + 1) % every == 0 else 0
+    return epochs // int(every) * (length.used_batches // within) + begun
 
 
 def _rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
