@@ -223,7 +223,7 @@ def _check_git(jobs: Iterable[Mapping[Any, Any]]) -> None:
 
 
 def _checking_so_many(jobs: int) -> str:
-    return f"checking {jobs} {'job' if jobs == 1 else 'jobs'}"
+    return f"loading torch and Lightning, then checking {jobs} {'job' if jobs == 1 else 'jobs'}"
 
 
 def _known_jobs(
