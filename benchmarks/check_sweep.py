@@ -17,7 +17,7 @@ from assay.check.all_jobs import check_all
 from assay.check.job import check_job
 from assay.config.compose import job_config
 from assay.record.provenance import cpu_model
-from assay.sweep.conduct import plan
+from assay.sweep.session import plan
 
 ONE = ("seed=0",)
 MANY = ("seed=range(0,10)", "optimizer.lr=0.01,0.02", "optimizer.weight_decay=0.1,0.2,0.3,0.4,0.5")

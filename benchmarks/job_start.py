@@ -26,9 +26,9 @@ from assay.config.compose import choices, compose, job_config
 from assay.config.plain import to_text
 from assay.record.provenance import cpu_model
 from assay.sweep.checker import Checker
-from assay.sweep.nursery import Nursery
-from assay.sweep.pool.local import LocalPool
-from assay.sweep.task import Task
+from assay.sweep.job_spec import Task
+from assay.sweep.launcher.local import LocalPool
+from assay.sweep.worker.fork_server import Nursery
 
 STAMP = '''
 """Writes down when the first step was done."""

@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from assay.sweep.orphans import end_with
+from assay.sweep.worker.orphans import end_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -110,7 +110,7 @@ def train(
             _print_configs([job_config(job) for job in _composed(typed, config_dir, multirun=multirun)])
             return
         if multirun:
-            from assay.sweep.conduct import start
+            from assay.sweep.session import start
 
             code = start(typed, config_dir).exit_code
         else:
@@ -142,7 +142,7 @@ def check(
             raise AssayError("--plot draws the learning rate of one job", hint="leave out -m")
         console = Console(highlight=False, soft_wrap=True)
         if multirun:
-            from assay.sweep.conduct import check as check_sweep
+            from assay.sweep.session import check as check_sweep
 
             reports = check_sweep(typed, config_dir)
             from assay.check.show import show_sweep
@@ -219,7 +219,7 @@ def resume(
     """
     with reported(debug):
         if (run / "journal.jsonl").is_file():
-            from assay.sweep.conduct import go_on as go_on_with_sweep
+            from assay.sweep.session import go_on as go_on_with_sweep
 
             code = go_on_with_sweep(run, overrides or [], config_dir, again=failed).exit_code
             if code:
@@ -298,7 +298,7 @@ def _loading() -> Iterator[None]:
 
 def _composed(typed: list[str], config_dir: Path | None, *, multirun: bool) -> list[DictConfig]:
     if multirun:
-        from assay.sweep.conduct import plan
+        from assay.sweep.session import plan
 
         return plan(typed, config_dir)
     from assay.config.compose import compose

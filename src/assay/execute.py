@@ -35,7 +35,7 @@ from assay.record.run_record import now
 from assay.record.secrets import redact_tree
 from assay.record.weights import weights_sha256
 from assay.summary import say_start
-from assay.sweep.classify import of_exception
+from assay.sweep.failure_cause import of_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -38,7 +38,7 @@ from assay.record.secrets import redact_tree
 from assay.record.stretch import stretch_here
 from assay.restore import read_config
 from assay.summary import say_warnings
-from assay.sweep.classify import of_exception
+from assay.sweep.failure_cause import of_exception
 from assay.sweep.outcome import TRIAL
 
 if TYPE_CHECKING:

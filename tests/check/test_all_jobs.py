@@ -9,7 +9,7 @@ import pytest
 
 from assay.check.all_jobs import check_all
 from assay.errors import AssayError
-from assay.sweep.conduct import plan
+from assay.sweep.session import plan
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "check_sweep.py"
 

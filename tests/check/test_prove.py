@@ -16,7 +16,7 @@ from assay.check.job import check_job
 from assay.check.prove import Prover
 from assay.config.compose import compose, job_config
 from assay.errors import AssayError, ConfigError
-from assay.sweep.conduct import plan
+from assay.sweep.session import plan
 
 if TYPE_CHECKING:
     from assay.check.report import Report

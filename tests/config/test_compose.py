@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from assay.config.compose import choices, compose, job_config, loader
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
-from assay.sweep.conduct import plan
+from assay.sweep.session import plan
 
 
 def test_typed_wins_over_the_option_and_the_option_over_the_default() -> None:

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf, open_dict, read_write
 from assay.config.compose import compose, loader, trust_for
 from assay.config.job_composer import JobComposer
 from assay.errors import ConfigError
-from assay.sweep.conduct import plan
+from assay.sweep.session import plan
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from assay.config.origin import Origins, locate, located, origins, overrides_of
 from assay.config.place import COMMAND_LINE, Setting, split
 from assay.config.tree import walk
 from assay.errors import ConfigError, DataError
-from assay.sweep.conduct import plan
+from assay.sweep.session import plan
 
 if TYPE_CHECKING:
     from pathlib import Path

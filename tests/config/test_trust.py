@@ -9,7 +9,7 @@ from assay.config.compose import compose, compose_with, job_config, loader
 from assay.config.fingerprint import fingerprint
 from assay.config.trust import checked_names, project_packages, typed_packages
 from assay.errors import ConfigError
-from assay.sweep.conduct import plan
+from assay.sweep.session import plan
 
 if TYPE_CHECKING:
     from pathlib import Path

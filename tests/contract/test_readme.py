@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from assay.cli import app
 from assay.config.compose import compose
 from assay.paths import CONF_DIR
-from assay.sweep.conduct import plan
+from assay.sweep.session import plan
 
 ROOT = Path(__file__).parents[2]
 COMMAND = re.compile(

@@ -16,14 +16,14 @@ import pytest
 from assay.config.compose import choices, compose, job_config
 from assay.config.plain import to_text
 from assay.record.run_record import RunRecord
-from assay.sweep.nursery import Nursery
-from assay.sweep.task import Task
+from assay.sweep.job_spec import Task
+from assay.sweep.worker.fork_server import Nursery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from assay.sweep.launcher.launcher import Pool
     from assay.sweep.outcome import Outcome
-    from assay.sweep.pool.pool import Pool
 
 PROJECT = Path(__file__).parent / "project"
 TINY = (

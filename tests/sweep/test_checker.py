@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.sweep.conftest import MakeTask
 
-    from assay.sweep.nursery import Nursery
+    from assay.sweep.worker.fork_server import Nursery
 
 PLAIN = "callbacks=[last_checkpoint]"
 

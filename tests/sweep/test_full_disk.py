@@ -13,13 +13,13 @@ import pytest
 from tests.sweep.conftest import PROJECT, TINY
 
 from assay.errors import AssayError
-from assay.sweep.conduct import go_on, start
 from assay.sweep.journal import Journal
+from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.sweep.nursery import Nursery
+    from assay.sweep.worker.fork_server import Nursery
 
 JOBS = (*TINY, "seed=range(4)", "hydra.launcher.jobs_at_once=2", "hydra.sweep.dir=sweep")
 FILLER = Path("filler")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 JOBS = 24
-NURSERY = "assay.sweep.nursery_process"
+NURSERY = "assay.sweep.worker.fork_server_process"
 OVERRIDES = (
     *TINY,
     "callbacks.last_checkpoint.every_n_train_steps=2",

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.sweep.conftest import PROJECT, TINY
 
-from assay.sweep.conduct import go_on, start
+from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.sweep.nursery import Nursery
     from assay.sweep.result import SweepResult
+    from assay.sweep.worker.fork_server import Nursery
 
 KINDS = {
     "exception": "exception",

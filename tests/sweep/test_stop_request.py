@@ -13,7 +13,7 @@ from assay.sweep.checker import Checker
 from assay.sweep.stop_request import StopRequest
 
 if TYPE_CHECKING:
-    from assay.sweep.nursery import Nursery
+    from assay.sweep.worker.fork_server import Nursery
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ CODES: Final = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 SERVER: Final = """
 import json, signal, sys
 from pathlib import Path
-from assay.sweep.conduct import go_on, start
-from assay.sweep.nursery import Nursery
+from assay.sweep.session import go_on, start
+from assay.sweep.worker.fork_server import Nursery
 said = sys.stdout
 sys.stdout = sys.stderr
 usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}

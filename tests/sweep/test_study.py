@@ -17,11 +17,11 @@ import pytest
 from tests.sweep.conftest import ASSAY
 
 from assay.errors import ConfigError
-from assay.sweep.conduct import go_on, start
+from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:
-    from assay.sweep.nursery import Nursery
     from assay.sweep.result import SweepResult
+    from assay.sweep.worker.fork_server import Nursery
 
 CHEAP = (
     *(

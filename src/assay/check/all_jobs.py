@@ -29,7 +29,7 @@ def check_all(
     """Check composed jobs; what several have in common is done once.
 
     Args:
-        jobs: From `assay.sweep.conduct.plan` or `compose`.
+        jobs: From `assay.sweep.session.plan` or `compose`.
         config_dir: The user's folder of config groups, to say where a wrong value stands.
         curve: Follow the learning rate of each through the whole run.
         scores: That each job must have, and the keys that ask for them.

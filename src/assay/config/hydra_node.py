@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 _LOGGING = ("job_logging", "hydra_logging")
 _CALLED = ("launcher", "sweeper", "callbacks")
 HYDRAS_OWN: Final = {
-    "hydra._internal.core_plugins.basic_launcher.BasicLauncher": "assay.sweep.pool.serial.SerialPool",
+    "hydra._internal.core_plugins.basic_launcher.BasicLauncher": "assay.sweep.launcher.serial.SerialPool",
     "hydra._internal.core_plugins.basic_sweeper.BasicSweeper": "assay.sweep.search.grid.GridSearch",
 }
 """Hydra's own options, called `basic`, and what does the same here."""
 SWEEP_PARTS: Final = {
     "hydra.launcher": (
-        "assay.sweep.pool.local.LocalPool",
-        "assay.sweep.pool.ray.RayPool",
-        "assay.sweep.pool.serial.SerialPool",
-        "assay.sweep.pool.slurm.SlurmPool",
+        "assay.sweep.launcher.local.LocalPool",
+        "assay.sweep.launcher.ray.RayPool",
+        "assay.sweep.launcher.serial.SerialPool",
+        "assay.sweep.launcher.slurm.SlurmPool",
     ),
     "hydra.sweeper": (
         "assay.sweep.search.grid.GridSearch",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from assay.check.prove import Prover
-    from assay.sweep.nursery import Nursery
+    from assay.sweep.worker.fork_server import Nursery
 
 _TICK: Final = 0.25
 """Seconds between two looks while an answer is waited for."""

@@ -13,10 +13,10 @@ from assay.config.compose import job_config, trust_for
 from assay.config.job_composer import JobComposer, compose_whole
 from assay.config.plain import written
 from assay.errors import ConfigError
-from assay.sweep.chosen import arguments, chosen, made, target
+from assay.sweep.factory import arguments, chosen, made, target
+from assay.sweep.launcher.serial import SerialPool
 from assay.sweep.objective import objectives
 from assay.sweep.policy import Policy
-from assay.sweep.pool.serial import SerialPool
 from assay.sweep.search.constraint import read_constraints
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
 
     from assay.config.job_composer import Job
+    from assay.sweep.launcher.launcher import Pool
     from assay.sweep.objective import Objective
-    from assay.sweep.pool.pool import Pool
     from assay.sweep.search.search import Search
 
 _POLICY: Final = ("on_failure", "max_retries", "on_out_of_memory", "timeout_min", "memory_gb")

@@ -58,12 +58,12 @@ LAUNCHERS: dict[str, Any] = {
     "storage-file": {"sweeper": {"storage": f"{UP}.journal"}},
     "sweep-dir": {"sweep": {"dir": UP}},
     "subdir": {"sweep": {"subdir": f"../../{MARKER}"}},
-    "guard": {"launcher": {"_target_": "assay.sweep.guard.guard", "mark": "x", "folder": MARKER}},
-    "start": {"launcher": {"_target_": "assay.sweep.conduct.start", "overrides": ["trusted_packages=[os]"]}},
-    "orphans": {"launcher": {"_target_": "assay.sweep.orphans.kill_marked", "mark": "x"}},
+    "guard": {"launcher": {"_target_": "assay.sweep.worker.reaper.guard", "mark": "x", "folder": MARKER}},
+    "start": {"launcher": {"_target_": "assay.sweep.session.start", "overrides": ["trusted_packages=[os]"]}},
+    "orphans": {"launcher": {"_target_": "assay.sweep.worker.orphans.kill_marked", "mark": "x"}},
     "plugin": {"launcher": {"_target_": "hydra_plugins.evil.Launcher"}},
-    "sweeper": {"sweeper": {"_target_": "assay.sweep.conduct.plan", "overrides": []}},
-    "keeper": {"launcher": {"_target_": "assay.sweep.pool.keeper.Keeper"}},
+    "sweeper": {"sweeper": {"_target_": "assay.sweep.session.plan", "overrides": []}},
+    "keeper": {"launcher": {"_target_": "assay.sweep.launcher.cluster_worker.Keeper"}},
 }
 OPTIONS = {
     "setup": "slurm",
@@ -204,7 +204,7 @@ def hostile_sweeps() -> Iterator[Case]:
         "storage": _sweep(
             "hydra/sweeper=optuna", "optimizer.lr=interval(0.1,1)", f"hydra.sweeper.storage=sqlite:///{UP}"
         ),
-        "launcher": _sweep("hydra.launcher._target_=assay.sweep.guard.guard"),
+        "launcher": _sweep("hydra.launcher._target_=assay.sweep.worker.reaper.guard"),
         "path": _sweep(f"logger.csv.path={UP}", "logger=[csv]"),
         "subdir": _sweep(f"hydra.sweep.subdir=../../{MARKER}"),
         "name": _sweep(f"name=../../{MARKER}"),

@@ -12,14 +12,14 @@ from assay.callbacks.optuna_study import close_storage, no_news
 from assay.check.values import check_whole_number
 from assay.errors import ConfigError
 from assay.sweep.objective import objectives
+from assay.sweep.search.compatibility import NO_PRUNER, check_installed, check_parts, prunes
 from assay.sweep.search.constraint import read_constraints
-from assay.sweep.search.earlier_runs import add_earlier, earlier_runs
 from assay.sweep.search.importance import importance
-from assay.sweep.search.parts import NO_PRUNER, check_installed, check_parts, prunes
 from assay.sweep.search.samplers import Samplers, distribution
 from assay.sweep.search.search import Proposal
 from assay.sweep.search.space import Choice, read_space
 from assay.sweep.search.study import make_own, open_study, storage_of
+from assay.sweep.search.warm_start import add_earlier, earlier_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

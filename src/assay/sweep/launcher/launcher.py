@@ -1,0 +1,98 @@
+"""What a sweep asks of whatever runs its jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from assay.sweep.job_spec import Task
+    from assay.sweep.outcome import Outcome
+
+
+@final
+@dataclass(frozen=True)
+class Ended:
+    """The end of a process that a pool has started.
+
+    Attributes:
+        number: Of the job.
+        outcome: What the job itself said, or what the pool knows of its death.
+    """
+
+    number: int
+    outcome: Outcome
+
+
+class Pool(Protocol):
+    """Runs each task in a process of its own; whatever a task does, no method but `start` raises for it.
+
+    What is not required stands for a pool that starts what it is given at once and takes it along at its end.
+    """
+
+    @property
+    def slots(self) -> int:
+        """Jobs that can run at once."""
+        ...
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether there are GPUs, which `device=auto` then takes."""
+        ...
+
+    def has_room(self, task: Task) -> bool:
+        """Whether this task could start now; always true for one that can ever start while nothing runs.
+
+        Args:
+            task: The next one.
+
+        Raises:
+            AssayError: It can never run here: it asks for more than there is.
+        """
+        ...
+
+    def start(self, task: Task) -> None:
+        """Start a task and return at once.
+
+        Args:
+            task: One that there is room for.
+        """
+        ...
+
+    def wait(self, seconds: float) -> list[Ended]:
+        """Wait until a task ends, or the time is over.
+
+        Args:
+            seconds: To wait at most; 0 only looks.
+        """
+        ...
+
+    def waits(self, number: int) -> bool:
+        """Whether a task that was started has no place to run yet, as in the queue of a cluster.
+
+        Args:
+            number: Of its job.
+        """
+        del number
+        return False
+
+    def kept(self) -> Collection[int]:
+        """Jobs of this sweep that have gone on without their driver; `start` takes each up again."""
+        return ()
+
+    def stop(self, number: int, *, now: bool) -> None:
+        """Ask a task to save and end (SIGTERM), or end it at once with all its processes (SIGKILL).
+
+        It is still told by `wait`; a task that is not running is left alone.
+
+        Args:
+            number: Of its job.
+            now: At once.
+        """
+        ...
+
+    def close(self) -> None:
+        """End whatever still runs, at once, and give everything back."""
+        ...

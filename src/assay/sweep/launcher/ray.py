@@ -1,0 +1,304 @@
+"""Jobs on a Ray cluster: Ray says where and on which GPUs, a keeper there runs one after another."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, final
+
+from assay.check.values import check_whole_number
+from assay.errors import AssayError
+from assay.record.run_lock import is_written
+from assay.sweep.launcher import ray_cluster
+from assay.sweep.launcher.cluster_worker import Keeper
+from assay.sweep.launcher.launcher import Ended, Pool
+from assay.sweep.outcome import Outcome
+from assay.sweep.worker.exit_status import Death, outcome_after
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.sweep.job_spec import Task
+
+_SIGKILL: Final = -9
+_LEAVE: Final = 20.0
+"""Seconds for jobs whose keeper has died to save and end, and for those that were killed to be gone."""
+
+
+@final
+@dataclass(eq=False)
+class _Place:
+    """An actor with its share of the cluster.
+
+    Attributes:
+        keeper: The actor.
+        needs: What it holds.
+        ready: Object that is there once the cluster had a place for it.
+        is_ready: Whether that was seen.
+    """
+
+    keeper: Any
+    needs: Mapping[str, float]
+    ready: Any
+    is_ready: bool = False
+
+
+@final
+@dataclass(eq=False)
+class _Running:
+    """A task at its place."""
+
+    task: Task
+    key: int
+    place: _Place
+    start: float = field(default_factory=time.monotonic)
+    told: str = ""
+
+
+@final
+class RayPool(Pool):
+    """Runs each job in a process of its own on a Ray cluster, which leases cores and GPUs to it.
+
+    A place of the cluster imports torch once and forks its jobs, one after another. The cluster must see this
+    machine's files under the same paths, and have the same packages.
+
+    Args:
+        address: Of a cluster; `auto` finds one on this machine. None starts one for this sweep, here.
+        jobs_at_once: How many jobs run side by side; `auto` is as many as the cluster has cores and GPUs for.
+        threads_per_job: Threads of each process of a job; so many cores are leased.
+        jobs_per_gpu: Jobs that may share a GPU; a job that needs several gets whole ones.
+        resources: Custom resources that each job needs, by name.
+
+    Raises:
+        ConfigError: An argument is out of its range, or Ray is not installed.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        jobs_at_once: int | Literal["auto"] = "auto",
+        threads_per_job: int = 1,
+        jobs_per_gpu: int = 1,
+        resources: dict[str, float] | None = None,
+    ) -> None:
+        if jobs_at_once != "auto":
+            check_whole_number("hydra.launcher.jobs_at_once", jobs_at_once, 1)
+        check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1)
+        check_whole_number("hydra.launcher.jobs_per_gpu", jobs_per_gpu, 1)
+        self._ray = ray_cluster.package()
+        self._address, self._jobs_at_once, self._threads = address, jobs_at_once, threads_per_job
+        self._jobs_per_gpu, self._resources = jobs_per_gpu, resources or {}
+        self._total: dict[str, float] = {}
+        self._largest: dict[str, float] = {}
+        self._has_joined = False  # and so must leave it
+        self._own: IO[bytes] | None = None  # a cluster of this sweep
+        self._environment: dict[str, str] | None = None
+        self._idle: list[_Place] = []
+        self._running: dict[Any, _Running] = {}
+        self._dying: dict[int, tuple[_Running, Outcome, float]] = {}
+        self._keys = itertools.count()
+
+    @property
+    def slots(self) -> int:
+        """Jobs that can run at once, of one process each and on the CPU where there are no GPUs."""
+        if self._jobs_at_once != "auto":
+            return self._jobs_at_once
+        total = self._joined()
+        room = total.get("CPU", 1.0) // self._threads
+        return max(1, int(min(room, total["GPU"] * self._jobs_per_gpu) if total.get("GPU") else room))
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether the cluster has GPUs to lease."""
+        return self._joined().get("GPU", 0) > 0
+
+    def has_room(self, task: Task) -> bool:
+        """Whether this task could start now.
+
+        Args:
+            task: The next one.
+
+        Raises:
+            AssayError: It asks for more than any machine of the cluster has.
+        """
+        needs, total = self._needs(task), self._joined()
+        for name, amount in needs.items():
+            if amount > self._largest.get(name, 0):
+                raise AssayError(
+                    f"job {task.number} needs {amount:g} {name}; the largest machine of the Ray cluster has "
+                    f"{self._largest.get(name, 0):g}",
+                    hint="device=cpu, or trainer.devices=…" if name == "GPU" else f"fewer {name}",
+                )
+        if self._jobs_at_once != "auto":
+            return len(self._running) + len(self._dying) < self._jobs_at_once
+        return all(
+            amount + sum(one.place.needs.get(name, 0) for one in self._running.values()) <= total[name]
+            for name, amount in needs.items()
+        )
+
+    def start(self, task: Task) -> None:
+        """Start a task and return at once.
+
+        Args:
+            task: One that there is room for.
+        """
+        place = self._place(self._needs(task))
+        ready = replace(task, threads=self._threads)
+        key = next(self._keys)
+        result = place.keeper.run.remote(key, ready.to_json(), self._environment)
+        self._running[result] = _Running(ready, key, place)
+
+    def wait(self, seconds: float) -> list[Ended]:
+        """Wait until a task ends, or the time is over.
+
+        Args:
+            seconds: To wait at most; 0 only looks.
+        """
+        ended = self._dead()
+        if ended or not self._running:
+            time.sleep(0 if ended or not self._dying else min(seconds, 0.2))
+            return ended
+        ready, _ = self._ray.wait(list(self._running), timeout=seconds)
+        if ready:  # and whatever else has ended
+            ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
+        return [end for result in ready for end in self._end(self._running.pop(result), result)]
+
+    def waits(self, number: int) -> bool:
+        """Whether the cluster has no place for a task yet.
+
+        Args:
+            number: Of its job.
+        """
+        return any(not self._is_ready(one.place) for one in self._of(number))
+
+    def stop(self, number: int, *, now: bool) -> None:
+        """Ask a task to save and end, or end it at once with all its processes.
+
+        Args:
+            number: Of its job; one that is not running is left alone.
+            now: At once.
+        """
+        for one in self._of(number):
+            one.told = "SIGKILL" if now else one.told or "SIGTERM"
+            if self._is_ready(one.place):
+                one.place.keeper.stop.remote(one.key, now=now)
+            else:
+                self._ray.kill(one.place.keeper)
+
+    def close(self) -> None:
+        """End whatever still runs, at once, and give everything back."""
+        for one in list(self._running.values()):
+            self.stop(one.task.number, now=True)
+        deadline = time.monotonic() + _LEAVE
+        while (self._running or self._dying) and time.monotonic() < deadline:
+            self.wait(deadline - time.monotonic())
+        places = [*self._idle, *(one.place for one in self._running.values())]
+        self._retire(places)
+        self._idle, self._running = [], {}
+        if self._has_joined:
+            self._ray.shutdown()
+            self._has_joined, self._total = False, {}
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+    # -- the cluster ---------------------------------------------------------------------------------------
+
+    def _joined(self) -> dict[str, float]:
+        """What the cluster has; it is joined, or started, when a job first asks for it."""
+        if not self._total:
+            if not self._ray.is_initialized():
+                cores = 0 if self._jobs_at_once == "auto" else self._jobs_at_once * self._threads
+                self._own = ray_cluster.join(self._ray, self._address, cores)
+                self._environment = None if self._own is None else dict(os.environ)
+                self._has_joined = True
+            alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+            for node in alive:
+                for name, amount in node.items():
+                    self._total[name] = self._total.get(name, 0) + amount
+                    self._largest[name] = max(self._largest.get(name, 0), amount)
+        return self._total
+
+    def _needs(self, task: Task) -> dict[str, float]:
+        cores = float(self._threads * task.processes)
+        self._joined()
+        if self._environment is not None:  # one machine: as in a local sweep, a job too large runs alone
+            cores = min(cores, self._largest["CPU"])
+        needs = {"CPU": cores, **self._resources}
+        if task.gpus:
+            needs["GPU"] = 1 / self._jobs_per_gpu if task.gpus == 1 else float(task.gpus)
+        return needs
+
+    # -- places --------------------------------------------------------------------------------------------
+
+    def _place(self, needs: Mapping[str, float]) -> _Place:
+        """An actor that holds this; one that is free, or a new one."""
+        for place in self._idle:
+            if place.needs == needs:
+                self._idle.remove(place)
+                return place
+        self._retire(self._idle)  # they hold what the new one needs
+        self._idle = []
+        keeper = (
+            self._ray.remote(Keeper)
+            .options(
+                num_cpus=needs["CPU"],
+                num_gpus=needs.get("GPU", 0),
+                resources=self._resources or None,
+                max_concurrency=3,  # run, stop and ready
+                max_restarts=0,
+                max_task_retries=0,
+            )
+            .remote()
+        )
+        return _Place(keeper, needs, keeper.ready.remote())
+
+    def _is_ready(self, place: _Place) -> bool:
+        if not place.is_ready:
+            place.is_ready = bool(self._ray.wait([place.ready], timeout=0)[0])
+        return place.is_ready
+
+    def _retire(self, places: list[_Place]) -> None:
+        closing = [place.keeper.close.remote() for place in places if self._is_ready(place)]
+        if closing:
+            self._ray.wait(closing, num_returns=len(closing), timeout=_LEAVE)
+        for place in places:
+            self._ray.kill(place.keeper)
+
+    def _of(self, number: int) -> list[_Running]:
+        return [one for one in self._running.values() if one.task.number == number]
+
+    def _end(self, one: _Running, result: Any) -> list[Ended]:
+        try:
+            said = self._ray.get(result)
+        except self._ray.exceptions.RayError as error:
+            lost = self._lost(error)
+            self._dying[one.key] = one, lost, time.monotonic() + _LEAVE
+            return self._dead()
+        self._idle.append(one.place)
+        return [Ended(one.task.number, Outcome.from_json(said))]
+
+    def _lost(self, error: Exception) -> Outcome:
+        """What is known of a task whose keeper died."""
+        if isinstance(error, self._ray.exceptions.OutOfMemoryError):
+            return Outcome("failed", "out_of_memory", "Ray ended it, as its machine ran out of memory")
+        return Outcome(
+            "failed", "killed", f"its Ray worker died: {ray_cluster.first_line(error)}", transient=True
+        )
+
+    def _dead(self) -> list[Ended]:
+        """Tasks whose keeper died, once nobody writes their runs any more."""
+        ended = []
+        for key, (one, lost, deadline) in list(self._dying.items()):
+            if is_written(Path(one.task.cwd, one.task.run_dir)) and time.monotonic() < deadline:
+                continue
+            del self._dying[key]
+            death = Death(_SIGKILL, seconds=time.monotonic() - one.start)
+            outcome = outcome_after(one.task, death, told="SIGKILL")
+            if outcome.state == "interrupted" and not one.told:
+                outcome = replace(lost, seconds=death.seconds)
+            ended.append(Ended(one.task.number, outcome))
+        return ended

@@ -1,0 +1,146 @@
+"""Joining a Ray cluster, or starting one for a sweep alone, without what Ray would do to this process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import tempfile
+import threading
+import uuid
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from assay.check.installed import install
+from assay.errors import AssayError, ConfigError
+from assay.sweep.worker import reaper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_AT_IMPORT: Final = {
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # else `uv run assay` uploads the current directory
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "^",  # else Ray writes about each dead worker among what the sweep says
+}
+"""Ray reads them when it is imported."""
+SETTINGS: Final = {
+    **_AT_IMPORT,
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent to anybody
+    "RAY_memory_monitor_refresh_ms": "0",  # the kernel ends a job of its own; Ray would end its keeper
+    "SPT_NOENV": "1",  # Ray's processes rename themselves: keep the variables that the guard knows them by
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Else its ports are open to the network, and run what they are sent: this has it listen on loopback
+    # alone, as on systems on which it never joins machines.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+}
+"""For a cluster of this sweep alone."""
+STORE: Final = 80 << 20
+"""Bytes of the object store, which holds nothing but outcomes; Ray's least."""
+
+
+def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
+    """Join a cluster, or start one on this machine.
+
+    Args:
+        ray: The package.
+        address: Of a cluster; None starts one.
+        cores: That one started here has at least; more than there are share them.
+
+    Returns:
+        A pipe to the guard of one started here: it ends with this process, or when the pipe is closed.
+
+    Raises:
+        AssayError: It does not answer, or cannot be started.
+    """
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
+    if address is not None:
+        with own_signals(), variables(_AT_IMPORT):
+            try:
+                ray.init(address=address, **quiet)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                raise AssayError(
+                    f"no Ray cluster answers at {address}: {first_line(error)}",
+                    hint="hydra.launcher.address=null starts one here",
+                ) from error
+        return None
+    import joblib  # type: ignore[import-untyped]  # it has no stubs
+
+    # Ray's sockets lie in it, whose paths may be no longer than 107 characters.
+    folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))
+    mark = uuid.uuid4().hex
+    guarded = reaper.guard(mark, str(folder))  # Ray's own guard leaves some of its processes
+    with own_signals(), variables({**SETTINGS, reaper.MARK: mark}):
+        constants = ray._private.ray_constants  # which has read the variable when it was imported
+        joins_machines, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
+        try:
+            ray.init(
+                address="local",
+                num_cpus=max(cores, int(joblib.cpu_count())),
+                object_store_memory=STORE,
+                include_dashboard=False,
+                _temp_dir=str(folder),
+                **quiet,
+            )
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            guarded.close()
+            raise AssayError(f"Ray cannot be started: {first_line(error)}") from error
+        finally:
+            constants.ENABLE_RAY_CLUSTER = joins_machines
+    return guarded
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in short.
+
+    Args:
+        error: Any.
+    """
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def package() -> Any:
+    """The package ray.
+
+    Raises:
+        ConfigError: It is not installed.
+    """
+    try:
+        with variables(_AT_IMPORT):
+            import ray
+    except ImportError as error:
+        raise ConfigError(
+            "Ray is not installed", key="hydra/launcher", hint=install("hydra.launcher.ray", "ray")
+        ) from error
+    return ray
+
+
+@contextmanager
+def variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Have environment variables, where the user has not set them, in this block.
+
+    Args:
+        values: By name.
+    """
+    missing = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(missing)
+    try:
+        yield
+    finally:
+        for name in missing:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def own_signals() -> Iterator[None]:
+    """Keep the handlers that this process has: Ray sets its own."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            with suppress(TypeError):  # one that was not set from Python
+                signal.signal(number, handler)

@@ -1,0 +1,399 @@
+"""Jobs in the queue of a Slurm cluster, through submitit; they go on when their sweep's driver is gone."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, final
+
+import psutil
+
+from assay.check.installed import install
+from assay.check.values import check_whole_number
+from assay.errors import AssayError, ConfigError
+from assay.record.atomic import write_text
+from assay.sweep.launcher.launcher import Ended
+from assay.sweep.launcher.ray_cluster import variables
+from assay.sweep.launcher.slurm_job import AT_ONCE, SlurmJob, stop_signal
+from assay.sweep.outcome import Outcome
+from assay.sweep.worker.exit_status import Death, outcome_after
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from assay.sweep.job_spec import Task
+
+_FOLDER: Final = "submitit"
+_LOOK_EVERY: Final = 0.25
+"""Seconds between two looks for outcomes, which are files."""
+_ASK_EVERY: Final = {"slurm": 20.0, "local": 1.0}
+"""Seconds between two questions to the scheduler."""
+_GONE: Final = ("", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY")
+_OVER: Final = (*_GONE, "PREEMPTED", "REVOKED", "TIMEOUT")
+"""States of a Slurm job that runs no more; one that Slurm does not know any more has none."""
+_QUEUED: Final = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
+_LATE: Final = 10.0
+"""Seconds by which another machine's files may be late here."""
+_LEAVE: Final = 20.0
+_SIGKILL: Final = -9
+_NAME: Final = "assay-"
+_LOCAL: Final = "submitit.local._local"
+_JOB_ID: Final = re.compile(r"\d+(_\d+)?", re.ASCII)
+_ATTEMPT: Final = re.compile(r"\d+-\d+", re.ASCII)
+
+
+@final
+@dataclass(eq=False)
+class _Submitted:
+    """A task in the hands of the scheduler.
+
+    Attributes:
+        task: The attempt.
+        job_id: Of the scheduler.
+        files: Path without suffix of what the job leaves.
+        start: Of a monotonic clock.
+        told: The signal that it was sent.
+        gone: Since when the scheduler does not run it any more.
+        state: The scheduler's word for it.
+    """
+
+    task: Task
+    job_id: str
+    files: Path
+    start: float = field(default_factory=time.monotonic)
+    told: str = ""
+    gone: float | None = None
+    state: str = "UNKNOWN"
+
+
+@final
+class SlurmPool:
+    """Runs each job as a Slurm job of its own, in a process of its own.
+
+    Slurm's machines must see this one's files under the same paths. A job that Slurm takes the machine from
+    saves, is queued again and goes on. When the sweep's driver is killed, its jobs stay where they are; the
+    next driver takes them up.
+
+    Args:
+        sweep_dir: Of the sweep; takes what submitit and the jobs write, in `submitit`.
+        cluster: `slurm`; `local` for the same in processes of this machine; None for Slurm where it is.
+        partition: Of Slurm.
+        account: Of Slurm.
+        qos: Of Slurm.
+        time: Minutes of one Slurm job.
+        max_num_timeout: How often `time` may end before a job has failed.
+        signal_delay_s: Seconds before the end of `time` at which a run saves.
+        cpus_per_task: Of each job; None for its threads.
+        mem_gb: Memory to ask for; None for what Slurm gives by itself.
+        threads_per_job: Threads of each process of a job.
+        jobs_at_once: How many jobs are queued or running at once.
+        setup: Lines for the shell before each job.
+        additional_parameters: Of sbatch.
+
+    Raises:
+        ConfigError: An argument is out of its range, or submitit or Slurm is not there.
+    """
+
+    def __init__(
+        self,
+        sweep_dir: Path,
+        *,
+        cluster: Literal["slurm", "local"] | None = None,
+        partition: str | None = None,
+        account: str | None = None,
+        qos: str | None = None,
+        time: int = 240,
+        max_num_timeout: int = 100,
+        signal_delay_s: int = 90,
+        cpus_per_task: int | None = None,
+        mem_gb: float | None = None,
+        threads_per_job: int = 1,
+        jobs_at_once: int = 100,
+        setup: list[str] | None = None,
+        additional_parameters: dict[str, Any] | None = None,
+    ) -> None:
+        counts = {"time": time, "threads_per_job": threads_per_job}
+        counts |= {"jobs_at_once": jobs_at_once, "signal_delay_s": signal_delay_s}
+        for name, value in counts.items():
+            check_whole_number(f"hydra.launcher.{name}", value, 1)
+        self._folder = (sweep_dir / _FOLDER).absolute()
+        # A folder of its own for each driver: submitit unpickles what lies where it is about to write.
+        self._executor = _executor(self._folder / uuid.uuid4().hex[:12], cluster, max_num_timeout)
+        self._is_local = self._executor.cluster == "local"
+        self._threads, self._cpus, self._delay = threads_per_job, cpus_per_task, signal_delay_s
+        self._jobs_at_once = jobs_at_once
+        own = {
+            "partition": partition,
+            "account": account,
+            "qos": qos,
+            "signal_delay_s": signal_delay_s,
+            "setup": setup or None,
+            "additional_parameters": additional_parameters or None,
+        }
+        self._parameters: dict[str, Any] = {
+            "timeout_min": time,
+            **({"mem_gb": mem_gb} if mem_gb is not None else {}),
+            **{f"slurm_{name}": value for name, value in own.items() if value is not None},
+            **({"local_setup": setup} if setup else {}),
+        }
+        self._running: dict[int, _Submitted] = {}
+        self._jobs: list[Any] = []  # submitit's
+        self._asked = 0.0
+        self._left = self._noted("*.running") | self._noted("*.job")
+
+    @property
+    def slots(self) -> int:
+        """Jobs that can be queued or running at once."""
+        return self._jobs_at_once
+
+    @property
+    def has_gpus(self) -> bool:
+        """Never known before a job is there: a job on GPUs says `device=gpu`."""
+        return False
+
+    def has_room(self, task: Task) -> bool:
+        """Whether this task may be queued now.
+
+        Args:
+            task: The next one.
+        """
+        del task
+        return len(self._running) < self._jobs_at_once
+
+    def start(self, task: Task) -> None:
+        """Queue a task, or take up the Slurm job that a driver before has queued for it.
+
+        Args:
+            task: One that there is room for.
+
+        Raises:
+            AssayError: Slurm does not take it.
+        """
+        files = self._folder / f"{task.number}-{task.attempt}"
+        kept = self._left.pop(files.name, None)
+        if kept is not None and self._is_alive(kept, files):
+            self._running[task.number] = _Submitted(task, kept, files)
+            return
+        self._forget(files)
+        ready = replace(task, threads=self._threads)
+        delay = self._delay if not self._is_local else 30
+        job_id = self._submit(task, SlurmJob(str(files), ready.to_json(), float(delay)))
+        write_text(files.with_suffix(".job"), job_id)
+        self._running[task.number] = _Submitted(ready, job_id, files)
+
+    def wait(self, seconds: float) -> list[Ended]:
+        """Wait until a task ends, or the time is over.
+
+        Args:
+            seconds: To wait at most; 0 only looks.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            self._ask()
+            ended = [
+                Ended(one.task.number, outcome)
+                for one in list(self._running.values())
+                if (outcome := self._outcome(one)) is not None
+            ]
+            for one in ended:
+                self._forget(self._running.pop(one.number).files)
+            left = deadline - time.monotonic()
+            if ended or left <= 0 or not self._running:
+                return ended
+            time.sleep(min(left, _LOOK_EVERY))
+
+    def waits(self, number: int) -> bool:
+        """Whether a task is still, or again, in the queue.
+
+        Args:
+            number: Of its job.
+        """
+        one = self._running.get(number)
+        return one is not None and (one.state in _QUEUED or not one.files.with_suffix(".running").exists())
+
+    def kept(self) -> Collection[int]:
+        """Jobs that a driver before has queued, and that are still there, or have ended in the meantime."""
+        alive = [name for name, job_id in self._left.items() if self._is_alive(job_id, self._folder / name)]
+        return {int(name.partition("-")[0]) for name in alive}
+
+    def stop(self, number: int, *, now: bool) -> None:
+        """Ask a task to save and end, or end it at once with all its processes.
+
+        Args:
+            number: Of its job; one that is not running is left alone.
+            now: At once.
+        """
+        one = self._running.get(number)
+        if one is None:
+            return
+        one.told = "SIGKILL" if now else one.told or "SIGTERM"
+        if not self._is_local and not one.files.with_suffix(".running").exists():
+            _slurm("scancel", one.job_id)
+        self._send(one.job_id, AT_ONCE if now else stop_signal())
+        self._asked = 0.0
+
+    def close(self) -> None:
+        """End whatever still runs, at once, what nobody has taken up among it."""
+        for number in list(self._running):
+            self.stop(number, now=True)
+        for name, job_id in self._left.items():
+            if self._is_alive(job_id, self._folder / name):
+                self._cancel(job_id)
+            self._forget(self._folder / name)
+        self._left = {}
+        deadline = time.monotonic() + _LEAVE
+        while self._running and time.monotonic() < deadline:
+            self.wait(deadline - time.monotonic())
+        for one in self._running.values():
+            self._cancel(one.job_id)
+        while self._is_local and not all(job.done() for job in self._jobs) and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY)
+
+    # -- the scheduler -------------------------------------------------------------------------------------
+
+    def _submit(self, task: Task, job: SlurmJob) -> str:
+        cpus = self._cpus or self._threads * task.processes
+        try:
+            self._executor.update_parameters(
+                **self._parameters,
+                name=f"{_NAME}{task.number}",
+                nodes=1,
+                tasks_per_node=1,
+                cpus_per_task=cpus,
+                gpus_per_node=task.gpus,
+            )
+            with variables({"PYTHONSAFEPATH": "1"}):  # else a file torch.py here would be taken for torch
+                self._jobs.append(self._executor.submit(job))
+        except Exception as error:  # submitit's own kinds, and those of what it calls
+            raise AssayError(f"Slurm does not take job {task.number}: {error}") from error
+        return str(self._jobs[-1].job_id)
+
+    def _ask(self) -> None:
+        """Find out now and then which jobs the scheduler still has."""
+        now = time.monotonic()
+        if now - self._asked < _ASK_EVERY["local" if self._is_local else "slurm"]:
+            return
+        states = self._states([one.job_id for one in self._running.values()])
+        self._asked = time.monotonic()
+        if states is None:
+            return
+        for one in self._running.values():
+            one.state = states.get(one.job_id, "")
+            one.gone = (one.gone or now) if one.state in _OVER else None
+
+    def _states(self, job_ids: list[str]) -> dict[str, str] | None:
+        """The scheduler's word for each job that it knows; None where it does not answer."""
+        if self._is_local:
+            return {job_id: "RUNNING" for job_id in job_ids if _controller(job_id) is not None}
+        answer = _slurm("squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%j")
+        if answer is None:
+            return None
+        jobs = (line.strip().split("|") for line in answer.splitlines() if line.count("|") == 2)
+        return {job_id: state for job_id, state, name in jobs if name.startswith(_NAME)}
+
+    def _is_alive(self, job_id: str, files: Path) -> bool:
+        """Whether a job of a driver before is still there, or has left its outcome."""
+        if files.with_suffix(".outcome").exists():
+            return True
+        states = self._states([job_id])
+        return states is None or states.get(job_id, "") not in _OVER
+
+    def _outcome(self, one: _Submitted) -> Outcome | None:
+        with suppress(OSError, ValueError, TypeError):
+            return Outcome.from_json(one.files.with_suffix(".outcome").read_text(encoding="utf-8"))
+        if one.gone is None or (not self._is_local and time.monotonic() - one.gone < _LATE and not one.told):
+            return None
+        death = Death(_SIGKILL, seconds=time.monotonic() - one.start)
+        outcome = outcome_after(one.task, death, told="SIGKILL")
+        if outcome.state != "interrupted" or one.told:
+            return outcome
+        state = one.state.lower().replace("_", " ") or "gone"
+        cause: Literal["out_of_memory", "killed"] = (
+            "out_of_memory" if one.state == "OUT_OF_MEMORY" else "killed"
+        )
+        reason = f"its Slurm job {one.job_id} is {state}; see {self._log_of(one.job_id)}"
+        return Outcome("failed", cause, reason, cause == "killed", seconds=death.seconds)
+
+    def _send(self, job_id: str, name: str) -> None:
+        if not self._is_local:
+            _slurm("scancel", f"--signal={name}", job_id)
+            return
+        controller = _controller(job_id)
+        if controller is not None:
+            for process in controller.children():
+                with suppress(psutil.Error):
+                    process.send_signal(signal.Signals[f"SIG{name}"])
+
+    def _cancel(self, job_id: str) -> None:
+        if self._is_local:
+            self._send(job_id, AT_ONCE)
+        else:
+            _slurm("scancel", job_id)
+
+    def _noted(self, pattern: str) -> dict[str, str]:
+        """Attempts that a driver before has queued, and their job ids; the files may be anybody's."""
+        found = {path.stem: path.read_text("ascii", "replace") for path in self._folder.glob(pattern)}
+        return {
+            name: job_id
+            for name, job_id in found.items()
+            if _ATTEMPT.fullmatch(name) and _JOB_ID.fullmatch(job_id)
+        }
+
+    def _log_of(self, job_id: str) -> Path:
+        name = f"{job_id}_0_log.err"
+        return next(self._folder.glob(f"*/{name}"), self._folder / name)
+
+    def _forget(self, files: Path) -> None:
+        for suffix in (".job", ".running", ".outcome"):
+            files.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def _executor(folder: Path, cluster: str | None, max_num_timeout: int) -> Any:
+    """Submitit's.
+
+    Raises:
+        ConfigError: It is not installed, or there is no Slurm.
+    """
+    try:
+        import submitit
+    except ImportError as error:
+        raise ConfigError(
+            "submitit is not installed",
+            key="hydra/launcher",
+            hint=install("hydra.launcher.slurm", "submitit"),
+        ) from error
+    try:
+        return submitit.AutoExecutor(folder, cluster=cluster, slurm_max_num_timeout=max_num_timeout)
+    except RuntimeError as error:
+        raise ConfigError(
+            "there is no Slurm here: srun is not found",
+            key="hydra.launcher.cluster",
+            hint="hydra.launcher.cluster=local, or hydra/launcher=local",
+        ) from error
+
+
+def _slurm(*command: str) -> str | None:
+    """What one of Slurm's programs says; None where it fails, as for a job that it has forgotten."""
+    try:
+        done = subprocess.run(  # noqa: S603 - Slurm's own programs, and job ids that it gave
+            command, capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
+
+
+def _controller(job_id: str) -> psutil.Process | None:
+    """The process that looks after a job of submitit's local executor."""
+    with suppress(psutil.Error, ValueError):
+        process = psutil.Process(int(job_id))
+        # After lines for the shell it is a child of that; before it is there, the shell stands for it.
+        if process.status() != psutil.STATUS_ZOMBIE and any(_LOCAL in word for word in process.cmdline()):
+            return next((one for one in process.children() if _LOCAL in one.cmdline()), process)
+    return None

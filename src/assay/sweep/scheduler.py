@@ -1,0 +1,337 @@
+"""The loop of a sweep: starts jobs, writes down how they end, and decides what follows."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+from assay.config.plain import to_text_of
+from assay.errors import AssayError, cannot_write
+from assay.record.run_record import FILE as RECORD
+from assay.sweep.job_spec import Task
+from assay.sweep.journal import Entry
+from assay.sweep.objective import scores_of
+from assay.sweep.outcome import Outcome
+from assay.sweep.policy import Retry, after_failure
+from assay.sweep.resources import num_gpus, num_processes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from assay.config.job_composer import Job
+    from assay.sweep.checker import Checked
+    from assay.sweep.journal import Journal
+    from assay.sweep.launcher.launcher import Ended, Pool
+    from assay.sweep.objective import Objective
+    from assay.sweep.policy import Policy
+    from assay.sweep.search.search import Proposal, Search
+    from assay.sweep.stop_request import StopRequest
+
+_TICK: Final = 0.25
+"""Seconds between two looks at the time, at signals and at what running jobs have written."""
+_GRACE: Final = 10.0
+"""Seconds that a job has to save, once it was told to end."""
+
+
+class Watcher(Protocol):
+    """Is told what happens, and shows it."""
+
+    def started(self, entry: Entry, run_dir: Path, epochs: Any) -> None:
+        """An attempt begins, which is to train for so many epochs."""
+        ...
+
+    def ended(self, entry: Entry, outcome: Outcome, retry: Retry | None) -> None:
+        """An attempt has ended; `retry` says what follows it."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Something is to be known."""
+        ...
+
+    def tick(self, entries: Mapping[int, Entry], total: int) -> None:
+        """A moment has passed."""
+        ...
+
+
+@dataclass
+class _Running:
+    job: Job
+    started: float
+    told: float | None = None
+    """When it was told that its time is over."""
+
+
+@final
+class Driver:
+    """Runs the jobs of a sweep to their ends.
+
+    Args:
+        journal: Of the sweep; what it says has ended is not run again.
+        search: Proposes jobs.
+        pool: Runs them.
+        policy: What follows a failure.
+        objectives: What the search is told.
+        compose: Makes the job of a proposal's overrides and a number.
+        check: Refuses a job that cannot run.
+        watcher: Shows what happens.
+        stop: Whether the sweep was told to stop.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        search: Search,
+        pool: Pool,
+        policy: Policy,
+        objectives: Sequence[Objective],
+        *,
+        compose: Callable[[Sequence[str], int], Job],
+        check: Callable[[Job], Checked],
+        watcher: Watcher,
+        stop: StopRequest,
+    ) -> None:
+        self._journal, self._search, self._pool, self._policy = journal, search, pool, policy
+        self._objectives, self._compose, self._check, self._watcher = objectives, compose, check, watcher
+        self._stop = stop
+        self._no_room = ""  # what a job could not write, and where
+        self._told = ""  # signal that the running jobs were sent because of it
+        self._directory = journal.path.parent
+        self._pending: deque[tuple[Entry, Job, Retry]] = deque()
+        self._held: tuple[Entry, Job, Task] | None = None
+        self._running: dict[int, _Running] = {}
+        self._specs: dict[str, dict[str, Any]] = {}
+        self._distinct: dict[str, dict[str, Any]] = {}
+        self._trials: dict[int, dict[str, Any] | None] = {}
+        self._halted = False
+
+    def queue(self, entry: Entry, job: Job, checked: Checked, trial: dict[str, Any] | None = None) -> None:
+        """Have a job of the journal run before new ones are asked for.
+
+        Args:
+            entry: Of the job.
+            job: The same, composed.
+            checked: What is known of it.
+            trial: Of its proposal.
+        """
+        self._specs[job.fingerprint] = self._shared_spec(checked)
+        self._trials[entry.number] = trial
+        self._pending.append((entry, job, Retry(resume=True, changes=entry.changes)))
+
+    def run(self) -> None:
+        """Run until nothing is left to do, or the sweep is told to stop.
+
+        Raises:
+            AssayError: The journal or a job's files cannot be written, or the pool can never run a job.
+        """
+        try:
+            while True:
+                self._fill()
+                self._stop_running()
+                if not self._running:
+                    break
+                for ended in self._pool.wait(_TICK):
+                    self._settle(ended)
+                self._look_at_times()
+                self._watcher.tick(self._journal.entries, self._search.total)
+        except Exception as error:
+            self._no_room = cannot_write(error)
+            if isinstance(error, OSError):
+                self._no_room = f"{error.strerror}: {error.filename or self._journal.path}"
+            if not self._no_room:
+                raise
+            raise self._stopped() from error
+        finally:
+            self._pool.close()
+        if self._no_room:
+            raise self._stopped()
+
+    # -- starting ----------------------------------------------------------------------------------------
+
+    def _fill(self) -> None:
+        """Start what there is room for."""
+        while not (self._halted or self._stop.name or self._no_room):
+            if self._held is None:
+                self._held = self._next()
+            if self._held is None or not self._pool.has_room(self._held[2]):
+                return
+            entry, job, task = self._held
+            self._held = None
+            self._make_way(entry, Path(task.run_dir), resume=task.resume)
+            task = replace(task, resume=task.resume and (Path(task.run_dir) / RECORD).is_file())
+            self._journal.start(entry.number, task.attempt, entry.changes)
+            entry = self._journal.entries[entry.number]
+            epochs = (job.config.get("trainer") or {}).get("max_epochs")
+            self._watcher.started(entry, Path(task.run_dir), epochs)
+            self._running[entry.number] = _Running(job, time.monotonic())
+            self._pool.start(task)
+
+    def _next(self) -> tuple[Entry, Job, Task] | None:
+        while True:
+            if self._pending:
+                entry, job, retry = self._pending.popleft()
+                return self._task(replace(entry, changes=retry.changes), job, resume=retry.resume)
+            proposal = self._search.next()
+            if proposal is None:
+                return None
+            new = self._new(proposal)
+            if new is not None:
+                return self._task(*new, resume=True)
+
+    def _new(self, proposal: Proposal) -> tuple[Entry, Job] | None:
+        """A job that the search has just thought of; None where it turns out that it cannot run."""
+        number = max(self._journal.entries, default=-1) + 1
+        try:
+            job = self._compose(proposal.overrides, number)
+            spec = self._shared_spec(self._check(job))
+        except AssayError as error:
+            failed = Outcome("failed", "exception", error.message)
+            entry = Entry(number, "", proposal.overrides, proposal.token)
+            self._journal.add([entry])
+            self._journal.end(number, failed)
+            self._watcher.ended(self._journal.entries[number], failed, None)
+            self._search.tell(proposal.token, failed, None)
+            return None
+        entry = entry_of(number, job, proposal.token)
+        self._journal.add([entry])
+        self._specs[job.fingerprint], self._trials[number] = spec, proposal.trial
+        return entry, job
+
+    def _task(self, entry: Entry, job: Job, *, resume: bool) -> tuple[Entry, Job, Task]:
+        attempt = len(entry.failures) + 1
+        if entry.changes:
+            job = self._compose([*entry.overrides, *entry.changes], entry.number)
+        if job.fingerprint not in self._specs:
+            self._specs[job.fingerprint] = self._shared_spec(self._check(job))
+        task = Task(
+            number=entry.number,
+            attempt=attempt,
+            run_dir=job.config["run_dir"],
+            config=to_text_of(job.config),
+            overrides=list(job.overrides),
+            choices=job.choices,
+            spec=self._specs[job.fingerprint],
+            resume=resume,
+            output=str((self._directory / "logs" / f"{entry.number}.txt").absolute()),
+            cwd=str(Path.cwd()),
+            processes=num_processes(job.config),
+            gpus=num_gpus(job.config, there=self._pool.has_gpus),
+            memory_gb=self._policy.memory_gb,
+            trial=self._trials.get(entry.number),
+        )
+        return entry, job, task
+
+    def _shared_spec(self, checked: Checked) -> dict[str, Any]:
+        """What the run need not find out again; one object for all jobs with the same data."""
+        spec = {} if checked.data_read else checked.spec
+        return self._distinct.setdefault(json.dumps(spec, sort_keys=True), spec)
+
+    def _make_way(self, entry: Entry, run_dir: Path, *, resume: bool) -> None:
+        """Move what an attempt has left that is not gone on with."""
+        (self._directory / "logs").mkdir(exist_ok=True)
+        if resume or not run_dir.exists():
+            return
+        aside = self._directory / "attempts" / f"{entry.number}-{len(entry.failures)}"
+        aside.parent.mkdir(exist_ok=True)
+        if aside.exists():
+            shutil.rmtree(aside)
+        run_dir.replace(aside)
+
+    # -- ending ------------------------------------------------------------------------------------------
+
+    def _settle(self, ended: Ended) -> None:
+        running = self._running.pop(ended.number)
+        outcome = self._in_time(running, self._unless_stopped(ended.outcome))
+        entry = self._journal.entries[ended.number]
+        retry = None
+        if outcome.state == "failed":
+            retries = len(entry.failures)
+            retry = after_failure(self._policy, outcome, retries, running.job.config, entry.changes)
+        self._journal.end(ended.number, outcome, final=retry is None)
+        entry = self._journal.entries[ended.number]
+        if retry is not None:
+            self._pending.append((entry, running.job, retry))
+        elif outcome.state != "interrupted":
+            self._search.tell(entry.token, outcome, scores_of(outcome, self._objectives))
+        self._watcher.ended(entry, outcome, retry)
+        if entry.state == "failed" and self._policy.on_failure == "stop":
+            self._halt(f"job {entry.number} failed, and on_failure=stop: no further job is started")
+
+    def _unless_stopped(self, outcome: Outcome) -> Outcome:
+        """A job that a stop has ended has not failed, whatever it says: it goes on when the sweep does."""
+        if outcome.cause == "cannot_write":  # nor could any other job
+            self._no_room = self._no_room or outcome.reason.splitlines()[0]
+        if self._stop.name or self._no_room:
+            failed = outcome.state == "failed"
+            return (
+                Outcome("interrupted", reason=outcome.reason, seconds=outcome.seconds) if failed else outcome
+            )
+        if outcome.state == "interrupted":  # somebody else told this job alone to stop
+            return replace(outcome, state="failed", cause="killed", transient=True)
+        return outcome
+
+    def _in_time(self, running: _Running, outcome: Outcome) -> Outcome:
+        if running.told is None or outcome.state in ("done", "pruned"):
+            return outcome
+        minutes = self._policy.timeout_min
+        return replace(
+            outcome,
+            state="failed",
+            cause="timed_out",
+            reason=f"took longer than {minutes:g} min",
+            transient=True,
+        )
+
+    def _look_at_times(self) -> None:
+        now, limit = time.monotonic(), self._policy.timeout_min
+        if limit is None:
+            return
+        for number, running in self._running.items():
+            if running.told is None and self._pool.waits(number):
+                running.started = now
+            elif running.told is None and now - running.started > 60 * limit:
+                running.told = now
+                self._pool.stop(number, now=False)
+            elif running.told is not None and now - running.told > _GRACE:
+                self._pool.stop(number, now=True)
+
+    # -- stopping ----------------------------------------------------------------------------------------
+
+    def _halt(self, why: str) -> None:
+        if not self._halted:
+            self._halted = True
+            self._watcher.say(why)
+
+    def _stopped(self) -> AssayError:
+        return AssayError(
+            f"the sweep has stopped, as it cannot write: {self._no_room}",
+            hint=f"assay resume {shlex.quote(str(self._directory))}, once it can",
+        )
+
+    def _stop_running(self) -> None:
+        """Have the running jobs save and end where the sweep was told to stop; told again, end at once."""
+        told = self._stop.name or self._no_room
+        wanted = "SIGKILL" if self._stop.at_once else "SIGTERM" if told else ""
+        if wanted == self._told:
+            return
+        if not self._told and wanted == "SIGTERM" and self._running:
+            self._watcher.say(f"{told}: the running jobs stop after their step (Ctrl-C: at once)")
+        self._told = wanted
+        for number in self._running:
+            self._pool.stop(number, now=self._stop.at_once)
+
+
+def entry_of(number: int, job: Job, token: str) -> Entry:
+    """A new job as the journal has it.
+
+    Args:
+        number: Of the job.
+        job: Composed.
+        token: The search's name for it.
+    """
+    return Entry(number, job.fingerprint, job.overrides, token, int(job.config.get("seed") or 0))

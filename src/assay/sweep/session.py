@@ -1,0 +1,367 @@
+"""A sweep from what was typed to its tables: a new one, or one that goes on."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import ExitStack, chdir, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.check.job import check_job
+from assay.check.output_paths import check_folder
+from assay.config.compose import job_config, loader
+from assay.config.origin import located, overrides_of
+from assay.config.outside import quoted
+from assay.config.plain import to_text_of
+from assay.errors import AssayError
+from assay.record.inside import check_links
+from assay.record.log_file import FILE as LOG
+from assay.record.provenance import check_clean
+from assay.record.run_lock import writing
+from assay.summary import say_warnings
+from assay.sweep.checker import Checker, CheckerHere
+from assay.sweep.checking import Checking
+from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared
+from assay.sweep.journal import Entry, Journal, refuse_existing, unfinished
+from assay.sweep.objective import Objective, scores_of
+from assay.sweep.progress import SweepProgress, shown
+from assay.sweep.recovery import recovered, wait_for
+from assay.sweep.result import SweepResult
+from assay.sweep.resume_setting import merged, setting_of, without_trust
+from assay.sweep.scheduler import Driver, entry_of
+from assay.sweep.stop_request import StopRequest
+from assay.sweep.summary import say_results, write_results
+from assay.sweep.worker.fork_server import Nursery
+from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from omegaconf import DictConfig
+
+    from assay.check.report import Report
+    from assay.config.job_composer import Job
+    from assay.sweep.checker import Checked
+    from assay.sweep.launcher.launcher import Pool
+    from assay.sweep.outcome import Outcome
+
+
+def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResult:
+    """Run a new sweep.
+
+    Args:
+        overrides: As typed, sweeps such as `seed=1,2,3` among them.
+        config_dir: The user's folder of config groups.
+
+    Raises:
+        AssayError: A job cannot run; nothing has run, and nothing was written then.
+    """
+    stop = StopRequest()
+    with ExitStack() as stack:
+        stack.enter_context(stop.preparing())
+        sweep = read_definition(stack.enter_context(loader(config_dir)), overrides, config_dir)
+        _refuse_place(sweep)
+        checking = stack.enter_context(_checking(sweep, stop))
+        ahead: dict[int, Job] = {}
+        tokens: dict[int, str] = {}
+        if sweep.search.ahead:
+            while proposal := sweep.search.next():
+                stop.look()
+                number = len(ahead)
+                tokens[number], ahead[number] = proposal.token, sweep.composer.job(proposal.overrides, number)
+        samples = dict(
+            enumerate(sweep.composer.job(sample, n) for n, sample in enumerate(sweep.search.samples()))
+        )
+        refuse_shared(sweep, ahead)
+        checking.names(ahead or samples)
+        _check_git(job.config for job in (ahead or samples).values())
+        pool = sweep.pool()
+        with Console(stderr=True).status(_checking_so_many(sweep.search.total)):
+            checked = checking.all(ahead or samples)
+        say_warnings(warning for job in checked.values() for warning in job.warnings)
+        stop.look()
+        journal = Journal.create(
+            sweep.directory,
+            overrides=list(overrides),
+            config_dir=str(config_dir.absolute()) if config_dir else "",
+            cwd=str(Path.cwd()),
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        with _told(sweep.directory):
+            stack.enter_context(writing(sweep.directory))
+            journal.add([entry_of(number, job, tokens[number]) for number, job in ahead.items()])
+        return _drive(
+            sweep, journal, pool, checking, stop, jobs={n: (job, checked[n]) for n, job in ahead.items()}
+        )
+
+
+def go_on(
+    directory: Path,
+    overrides: Sequence[str] = (),
+    config_dir: Path | None = None,
+    *,
+    again: bool = False,
+) -> SweepResult:
+    """Run what is missing of a sweep.
+
+    Args:
+        directory: Of the sweep, perhaps somebody else's: what it asks to be trusted has to be confirmed.
+        overrides: What is to be different from here on, such as another search space.
+        config_dir: The user's folder of config groups.
+        again: Run failed jobs again, too.
+
+    Raises:
+        AssayError: It is still running, cannot be read, or a job cannot run.
+    """
+    written = Journal.open(directory, repair=False)  # a mistyped directory costs no lock
+    check_links(directory)
+    setting = setting_of(directory, written, overrides, config_dir)
+    stop = StopRequest()
+    with ExitStack() as stack:
+        stack.enter_context(stop.preparing())
+        if not setting.cwd.samefile(Path.cwd()):
+            directory = directory.resolve()
+            stack.enter_context(chdir(setting.cwd))
+        with _told(directory):
+            stack.enter_context(writing(directory))
+            journal = Journal.open(directory)
+        config_dir = setting.config_dir
+        typed = merged([*(without_trust(command) for command in journal.commands), list(overrides)])
+        place = [f"hydra.sweep.dir={quoted(str(directory))}"]
+        hydra = stack.enter_context(loader(config_dir))
+        sweep = read_definition(hydra, [*typed, *place], config_dir, typed=[*overrides, *place])
+        checking = stack.enter_context(_checking(sweep, stop))
+        jobs, tokens = _known_jobs(sweep, journal, stop, again=again)
+        refuse_shared(sweep, jobs)
+        checking.names(jobs)
+        pool = sweep.pool()
+        _recover(journal, {number: job for number, job in jobs.items() if number not in pool.kept()})
+        left = {
+            number: job
+            for number, job in jobs.items()
+            if number not in journal.entries or not _is_over(journal.entries[number], again=again)
+        }
+        with Console(stderr=True).status(_checking_so_many(len(left))):
+            checked = checking.all(left)
+        say_warnings(warning for job in checked.values() for warning in job.warnings)
+        stop.look()
+        with _told(directory):
+            if overrides:
+                journal.note_command(overrides)
+            journal.add([entry_of(number, jobs[number], token) for number, token in tokens.items()])
+            for number in left:
+                if journal.entries[number].ended:
+                    journal.reopen(number)
+        return _drive(
+            sweep, journal, pool, checking, stop, jobs={n: (job, checked.get(n)) for n, job in jobs.items()}
+        )
+
+
+def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictConfig]:
+    """Compose the jobs that a sweep begins with, each with its `hydra` node.
+
+    Args:
+        overrides: As typed.
+        config_dir: The user's folder of config groups.
+
+    Returns:
+        All of them, or those that stand for all where a search thinks of them one by one.
+    """
+    with loader(config_dir) as hydra:
+        return _composed(read_definition(hydra, overrides, config_dir))
+
+
+def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Report]:
+    """Refuse what `start` would refuse, and run nothing.
+
+    Args:
+        overrides: As typed.
+        config_dir: The user's folder of config groups.
+
+    Returns:
+        What is known of each job that the sweep begins with.
+
+    Raises:
+        AssayError: The sweep or a job of it cannot run.
+    """
+    with loader(config_dir) as hydra:
+        sweep = read_definition(hydra, overrides, config_dir)
+        _refuse_place(sweep)
+        jobs = _composed(sweep)
+        refuse_shared(sweep, {n: sweep.composer.job(overrides_of(job), n) for n, job in enumerate(jobs)})
+        for job in jobs:
+            with located(overrides_of(job), config_dir):
+                check_job(job_config(job))
+        _check_git(jobs)
+        sweep.pool()
+    from assay.check.all_jobs import check_all
+
+    reports = check_all(jobs, config_dir, scores=sweep.needed)
+    for report in reports:
+        for aim in sweep.objectives:
+            aim.check(report.directions)
+    return reports
+
+
+def _refuse_place(sweep: SweepDefinition) -> None:
+    """Refuse a place where no new sweep can be written."""
+    with located(sweep.overrides, sweep.config_dir):
+        check_folder("hydra.sweep.dir", str(sweep.directory))
+    refuse_existing(sweep.directory)
+
+
+def _composed(sweep: SweepDefinition) -> list[DictConfig]:
+    proposed = iter(sweep.search.next, None)
+    every = [one.overrides for one in proposed] if sweep.search.ahead else sweep.search.samples()
+    return [sweep.composer.composed(overrides, number) for number, overrides in enumerate(every)]
+
+
+def _check_git(jobs: Iterable[Mapping[Any, Any]]) -> None:
+    if any(job.get("enforce_clean_git") for job in jobs):
+        check_clean(Path.cwd())
+
+
+def _checking_so_many(jobs: int) -> str:
+    return f"loading torch and Lightning, then checking {jobs} {'job' if jobs == 1 else 'jobs'}"
+
+
+def _known_jobs(
+    sweep: SweepDefinition, journal: Journal, stop: StopRequest, *, again: bool
+) -> tuple[dict[int, Job], dict[int, str]]:
+    """The jobs of a sweep that goes on, each under the number that it has always had.
+
+    Returns:
+        The jobs, and the search's names for those that the journal does not know.
+    """
+    if not sweep.search.ahead:
+        kept = (entry for _, entry in sorted(journal.entries.items()) if not _is_over(entry, again=again))
+        return {entry.number: sweep.composer.job(entry.overrides, entry.number) for entry in kept}, {}
+    numbers: dict[str, list[int]] = {}
+    for number, entry in sorted(journal.entries.items(), reverse=True):
+        numbers.setdefault(entry.fingerprint, []).append(number)
+    jobs: dict[int, Job] = {}
+    new: dict[int, str] = {}
+    following = max(journal.entries, default=-1) + 1
+    while proposal := sweep.search.next():
+        stop.look()
+        job = sweep.composer.job(proposal.overrides, following)
+        known = numbers.get(job.fingerprint)
+        if known:
+            number = known.pop()
+            jobs[number] = sweep.composer.job(proposal.overrides, number)
+        else:
+            jobs[following], new[following] = job, proposal.token
+            following += 1
+    return jobs, new
+
+
+def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
+    """Note the jobs that ended while nobody listened, once the processes of the sweep before are gone."""
+    left = [entry for entry in unfinished(journal) if entry.number in jobs and entry.attempts]
+    places = {entry.number: Path(jobs[entry.number].config["run_dir"]) for entry in left}
+    wait_for(places.values())
+    for number, run_dir in places.items():
+        outcome = recovered(run_dir)
+        if outcome is not None:
+            journal.end(number, outcome)
+
+
+def _is_over(entry: Entry, *, again: bool) -> bool:
+    # One without a fingerprint could not even be composed.
+    return entry.ended and not (again and entry.state == "failed" and entry.fingerprint)
+
+
+def _drive(
+    sweep: SweepDefinition,
+    journal: Journal,
+    pool: Pool,
+    checking: Checking,
+    stop: StopRequest,
+    *,
+    jobs: Mapping[int, tuple[Job, Checked | None]],
+) -> SweepResult:
+    ahead = sweep.search.ahead
+    first = sweep.objectives[0]
+    console = Console(highlight=False, soft_wrap=True)
+    with stop.watching():
+        with SweepProgress(
+            console, first, pool.slots, sweep.overrides, log=sweep.directory / LOG
+        ) as progress:
+            driver = Driver(
+                journal,
+                sweep.search,
+                pool,
+                sweep.policy,
+                sweep.objectives,
+                compose=sweep.composer.job,
+                check=checking.one,
+                watcher=progress,
+                stop=stop,
+            )
+            if not ahead:  # also of a new sweep: a storage may know more than the journal
+                sweep.search.restore(
+                    [_known(entry, sweep.objectives) for _, entry in sorted(journal.entries.items())]
+                )
+            progress.show_only({number: journal.entries[number] for number in jobs} if ahead else None)
+            for number, (job, checked) in sorted(jobs.items()):
+                entry = journal.entries[number]
+                if checked is not None:
+                    driver.queue(entry, job, checked, sweep.search.trial(entry.token))
+            driver.run()
+        known = sorted(journal.entries.items())
+        result = SweepResult(
+            sweep.directory,
+            entries=tuple(entry for number, entry in known if not ahead or number in jobs),
+            objectives=tuple(sweep.objectives),
+            total=len(jobs) if ahead else sweep.search.total,
+            stopped=stop.exit_code,
+            run_dirs={number: Path(job.config["run_dir"]) for number, (job, _) in jobs.items()},
+        )
+        importance, _ = sweep.search.importance()
+        sweep.search.close()
+        with _told(sweep.directory):
+            write_results(result, importance)
+        with shown(console):
+            say_results(console, result, importance)
+    return result
+
+
+@contextmanager
+def _told(directory: Path) -> Iterator[None]:
+    """Tell in a line what cannot be written in this block, and how the sweep goes on."""
+    try:
+        yield
+    except OSError as error:
+        raise AssayError(
+            f"the sweep cannot write {error.filename or directory}: {error.strerror}",
+            hint=f"assay resume {shlex.quote(str(directory))}, once it can",
+        ) from error
+
+
+def _known(entry: Entry, aims: Sequence[Objective]) -> tuple[str, Outcome | None, list[float] | None]:
+    """What a search is to know of a job again."""
+    if entry.outcome is None or not entry.ended:
+        return entry.token, None, None
+    return entry.token, entry.outcome, scores_of(entry.outcome, aims)
+
+
+@contextmanager
+def _checking(sweep: SweepDefinition, stop: StopRequest) -> Iterator[Checking]:
+    """Checks in a process of its own, so that this one needs no torch; here, where the jobs run here too."""
+    checker: Checker | CheckerHere | None = None
+
+    def prove(job: Job) -> Checked:
+        nonlocal checker
+        stop.look()
+        if checker is None:
+            checker = CheckerHere() if sweep.is_serial else Checker(Nursery.shared(), stop.look)
+        return checker.check(to_text_of(job.config), job.overrides, sweep.config_dir)
+
+    if not sweep.is_serial:
+        Nursery.shared()  # imports torch while this process composes
+    try:
+        yield Checking(prove, sweep.needed, sweep.config_dir, sweep.objectives)
+    finally:
+        if checker is not None:
+            checker.close()

@@ -1,0 +1,106 @@
+"""The end of a job's process, and what it says about the job."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from assay.errors import AssayError
+from assay.record.run_record import FILE, RunRecord
+from assay.sweep.failure_cause import of_message, of_signal, signal_name
+from assay.sweep.outcome import Outcome
+
+if TYPE_CHECKING:
+    from assay.sweep.job_spec import Task
+    from assay.sweep.outcome import Cause
+
+_TAIL = 4096
+_CLOCK = 1.0
+"""Seconds by which a file system's clock may be behind."""
+
+
+@final
+@dataclass(frozen=True)
+class Death:
+    """What is known once a process has ended.
+
+    Attributes:
+        exit_code: Of the process; the negative number of the signal that killed it.
+        said: The outcome that it left, as JSON; empty if it could not.
+        memory_ran_out: Whether the kernel has killed a process to get memory while this one lived.
+        seconds: It lived.
+    """
+
+    exit_code: int
+    said: str = ""
+    memory_ran_out: bool = False
+    seconds: float = 0.0
+
+
+def outcome_after(task: Task, death: Death, *, told: str = "") -> Outcome:
+    """How an attempt ended: as its process said, else as its record says, else as its death shows.
+
+    Args:
+        task: Of the process.
+        death: Of the process.
+        told: The signal that this sweep had sent it: `SIGTERM`, `SIGKILL` or none.
+    """
+    with suppress(ValueError, TypeError):
+        return Outcome.from_json(death.said)
+    recorded = _recorded(task, death)
+    if recorded is not None:
+        return recorded
+    if death.exit_code >= 0:
+        reason = f"its process ended with exit code {death.exit_code} and did not say why"
+        return Outcome("failed", "exception", reason, seconds=death.seconds)
+    name = signal_name(-death.exit_code)
+    if name == told or (told, name) == ("SIGKILL", "SIGTERM"):  # which was sent before
+        return Outcome("interrupted", reason=f"ended by {name}", seconds=death.seconds)
+    failure = of_signal(name, _tail(task.output), memory_ran_out=death.memory_ran_out)
+    reason = f"its process was killed by {name}"
+    if failure.cause == "out_of_memory":
+        reason += ", as memory had run out"
+    return Outcome("failed", failure.cause, reason, failure.transient, seconds=death.seconds)
+
+
+def outcome_of(record: RunRecord) -> Outcome | None:
+    """The outcome that a record tells; None while it says `running`.
+
+    Args:
+        record: Of the run.
+    """
+    if record.status == "running":
+        return None
+    kept: Any = {"metrics": record.metrics, "best": record.best, "seconds": record.seconds}
+    if record.status == "finished":
+        return Outcome("done", **kept)
+    if record.status == "pruned":
+        return Outcome("pruned", reason=record.reason, **kept)
+    if record.status == "interrupted" and record.signal:
+        return Outcome("interrupted", reason=record.reason, **kept)
+    failure = of_message(record.reason)
+    cause: Cause = record.cause or failure.cause  # type: ignore[assignment]  # a record's own word for it
+    transient = failure.transient or cause == "killed"
+    return Outcome("failed", cause, record.reason, transient, **kept)
+
+
+def _recorded(task: Task, death: Death) -> Outcome | None:
+    """What the run's record says, if it has said how the run ended while the process lived."""
+    path = Path(task.cwd, task.run_dir)
+    with suppress(AssayError, OSError):
+        if time.time() - (path / FILE).stat().st_mtime <= death.seconds + _CLOCK:
+            return outcome_of(RunRecord.load(path))
+    return None
+
+
+def _tail(output: str) -> str:
+    """The last that a job has printed."""
+    with suppress(OSError), open(output, "rb") as file:  # noqa: PTH123 - an empty name is an OSError here
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - _TAIL))
+        return file.read().decode("utf-8", "replace")
+    return ""

@@ -1,0 +1,65 @@
+"""What a process does that a nursery has forked, from its first moment to its last."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.sweep.job_spec import Task
+
+
+def work(task: Task, result: int) -> None:
+    """Run a job, and leave its outcome.
+
+    Args:
+        task: The attempt.
+        result: Descriptor of the file that takes the outcome.
+    """
+    from assay.sweep.worker.run_job import run_task
+
+    process = os.getpid()
+    outcome = run_task(task)
+    if os.getpid() == process:  # not for a process that the job has forked and not kept to itself
+        with suppress(OSError):
+            os.write(result, outcome.to_json().encode())
+
+
+def check(connection: int) -> None:
+    """Check jobs; see `assay.sweep.checker.serve`.
+
+    Args:
+        connection: Descriptor of the socket to the driver.
+    """
+    from assay.sweep.checker import serve
+
+    serve(connection)
+
+
+def live(body: Callable[[], None]) -> NoReturn:
+    """Do something and end as a program does, without going back to the frames of the nursery.
+
+    What the nursery held when it forked is the nursery's to take down: torch's two hundred libraries of
+    operations alone cost a job 0.03 s.
+
+    Args:
+        body: What this process is for.
+    """
+    import atexit
+    import threading
+    import weakref
+
+    for inherited in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # no public way to list them
+        inherited.atexit = False
+    try:
+        body()
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for what is not a daemon, as a program does
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    finally:
+        os._exit(0)

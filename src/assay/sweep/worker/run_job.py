@@ -1,0 +1,199 @@
+"""What the process of a job does, whichever pool has started it."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from assay.errors import AssayError
+from assay.record.inside import appending
+from assay.sweep.failure_cause import of_exception
+from assay.sweep.outcome import TRIAL, Outcome
+from assay.sweep.worker.exit_status import outcome_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.sweep.job_spec import Task
+
+_GIGABYTE: Final = 1 << 30
+_STATUS: Final = Path("/proc/self/status")
+
+
+def run_task(task: Task) -> Outcome:
+    """Run a job in this process, which is no longer good for anything else, and say how it ended.
+
+    It never raises; what the job prints goes to `task.output`.
+
+    Args:
+        task: The attempt.
+    """
+    return _timed(lambda: _run(task), BaseException)
+
+
+def run_here(task: Task) -> Outcome:
+    """Run a job in this process, which goes on afterwards, and say how it ended; what it prints is shown.
+
+    Args:
+        task: The attempt; its threads, memory, environment and output are not looked at.
+    """
+    return _timed(lambda: _attempt(task), Exception)
+
+
+def print_to(task: Task) -> None:
+    """Have all that this process prints appended to the task's file, after a line that says whose it is.
+
+    Args:
+        task: The attempt.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    path = Path(task.cwd, task.output)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    descriptor = appending(path, 0o644)
+    for standard in (1, 2):
+        os.dup2(descriptor, standard)
+    os.close(descriptor)
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    typed = " ".join(task.overrides)
+    line = f"--- job {task.number}, attempt {task.attempt}, {when}, process {os.getpid()}: {typed}\n"
+    os.write(1, line.encode("utf-8", "backslashreplace"))
+
+
+def failed(error: BaseException, *, seconds: float = 0.0) -> Outcome:
+    """The outcome of an attempt that an exception has ended.
+
+    Args:
+        error: The exception.
+        seconds: The attempt took.
+    """
+    failure = of_exception(error)
+    text = str(error).strip().splitlines()
+    told = str(error) if isinstance(error, AssayError) else ": ".join([type(error).__name__, *text[:1]])
+    return Outcome("failed", failure.cause, told, failure.transient, seconds=seconds)
+
+
+def limit_memory(gigabytes: float) -> None:
+    """Let this process take so much memory beside what it holds already, and have every further call fail.
+
+    Counted from here, because a forked process shares what it starts with.
+
+    Args:
+        gigabytes: Of 2³⁰ bytes.
+    """
+    import resource
+
+    held = 0
+    with suppress(OSError):
+        lines = _STATUS.read_text(encoding="ascii", errors="replace").splitlines()
+        held = next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:")), 0)
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = held + int(gigabytes * _GIGABYTE)
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
+
+
+def _timed(body: Callable[[], Outcome], caught: type[BaseException]) -> Outcome:
+    start = time.perf_counter()
+    try:
+        outcome = body()
+    except KeyboardInterrupt:
+        outcome = Outcome("interrupted", reason="stopped by hand")
+    except caught as error:
+        _say(error)
+        outcome = failed(error)
+    return outcome if outcome.seconds else replace(outcome, seconds=time.perf_counter() - start)
+
+
+def _run(task: Task) -> Outcome:
+    if task.output:
+        print_to(task)
+    os.chdir(task.cwd)
+    for name, value in task.environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    with suppress(OSError, ValueError):  # where stderr has no descriptor
+        faulthandler.enable()
+    _use_threads(task.threads * task.processes)
+    if task.memory_gb is not None:
+        limit_memory(task.memory_gb)
+    return _attempt(task)
+
+
+def _attempt(task: Task) -> Outcome:
+    from assay.record.run_record import RunRecord
+
+    run_dir = Path(task.run_dir)
+    if task.trial is not None:
+        os.environ[TRIAL] = json.dumps(task.trial)
+    try:
+        if task.resume:
+            _go_on(task, run_dir)
+        else:
+            _begin(task)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        _say(error)
+        outcome = failed(error)
+        with suppress(AssayError):
+            said = outcome_of(RunRecord.load(run_dir))
+            if said is not None and said.state == "failed":
+                outcome = replace(outcome, metrics=said.metrics, best=said.best, seconds=said.seconds)
+        return outcome
+    finally:
+        os.environ.pop(TRIAL, None)
+    said = outcome_of(RunRecord.load(run_dir))
+    # Its ranks have died without a word.
+    return said or Outcome("failed", "killed", "a process of the run died", transient=True)
+
+
+def _begin(task: Task) -> None:
+    from assay.check.report import Report
+    from assay.config.plain import from_text
+    from assay.run import run_job
+
+    config = from_text(task.config)
+    report = Report(task.overrides, str(config.get("name")), spec=task.spec, data_read=not task.spec)
+    run_job(config, task.overrides, task.choices, raise_errors=True, report=report)
+
+
+def _go_on(task: Task, run_dir: Path) -> None:
+    from assay.check.target import trusted_in
+    from assay.config.outside import said_in
+    from assay.config.plain import from_text
+    from assay.resume import resume
+
+    config = from_text(task.config)
+    resume(run_dir, trusted_packages=trusted_in(config), said=said_in(config), raise_errors=True)
+
+
+def _use_threads(number: int) -> None:
+    """Threads of one operation; of all ranks together where there are several."""
+    import torch
+
+    torch.set_num_threads(number)
+    if number > 1:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it has no stubs
+
+        threadpool_limits(number)
+
+
+def _say(error: BaseException) -> None:
+    with suppress(OSError):  # a full disk: the outcome says so
+        if isinstance(error, AssayError):
+            sys.stderr.write(f"error: {error}\n")
+        else:
+            traceback.print_exception(error)

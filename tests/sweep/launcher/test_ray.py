@@ -1,0 +1,269 @@
+"""Jobs on a real Ray cluster: they end, die, stop and are leased GPUs as in a local sweep."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from tests.sweep.conftest import ASSAY, PATIENCE, TINY, begin, environment, is_gone, run, until
+
+from assay.errors import AssayError, ConfigError
+from assay.record.run_record import RunRecord
+from assay.sweep.launcher import ray_cluster
+from assay.sweep.launcher.ray import RayPool
+from assay.sweep.session import start
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.sweep.conftest import MakeTask
+
+    from assay.sweep.outcome import Outcome
+    from assay.sweep.worker.fork_server import Nursery
+
+LAUNCHER = ("hydra/launcher=ray", "hydra.launcher.jobs_at_once=2")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A cluster with two GPUs that are not there; a pool joins it as it would any that is running."""
+    with ray_cluster.own_signals(), ray_cluster.variables(ray_cluster.SETTINGS):
+        import ray
+
+        folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))  # paths of sockets must be short
+        ray.init(
+            address="local",
+            num_cpus=2,
+            num_gpus=2,
+            object_store_memory=ray_cluster.STORE,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _temp_dir=str(folder),
+        )
+    yield ray
+    ray.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def shared(cluster: Any) -> Iterator[RayPool]:
+    pool = RayPool()
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def pool(shared: RayPool) -> Iterator[RayPool]:
+    """The same pool for all tests: each of its places costs an import of torch."""
+    yield shared
+    for one in list(shared._running.values()):
+        shared.stop(one.task.number, now=True)
+        until(lambda: shared.wait(0.1))
+
+
+def until_one_ends(pool: RayPool) -> Outcome:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        for ended in pool.wait(1.0):
+            return ended.outcome
+    pytest.fail("none has ended")
+
+
+def test_a_job_runs_to_its_end(pool: RayPool, make_task: MakeTask) -> None:
+    task = make_task("seed=3", number=7)
+    outcome = run(pool, task)[7]
+    record = RunRecord.load(Path(task.run_dir))
+    assert (outcome.state, outcome.cause, outcome.reason) == ("done", "", "")
+    assert outcome.metrics == record.metrics
+    assert record.machine["threads"] == 1
+    assert Path(task.output).read_text().startswith("--- job 7, attempt 1, ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected", "reason"),
+    [
+        ("exception", ("exception", False), "ValueError: this is poison"),
+        ("sigkill", ("killed", True), "its process was killed by SIGKILL"),
+        ("memory", ("out_of_memory", False), "allocate"),
+        pytest.param("segfault", ("killed", True), "SIGSEGV", marks=pytest.mark.long),
+        pytest.param("nan", ("non_finite", False), "the loss became nan in batch 2", marks=pytest.mark.long),
+        pytest.param("exit", ("exception", False), "exit code 3", marks=pytest.mark.long),
+    ],
+)
+def test_what_kills_a_job_is_told_and_takes_nothing_along(
+    kind: str, expected: tuple[str, bool], reason: str, pool: RayPool, make_task: MakeTask
+) -> None:
+    outcomes = run(
+        pool, make_task(f"callbacks.poison.kind={kind}", number=0, memory_gb=0.5), make_task(number=1)
+    )
+    told = outcomes[0]
+    assert (told.state, told.cause, told.transient) == ("failed", *expected), told.reason
+    assert reason in told.reason
+    assert outcomes[1].state == "done"
+
+
+def test_a_job_that_is_told_to_stop_saves(pool: RayPool, make_task: MakeTask) -> None:
+    task = make_task("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
+    pool.start(task)
+    until(Path(task.run_dir, "metrics.csv").is_file)
+    assert not pool.waits(0)
+    pool.stop(0, now=False)
+    told = until_one_ends(pool)
+    assert (told.state, told.reason) == ("interrupted", "stopped by SIGTERM")
+    assert Path(task.run_dir, "checkpoints", "last.ckpt").is_file()
+
+
+def test_a_job_that_hangs_is_ended_at_once(pool: RayPool, make_task: MakeTask) -> None:
+    task = make_task("callbacks.poison.kind=hang")
+    pool.start(task)
+    until(Path(task.run_dir, "record.json").is_file)
+    time.sleep(0.5)
+    pool.stop(0, now=False)
+    assert pool.wait(1.0) == []
+    pool.stop(0, now=True)
+    told = until_one_ends(pool)
+    assert (told.state, told.reason) == ("interrupted", "ended by SIGKILL")
+
+
+def test_a_worker_that_dies_costs_one_attempt(pool: RayPool, make_task: MakeTask) -> None:
+    task = make_task("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
+    pool.start(task)
+    until(Path(task.run_dir, "metrics.csv").is_file)
+    job = int(Path(task.output).read_text().partition("process ")[2].partition(":")[0])
+    keeper = psutil.Process(job).parent().parent()  # type: ignore[union-attr]  # the nursery and its own parent
+    assert keeper is not None
+    keeper.kill()
+    told = until_one_ends(pool)
+    assert (told.state, told.cause, told.transient) == ("failed", "killed", True)
+    assert "Ray worker died" in told.reason
+    until(lambda: is_gone(job))
+    assert RunRecord.load(Path(task.run_dir)).signal == "SIGTERM", "it has saved"
+    assert run(pool, make_task())[0].state == "done"
+
+
+def test_a_gpu_belongs_to_one_job(pool: RayPool, make_task: MakeTask) -> None:
+    tasks = [make_task("callbacks.poison.kind=hang", number=number, gpus=1) for number in (0, 1)]
+    for task in tasks:
+        assert pool.has_room(task)
+        pool.start(task)
+    assert pool.has_gpus
+    assert not pool.has_room(make_task(gpus=1))
+    until(lambda: all(Path(task.run_dir, "record.json").is_file() for task in tasks))
+    assert sorted(environment(task)["CUDA_VISIBLE_DEVICES"] for task in tasks) == ["0", "1"]
+    with pytest.raises(AssayError, match="needs 3 GPU; the largest machine of the Ray cluster has 2"):
+        pool.has_room(make_task(gpus=3))
+    for number in (0, 1):
+        pool.stop(number, now=True)
+        until_one_ends(pool)
+
+
+def test_a_task_that_waits_for_the_cluster_can_be_stopped(
+    pool: RayPool, cluster: Any, make_task: MakeTask
+) -> None:
+    other = cluster.remote(lambda: time.sleep(600)).options(num_cpus=2)
+    pool._retire(pool._idle)
+    pool._idle = []
+    held = other.remote()
+    until(lambda: cluster.available_resources().get("CPU", 0) < 1)
+    pool.start(make_task(number=4))
+    assert pool.wait(0.5) == []
+    assert pool.waits(4)
+    pool.stop(4, now=False)
+    assert until_one_ends(pool).state == "interrupted"
+    cluster.cancel(held, force=True)
+
+
+def test_what_cannot_be_a_number_of_jobs_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"hydra\.launcher\.threads_per_job"):
+        RayPool(threads_per_job=0)
+
+
+def test_a_trial_is_pruned(project: Path, cluster: Any, nursery: Nursery) -> None:
+    result = start(
+        [
+            *(one for one in TINY if not one.startswith("trainer.max_epochs")),
+            *("trainer.max_epochs=4", "hydra/launcher=ray", "hydra.launcher.jobs_at_once=1"),
+            *("hydra/sweeper=optuna", "hydra/sweeper/pruner=median", "hydra/sweeper/sampler=grid"),
+            *("hydra.sweeper.pruner.n_startup_trials=1", "hydra.sweeper.pruner.n_warmup_steps=0"),
+            *("hydra.sweeper.num_trials=3", "optimizer.lr=choice(0.3,1e-6,1e-7)"),
+            *(
+                "hydra.sweeper.objective=val/loss",
+                "hydra.sweeper.direction=minimize",
+                "hydra.sweep.dir=sweep",
+            ),
+            "callbacks.poison.kind=none",
+        ]
+    )
+    states = [entry.state for entry in result.entries]
+    assert "pruned" in states
+    assert set(states) == {"done", "pruned"}
+
+
+def left_behind(place: Path) -> list[str]:
+    """Processes of a sweep's cluster, keepers, nurseries and jobs: all run where their driver does."""
+    here = str(place.resolve())
+    return [
+        f"{process.info['pid']} {' '.join(process.info['cmdline'] or ())[:120]}"
+        for process in psutil.process_iter(["pid", "cmdline", "cwd", "status"])
+        if process.info["cwd"] == here
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+        and process.pid != os.getpid()
+    ]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_killed_driver_leaves_nothing_and_the_sweep_goes_on(nursery: Nursery, project: Path) -> None:
+    sweep = (*TINY, "callbacks.last_checkpoint.every_n_train_steps=2", "seed=1,2")
+    whole = start([*sweep, "callbacks.poison.kind=none", "hydra.sweep.dir=whole"])
+    assert whole.exit_code == 0
+    # Two jobs hang once each, and are deaf to SIGTERM.
+    hang = ("callbacks.poison.kind=hang", "callbacks.poison.times=1")
+    driver = begin(project, "train", "-m", *sweep, *hang, *LAUNCHER, "hydra.sweep.dir=sweep")
+    try:
+        until(lambda: len(list((project / "sweep").glob("*.poisoned"))) == 2 or driver.poll() is not None)
+        assert driver.poll() is None, (project / "output").read_text()
+        assert left_behind(project)
+    finally:
+        driver.kill()
+        driver.wait()
+    deadline = time.monotonic() + 60
+    while left := left_behind(project):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)
+    again = subprocess.run(
+        [*ASSAY, "resume", "sweep"], cwd=project, capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 0, again.stdout + again.stderr
+    for name in ("results.csv", "groups.csv"):
+        ours, theirs = ((project / folder / name).read_text() for folder in ("sweep", "whole"))
+        assert ours == theirs
+    for number in range(2):
+        one, two = (
+            json.loads((project / folder / str(number) / "record.json").read_bytes())
+            for folder in ("sweep", "whole")
+        )
+        assert one["weights_sha256"] == two["weights_sha256"]
+    until(lambda: not left_behind(project), 30)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_poison_in_a_sweep(nursery: Nursery, project: Path, cluster: Any) -> None:
+    kinds = ["none", "exception", "hang", "memory", "sigkill"]
+    limits = ("hydra.launcher.timeout_min=0.3", "hydra.launcher.memory_gb=1.5")
+    result = start(
+        [*TINY, *LAUNCHER, *limits, f"callbacks.poison.kind={','.join(kinds)}", "hydra.sweep.dir=sweep"]
+    )
+    causes = [entry.outcome.cause if entry.outcome else "?" for entry in result.entries]
+    assert causes == ["", "exception", "timed_out", "out_of_memory", "killed"]

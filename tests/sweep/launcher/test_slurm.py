@@ -1,0 +1,259 @@
+"""Jobs through submitit's local executor: real processes that are stopped and queued again as Slurm's are."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from tests.sweep.conftest import PATIENCE, TINY, begin, environment, until
+
+from assay.errors import ConfigError
+from assay.record.run_record import RunRecord
+from assay.sweep.launcher import slurm
+from assay.sweep.launcher.slurm import SlurmPool
+from assay.sweep.session import go_on, start
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.sweep.conftest import MakeTask
+
+    from assay.sweep.job_spec import Task
+    from assay.sweep.outcome import Outcome
+    from assay.sweep.worker.fork_server import Nursery
+
+LAUNCHER = ("hydra/launcher=slurm", "hydra.launcher.cluster=local")
+LONG = ("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[SlurmPool]:
+    pool = SlurmPool(tmp_path / "sweep", cluster="local")
+    yield pool
+    pool.close()
+    SlurmPool(tmp_path / "sweep", cluster="local").close()  # what a test has left
+
+
+def test_lines_of_setup_run_before_the_job(tmp_path: Path, make_task: MakeTask) -> None:
+    pool = SlurmPool(tmp_path / "sweep", cluster="local", setup=["export OMP_SETUP=yes", "sleep 3"])
+    task, stopped = make_task(number=0), make_task(*LONG, number=1)
+    assert run(pool, task)[0].state == "done"
+    assert environment(task)["OMP_SETUP"] == "yes"
+    pool.start(stopped)
+    until(lambda: Path(stopped.run_dir, "metrics.csv").is_file())
+    pool.stop(1, now=False)
+    assert ends(pool)[1].state == "interrupted"
+    assert Path(stopped.run_dir, "checkpoints", "last.ckpt").is_file()
+    pool.close()
+
+
+def run(pool: SlurmPool, *tasks: Task) -> dict[int, Outcome]:
+    """Run tasks; the outcome of each job."""
+    for task in tasks:
+        assert pool.has_room(task)
+        pool.start(task)
+    return ends(pool, len(tasks))
+
+
+def ends(pool: SlurmPool, number: int = 1) -> dict[int, Outcome]:
+    outcomes: dict[int, Outcome] = {}
+    deadline = time.monotonic() + PATIENCE
+    while len(outcomes) < number:
+        assert time.monotonic() < deadline
+        outcomes |= {ended.number: ended.outcome for ended in pool.wait(0.5)}
+    return outcomes
+
+
+def process_of(pool: SlurmPool, number: int = 0) -> psutil.Process:
+    """The process that submitit runs a job in."""
+    (process,) = psutil.Process(int(pool._running[number].job_id)).children()
+    return process
+
+
+def weights(run_dir: str | Path) -> str:
+    return RunRecord.load(Path(run_dir)).weights_sha256
+
+
+def test_a_job_after_lines_for_the_shell_is_not_gone(tmp_path: Path) -> None:
+    """Submitit starts it through a shell then: its number is that of the shell."""
+    script = tmp_path / "stands for submitit.py"
+    script.write_text("print('here', flush=True)\nimport time\ntime.sleep(600)\n", encoding="utf-8")
+    line = shlex.join([sys.executable, str(script), "submitit.local._local"])
+    shell = subprocess.Popen(f"true && {line}; true", shell=True, stdout=subprocess.PIPE, text=True)  # noqa: S602
+    assert shell.stdout is not None
+    assert shell.stdout.readline() == "here\n"
+    controller = slurm._controller(str(shell.pid))
+    assert controller is not None
+    assert controller.ppid() == shell.pid
+    controller.kill()
+    shell.communicate()
+    assert slurm._controller(str(shell.pid)) is None
+
+
+def test_slurm_is_asked_about_jobs_of_assay_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files that say which jobs a driver has left may be anybody's."""
+    asked: list[tuple[str, ...]] = []
+
+    def answer(*command: str) -> str:
+        asked.append(command)
+        return "7|RUNNING|assay-0\n8|RUNNING|precious\n" if command[0] == "squeue" else ""
+
+    monkeypatch.setattr(slurm, "_slurm", answer)
+    folder = tmp_path / "submitit"
+    folder.mkdir()
+    left = {"0-1": "7", "1-1": "8", "2-1": "--user=me", "3-1": "7 8", "../x": "9", "x": "10"}
+    for name, job_id in left.items():
+        (folder / Path(name).name).with_suffix(".job").write_text(job_id, encoding="ascii")
+    pool = SlurmPool(tmp_path, cluster="local")
+    pool._is_local = False
+    assert sorted(pool.kept()) == [0]
+    pool.close()
+    assert [command for command in asked if command[0] == "scancel"] == [("scancel", "7")]
+
+
+def test_jobs_end_well_and_badly(pool: SlurmPool, make_task: MakeTask) -> None:
+    bad, good = make_task("callbacks.poison.kind=exception", number=1), make_task("seed=3", number=2)
+    outcomes = run(pool, bad, good)
+    assert (outcomes[1].state, outcomes[1].cause) == ("failed", "exception")
+    assert outcomes[1].reason == "ValueError: this is poison"
+    assert outcomes[2].metrics == RunRecord.load(Path(good.run_dir)).metrics
+    assert outcomes[2].state == "done"
+    assert not list((pool._folder).glob("*.outcome")), "what was told is not told again"
+
+
+def test_a_job_that_loses_its_machine_goes_on_at_the_next(pool: SlurmPool, make_task: MakeTask) -> None:
+    task = make_task("trainer.max_epochs=150", "seed=3")
+    pool.start(task)
+    until(Path(task.run_dir, "metrics.csv").is_file)
+    first = process_of(pool)
+    first.send_signal(signal.SIGTERM)  # Slurm sends it first, to all processes; submitit lets it pass
+    first.send_signal(signal.SIGUSR2)
+    assert ends(pool)[0].state == "done"
+    record = RunRecord.load(Path(task.run_dir))
+    assert len(record.resumed) == 1
+    assert record.resumed[0]["from_step"] > 0
+    whole = make_task("trainer.max_epochs=150", "seed=3", number=1)
+    assert run(pool, whole)[1].metrics == record.metrics
+    assert weights(task.run_dir) == weights(whole.run_dir)
+    ours, theirs = (Path(one.run_dir, "metrics.csv").read_bytes() for one in (task, whole))
+    assert ours == theirs
+
+
+def test_a_job_that_is_told_to_stop_saves_and_is_not_queued_again(
+    pool: SlurmPool, make_task: MakeTask
+) -> None:
+    task = make_task(*LONG)
+    pool.start(task)
+    assert pool.waits(0)
+    until(Path(task.run_dir, "metrics.csv").is_file)
+    assert not pool.waits(0)
+    pool.stop(0, now=False)
+    told = ends(pool)[0]
+    assert (told.state, told.reason) == ("interrupted", "stopped by SIGTERM")
+    assert Path(task.run_dir, "checkpoints", "last.ckpt").is_file()
+
+
+def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(
+    pool: SlurmPool, make_task: MakeTask, tmp_path: Path
+) -> None:
+    runs, hangs = make_task(*LONG, number=0), make_task("callbacks.poison.kind=hang", number=1)
+    pool.start(runs)
+    pool.start(hangs)
+    ids = {number: one.job_id for number, one in pool._running.items()}
+    pool._running.clear()  # as if it had been killed
+    until(lambda: all(Path(one.run_dir, "record.json").is_file() for one in (runs, hangs)))
+    again = SlurmPool(tmp_path / "sweep", cluster="local")
+    assert set(again.kept()) == {0, 1}
+    again.start(runs)
+    assert again._running[0].job_id == ids[0]
+    assert not again.waits(0)
+    again.stop(0, now=False)
+    assert ends(again)[0].reason == "stopped by SIGTERM"
+    again.close()  # job 1 is no job of this sweep any more
+    until(lambda: not psutil.pid_exists(int(ids[1])) or psutil.Process(int(ids[1])).status() == "zombie", 30)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kind", "expected", "reason"),
+    [
+        ("sigkill", ("killed", True), "its process was killed by SIGKILL"),
+        ("memory", ("out_of_memory", False), "allocate"),
+        ("segfault", ("killed", True), "SIGSEGV"),
+        ("nan", ("non_finite", False), "the loss became nan in batch 2"),
+    ],
+)
+def test_what_kills_a_job_is_told(
+    kind: str, expected: tuple[str, bool], reason: str, pool: SlurmPool, make_task: MakeTask
+) -> None:
+    told = run(pool, make_task(f"callbacks.poison.kind={kind}", memory_gb=0.5))[0]
+    assert (told.state, told.cause, told.transient) == ("failed", *expected), told.reason
+    assert reason in told.reason
+
+
+@pytest.mark.long
+def test_a_machine_that_dies_costs_one_attempt(pool: SlurmPool, make_task: MakeTask) -> None:
+    task = make_task(*LONG)
+    pool.start(task)
+    until(Path(task.run_dir, "metrics.csv").is_file)
+    process_of(pool).kill()
+    told = ends(pool)[0]
+    assert (told.state, told.cause, told.transient) == ("failed", "killed", True)
+
+
+@pytest.mark.parametrize("wrong", [{"time": 0}, {"jobs_at_once": 0}, {"threads_per_job": -1}])
+def test_what_cannot_be_is_refused(wrong: dict[str, int], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"hydra\.launcher\.{next(iter(wrong))}"):
+        SlurmPool(tmp_path, **wrong)  # type: ignore[arg-type]  # wrong ones
+
+
+def test_a_machine_without_slurm_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"srun is not found(?s:.*)hydra\.launcher\.cluster=local"):
+        SlurmPool(tmp_path, cluster="slurm")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_poison_in_a_sweep(project: Path, nursery: Nursery) -> None:
+    kinds = ["none", "exception", "hang", "memory", "sigkill"]
+    limits = (
+        "hydra.launcher.timeout_min=0.5",
+        "hydra.launcher.memory_gb=1.5",
+        "hydra.launcher.jobs_at_once=2",
+    )
+    result = start(
+        [*TINY, *LAUNCHER, *limits, f"callbacks.poison.kind={','.join(kinds)}", "hydra.sweep.dir=sweep"]
+    )
+    causes = [entry.outcome.cause if entry.outcome else "?" for entry in result.entries]
+    assert causes == ["", "exception", "timed_out", "out_of_memory", "killed"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_sweep_whose_driver_is_killed_ends_as_any_other(project: Path, nursery: Nursery) -> None:
+    sweep = (*TINY, "trainer.max_epochs=150", "seed=1,2")
+    start([*sweep, "hydra.sweep.dir=whole"])
+    driver = begin(project, "train", "-m", *sweep, *LAUNCHER, "hydra.sweep.dir=sweep")
+    try:
+        until(lambda: len(list((project / "sweep").glob("*/metrics.csv"))) == 2 or driver.poll() is not None)
+    finally:
+        driver.kill()
+        driver.wait()
+    submitted = sorted((project / "sweep" / "submitit").glob("*/*_submitted.pkl"))
+    assert go_on(project / "sweep").exit_code == 0
+    for name in ("results.csv", "groups.csv"):
+        assert (project / "sweep" / name).read_bytes() == (project / "whole" / name).read_bytes()
+    assert sorted((project / "sweep" / "submitit").glob("*/*_submitted.pkl")) == submitted, "none ran twice"
+    for number in range(2):
+        record = json.loads((project / "sweep" / str(number) / "record.json").read_bytes())
+        assert record["resumed"] == []
+        assert record["weights_sha256"] == weights(project / "whole" / str(number))

@@ -1,0 +1,242 @@
+"""Whole sweeps in this process: what they refuse, what they write, what a second one finds."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.errors import AssayError, ConfigError
+from assay.sweep.journal import Journal
+from assay.sweep.session import check, go_on, plan, start
+
+if TYPE_CHECKING:
+    from assay.sweep.outcome import Outcome
+    from assay.sweep.result import SweepResult
+
+QUICK = ["debug=one_batch", "device=cpu", "data=iris", "callbacks=[]"]
+HERE = ["hydra/launcher=serial", "hydra.sweep.dir=sweep"]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+DIVERGES = ("optimizer.weight_decay=1", "data.batch_size=8")
+"""At lr=100 each step makes the weights a hundred times as large; at 0.1 it does them no harm."""
+
+
+def states(result: SweepResult) -> list[str]:
+    return [entry.state for entry in result.entries]
+
+
+def rows(folder: str = "sweep", name: str = "results.csv") -> list[dict[str, str]]:
+    with Path(folder, name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_sweep_leaves_a_run_a_job_and_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    result = start([*QUICK, *HERE, "seed=1,2", "tags=[a]"])
+    assert states(result) == ["done", "done"]
+    assert result.exit_code == 0
+    for number, seed in enumerate((1, 2)):
+        record = json.loads(Path(f"sweep/{number}/record.json").read_text(encoding="utf-8"))
+        assert record["seed"] == seed
+        assert f"seed={seed}" in record["overrides"]
+        assert "seed=1,2" not in record["overrides"]
+        assert float(rows()[number]["test/loss"]) == record["metrics"]["test/loss"]
+    assert rows(name="groups.csv") == [rows(name="groups.csv")[0] | {"done": "2", "of": "2"}]
+    best = Path("sweep/best.yaml").read_text(encoding="utf-8")
+    assert "seed: " in best
+    said = capsys.readouterr().out
+    assert "2 done of 2" in said
+    assert "2 of 2" in said, "the seeds are one group"
+
+
+def test_a_job_is_what_it_is_alone() -> None:
+    (swept, _) = start([*QUICK, *HERE, "seed=1,2"]).entries
+    (alone,) = start([*QUICK, "hydra/launcher=serial", "seed=1", "hydra.sweep.dir=alone"]).entries
+    assert swept.outcome is not None
+    assert alone.outcome is not None
+    assert swept.outcome.metrics == alone.outcome.metrics
+    assert swept.fingerprint == alone.fingerprint
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "optimizer.lr=0.1,fast",
+        "seed=1,-1",
+        "optimizer=sgd,sdg",
+        "optimizer._target_=torch.optim.SGD,x.Y",
+        "hydra.sweeper.objective=val/acuracy",
+        "hydra.sweeper.direction=up",
+        "hydra.launcher.on_failure=explode",
+        "hydra.launcher.max_retries=-1",
+        "+hydra.launcher.jobs=3",
+        "hydra/launcher=locl",
+        "hydra.sweeper.zip=[[seed,optimizer.lrr]]",
+        "hydra.launcher._target_=assay.sweep.launcher.local.Nothing",
+        "hydra.launcher._target_=os.system",
+        "hydra.sweeper.objective=[val/loss,val/acuracy]",
+        "+hydra.sweeper.num_trails=3",
+    ],
+)
+def test_a_mistake_anywhere_is_found_before_the_first_job_runs(last: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        start([*QUICK, *HERE, "seed=1,2", last])
+    key = last.partition("=")[0].lstrip("+").partition("/")[0]
+    assert key in str(caught.value)
+    assert not Path("sweep").exists()
+    with pytest.raises(ConfigError) as checked:  # assay check -m
+        check([*QUICK, *HERE, "seed=1,2", last])
+    assert key in str(checked.value)
+
+
+@pytest.mark.parametrize("jobs", [["seed=1,2"], ["hydra/sweeper=random", "optimizer.lr=interval(0.1,0.2)"]])
+@pytest.mark.parametrize("subdir", ["same", "${name}", "${hydra:job.override_dirname}"])
+def test_jobs_that_share_a_directory_are_refused(jobs: list[str], subdir: str) -> None:
+    names = ["hydra.job.config.override_dirname.exclude_keys=[seed,optimizer.lr]"]
+    typed = [*QUICK, *HERE, *jobs, f"hydra.sweep.subdir='{subdir}'", *names]
+    for refuses in (start, check):
+        with pytest.raises(ConfigError, match=r"hydra\.sweep\.subdir: jobs 0 and 1 would both write into"):
+            refuses(typed)
+    assert not Path("sweep").exists()
+
+
+def test_a_job_whose_data_does_not_fit_is_found_before_the_first_runs() -> None:
+    with pytest.raises(ConfigError, match=r"1 of 2 jobs cannot run(?s:.*)metrics\."):
+        start([*QUICK[:2], QUICK[3], *HERE, "data=diabetes,iris", "metrics=multiclass"])
+    assert not Path("sweep").exists()
+
+
+def test_a_job_that_fails_in_training_fails_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    result = start(
+        [
+            *QUICK[1:],
+            *HERE,
+            "callbacks=[]",
+            "trainer.max_epochs=2",
+            "optimizer=sgd",
+            "optimizer.lr=0.1,100",
+            *DIVERGES,
+        ]
+    )
+    assert states(result) == ["done", "failed"]
+    assert result.exit_code == 1
+    assert [row["cause"] for row in rows()] == ["", "non_finite"]
+    said = capsys.readouterr().out
+    assert "failed job 1  optimizer.lr=100" in said
+    assert str(Path("sweep/1/log.txt")) in said
+
+
+def test_a_directory_holds_one_sweep() -> None:
+    start([*QUICK, *HERE, "seed=1"])
+    before = Path("sweep/journal.jsonl").read_bytes()
+    with pytest.raises(AssayError, match=r"already holds a sweep(?s:.*)assay resume sweep"):
+        start([*QUICK, *HERE, "seed=1,2"])
+    assert Path("sweep/journal.jsonl").read_bytes() == before
+
+
+def test_a_finished_sweep_has_nothing_to_add() -> None:
+    start([*QUICK, *HERE, "seed=1,2"])
+    tables = Path("sweep/results.csv").read_bytes()
+    times = [Path(f"sweep/{number}/record.json").stat().st_mtime_ns for number in (0, 1)]
+    assert go_on(Path("sweep")).exit_code == 0
+    assert Path("sweep/results.csv").read_bytes() == tables
+    assert [Path(f"sweep/{number}/record.json").stat().st_mtime_ns for number in (0, 1)] == times
+
+
+def test_an_edited_space_runs_what_is_missing_under_new_numbers() -> None:
+    start([*QUICK, *HERE, "optimizer.lr=0.1,0.2", "seed=1"])
+    time = Path("sweep/1/record.json").stat().st_mtime_ns
+    result = go_on(Path("sweep"), ["optimizer.lr=0.2,0.3"])
+    assert [entry.number for entry in result.entries] == [1, 2]
+    assert [row["optimizer.lr"] for row in rows()] == ["0.2", "0.3"]
+    assert Path("sweep/1/record.json").stat().st_mtime_ns == time
+    again = go_on(Path("sweep"))
+    assert [entry.number for entry in again.entries] == [1, 2], "what was typed last holds"
+    back = go_on(Path("sweep"), ["optimizer.lr=0.1,0.2,0.3"])
+    assert [entry.number for entry in back.entries] == [0, 1, 2]
+    starts = [json.loads(line)["event"] for line in Path("sweep/journal.jsonl").read_text().splitlines()]
+    assert starts.count("start") == 3
+
+
+def test_failed_jobs_run_again_only_when_asked_for() -> None:
+    job = [
+        *QUICK[1:],
+        *HERE,
+        "callbacks=[]",
+        "trainer.max_epochs=2",
+        "optimizer=sgd",
+        "optimizer.lr=100",
+        *DIVERGES,
+    ]
+    assert states(start(job)) == ["failed"]
+    assert states(go_on(Path("sweep"))) == ["failed"]
+    events = Path("sweep/journal.jsonl").read_text().count('"start"')
+    assert (events, states(go_on(Path("sweep"), again=True))) == (1, ["failed"])
+    assert Path("sweep/journal.jsonl").read_text().count('"start"') == 2
+
+
+def test_hydras_own_launcher_and_sweeper_mean_the_same() -> None:
+    jobs = start([*QUICK, "hydra/launcher=basic", "hydra/sweeper=basic", "seed=1", "hydra.sweep.dir=sweep"])
+    assert states(jobs) == ["done"]
+
+
+def test_values_that_move_together() -> None:
+    jobs = plan(
+        [
+            *QUICK,
+            *HERE,
+            "optimizer.lr=0.1,0.2",
+            "data.batch_size=8,16",
+            "hydra.sweeper.zip=[[optimizer.lr,data.batch_size]]",
+        ]
+    )
+    assert [(job.optimizer.lr, job.data.batch_size) for job in jobs] == [(0.1, 8), (0.2, 16)]
+
+
+def test_stopping_on_failure_starts_nothing_further(capsys: pytest.CaptureFixture[str]) -> None:
+    result = start(
+        [
+            *(*QUICK[1:], *HERE, "callbacks=[]", "trainer.max_epochs=2", "optimizer=sgd"),
+            *("optimizer.lr=100,0.1,0.2", *DIVERGES, "hydra.launcher.on_failure=stop"),
+        ]
+    )
+    assert states(result) == ["failed", "waiting", "waiting"]
+    assert result.exit_code == 1
+    assert "assay resume sweep" in capsys.readouterr().out
+    assert states(go_on(Path("sweep"))) == ["failed", "done", "done"]
+
+
+def test_a_sweep_goes_on_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start([*QUICK, *HERE, "seed=1"])
+    other = tmp_path / "other place"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    result = go_on(Path("../sweep"), ["seed=1,2"])
+    assert states(result) == ["done", "done"]
+    assert (tmp_path / "sweep" / "1" / "record.json").is_file()
+    assert list(other.iterdir()) == []
+
+
+def test_a_full_disk_ends_the_sweep_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    genuine = Journal.end
+    written: list[int] = []
+
+    def full(journal: Journal, number: int, outcome: Outcome, *, final: bool = True) -> None:
+        if written:
+            raise OSError(28, "No space left on device", str(journal.path))
+        written.append(number)
+        genuine(journal, number, outcome, final=final)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "end", full)
+        with pytest.raises(AssayError, match=r"No space left on device(?s:.*)assay resume sweep"):
+            start([*QUICK, *HERE, "seed=1,2,3"])
+    assert states(go_on(Path("sweep"))) == ["done"] * 3, "the one that could not be told is found"

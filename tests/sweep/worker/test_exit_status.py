@@ -1,0 +1,106 @@
+"""From the end of a process to the outcome of its job."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.record.run_record import RunRecord, now
+from assay.sweep.job_spec import Task
+from assay.sweep.outcome import Outcome
+from assay.sweep.worker.exit_status import Death, outcome_after, outcome_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def record(**fields: Any) -> RunRecord:
+    plain: dict[str, Any] = {"run_id": "0", "name": "x", "status": "finished", "started": now(), "seed": 0}
+    return RunRecord(**(plain | {"fingerprint": "0"} | fields))
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    (tmp_path / "run").mkdir()
+    return Task(0, 1, "run", "{}", [], {}, cwd=str(tmp_path), output=str(tmp_path / "run.txt"))
+
+
+def test_what_a_process_said_counts_whatever_became_of_it_then(task: Task) -> None:
+    said = Outcome("done", metrics={"val/loss": 0.5}, seconds=3.0)
+    assert outcome_after(task, Death(-11, said.to_json())) == said
+
+
+@pytest.mark.parametrize("said", ["", "{", '{"state": "do', "[]", '{"unknown": 1}'])
+def test_half_a_word_is_none(said: str, task: Task) -> None:
+    outcome = outcome_after(task, Death(-9, said, seconds=2.0))
+    assert (outcome.state, outcome.cause, outcome.transient, outcome.seconds) == ("failed", "killed", True, 2)
+
+
+def test_without_a_word_the_record_counts(task: Task, tmp_path: Path) -> None:
+    record(metrics={"test/loss": 1.0}).save(tmp_path / "run")
+    assert outcome_after(task, Death(0, seconds=5.0)).metrics == {"test/loss": 1.0}
+
+
+def test_a_record_from_before_the_process_does_not_count(task: Task, tmp_path: Path) -> None:
+    record(status="failed", reason="ValueError: no", cause="exception").save(tmp_path / "run")
+    old = time.time() - 60
+    os.utime(tmp_path / "run" / "record.json", (old, old))
+    assert outcome_after(task, Death(-9, seconds=5.0)).reason == "its process was killed by SIGKILL"
+
+
+@pytest.mark.parametrize(
+    ("death", "told", "state", "cause"),
+    [
+        (Death(3), "", "failed", "exception"),
+        (Death(0), "SIGTERM", "failed", "exception"),
+        (Death(-15), "SIGTERM", "interrupted", ""),
+        (Death(-9), "SIGKILL", "interrupted", ""),
+        (Death(-9), "SIGTERM", "failed", "killed"),
+        (Death(-15), "SIGKILL", "interrupted", ""),
+        (Death(-15), "", "failed", "killed"),
+        (Death(-9, memory_ran_out=True), "", "failed", "out_of_memory"),
+        (Death(-9, memory_ran_out=True), "SIGKILL", "interrupted", ""),
+    ],
+)
+def test_without_a_record_the_death_counts(
+    death: Death, told: str, state: str, cause: str, task: Task
+) -> None:
+    outcome = outcome_after(task, death, told=told)
+    assert (outcome.state, outcome.cause) == (state, cause)
+
+
+def test_the_last_words_of_an_abort_tell_of_memory(task: Task, tmp_path: Path) -> None:
+    (tmp_path / "run.txt").write_bytes(b"x" * 100_000 + b"\xff what():  std::bad_alloc\n")
+    assert outcome_after(task, Death(-6)).cause == "out_of_memory"
+    assert outcome_after(task, Death(-15)).cause == "killed"
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"status": "finished"}, ("done", "", False)),
+        ({"status": "interrupted", "signal": "SIGTERM", "reason": "x"}, ("interrupted", "", False)),
+        ({"status": "interrupted", "reason": "its output was closed"}, ("failed", "exception", False)),
+        ({"status": "failed", "cause": "non_finite", "reason": "nan"}, ("failed", "non_finite", False)),
+        ({"status": "failed", "cause": "killed", "reason": "x"}, ("failed", "killed", True)),
+        (
+            {"status": "failed", "cause": "exception", "reason": "DistBackendError: x"},
+            ("failed", "exception", True),
+        ),
+        (
+            {"status": "failed", "reason": "MemoryError"},
+            ("failed", "out_of_memory", False),
+        ),  # an older record
+    ],
+)
+def test_a_record_as_an_outcome(fields: dict[str, Any], expected: tuple[str, str, bool]) -> None:
+    outcome = outcome_of(record(**fields))
+    assert outcome is not None
+    assert (outcome.state, outcome.cause, outcome.transient) == expected
+
+
+def test_a_running_record_says_nothing() -> None:
+    assert outcome_of(record(status="running")) is None

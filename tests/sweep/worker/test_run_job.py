@@ -1,0 +1,113 @@
+"""What the process of a job does, in real ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.errors import ConfigError
+from assay.record.run_record import RunRecord
+from assay.sweep.outcome import Outcome
+from assay.sweep.worker.run_job import failed
+
+if TYPE_CHECKING:
+    from tests.sweep.conftest import MakeTask
+
+    from assay.sweep.job_spec import Task
+    from assay.sweep.worker.fork_server import Nursery
+
+LIMIT = """
+import sys
+from assay.sweep.worker.run_job import limit_memory
+held = bytearray(200 << 20)
+limit_memory(0.1)
+more = bytearray(50 << 20)
+try:
+    bytearray(100 << 20)
+except MemoryError:
+    print("refused")
+"""
+PRINT = """
+import os, sys
+from assay.sweep.job_spec import Task
+from assay.sweep.worker.run_job import print_to
+print_to(Task(4, 2, "run", "{}", ["a=1", "b=\\udcff"], {}, output="out/4.txt", cwd=sys.argv[1]))
+print("said")
+sys.stderr.write("warned\\n")
+sys.stdout.flush()
+os.system("echo called")
+"""
+
+
+def run(nursery: Nursery, task: Task) -> Outcome:
+    key = nursery.start(task)
+    return Outcome.from_json(nursery.wait([key], 60.0)[key].said)
+
+
+def test_a_resumed_job_ends_as_one_that_was_never_interrupted(nursery: Nursery, make_task: MakeTask) -> None:
+    often = ("callbacks.last_checkpoint.every_n_train_steps=1", "trainer.max_epochs=2")
+    whole = run(nursery, make_task("callbacks.poison.kind=exception", "callbacks.poison.times=0", *often))
+    task = make_task("callbacks.poison.kind=exception", "callbacks.poison.times=1", *often)
+    assert run(nursery, task).state == "failed"
+    outcome = run(nursery, replace(task, resume=True, attempt=2))
+    assert outcome.state == "done"
+    assert outcome.metrics == whole.metrics
+    record = RunRecord.load(Path(task.run_dir))
+    assert [entry["from_step"] for entry in record.resumed] == [2]
+    assert record.cause == ""
+    assert record.overrides == task.overrides
+
+
+def test_places_are_those_of_the_working_directory(nursery: Nursery, make_task: MakeTask) -> None:
+    task = make_task("hydra.run.dir=here/run", run_dir="here/run", output="logs/0.txt")
+    assert run(nursery, task).state == "done"
+    assert RunRecord.load(Path(task.cwd, "here", "run")).status == "finished"
+    assert Path(task.cwd, "logs", "0.txt").is_file()
+
+
+def test_an_output_that_cannot_be_written_is_an_outcome(nursery: Nursery, make_task: MakeTask) -> None:
+    outcome = run(nursery, make_task(output="conf/project.yaml/0.txt"))
+    assert (outcome.state, outcome.cause) == ("failed", "exception")
+    assert "project.yaml" in outcome.reason
+
+
+def test_data_that_is_not_what_the_check_saw_is_refused(nursery: Nursery, make_task: MakeTask) -> None:
+    spec = {"task": "multiclass", "num_classes": 9, "input_shape": [1, 8, 8]}
+    outcome = run(nursery, make_task(spec=spec))
+    assert (outcome.state, outcome.transient) == ("failed", False)
+    assert "num_classes" in outcome.reason
+
+
+def test_a_job_that_was_there_before_is_left_alone(nursery: Nursery, make_task: MakeTask) -> None:
+    task = make_task()
+    assert run(nursery, task).state == "done"
+    before = Path(task.run_dir, "record.json").read_bytes()
+    outcome = run(nursery, task)
+    assert (outcome.state, outcome.cause) == ("failed", "exception")
+    assert Path(task.run_dir, "record.json").read_bytes() == before
+
+
+def test_a_limit_counts_from_what_is_held_already() -> None:
+    said = subprocess.run([sys.executable, "-c", LIMIT], check=True, capture_output=True, text=True)
+    assert said.stdout == "refused\n"
+
+
+def test_everything_a_process_says_goes_to_its_file(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", PRINT, str(tmp_path)], check=True)
+    first, *rest = (tmp_path / "out" / "4.txt").read_text(encoding="utf-8").splitlines()
+    assert first.startswith("--- job 4, attempt 2, ")
+    assert first.endswith(r": a=1 b=\udcff")
+    assert sorted(rest) == ["called", "said", "warned"]
+
+
+def test_an_exception_as_an_outcome() -> None:
+    error = ConfigError("is no number", key="optimizer.lr", hint="optimizer.lr=0.1")
+    assert failed(error).reason == "optimizer.lr: is no number\n  → optimizer.lr=0.1"
+    assert failed(KeyError()).reason == "KeyError"
+    outcome = failed(ValueError("one\ntwo"), seconds=2.0)
+    assert outcome == Outcome("failed", "exception", "ValueError: one", seconds=2.0)
+    assert json.loads(outcome.to_json())["reason"] == "ValueError: one"
