@@ -3,10 +3,10 @@
     uv run python benchmarks/job_start.py
 
 Both sides run the same job, in a git repository with uncommitted changes, and write down the moment in which
-the first step is done. Pairs are interleaved. Before them a nursery has imported everything and the job was
-checked, as in every sweep; a process of its own does both itself. "forked job" starts a second after the one
-before it, as in a sweep whose jobs take at least that long; "at once" starts when it was checked, before
-there is a spare process. Goal: 1/40.
+the first step is done. Pairs are interleaved. Before them a fork server has imported everything and the job
+was checked, as in every sweep; a process of its own does both itself. "forked job" starts a second after the
+one before, as in a sweep whose jobs take at least that long; "at once" starts when it was checked, before
+a spare process is there. Goal: 1/40.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from assay.config.compose import choices, compose, job_config
 from assay.config.plain import to_text
 from assay.record.provenance import cpu_model
 from assay.sweep.checker import Checker
-from assay.sweep.job_spec import Task
-from assay.sweep.launcher.local import LocalPool
-from assay.sweep.worker.fork_server import Nursery
+from assay.sweep.job_spec import JobSpec
+from assay.sweep.launcher.local import LocalLauncher
+from assay.sweep.worker.fork_server import ForkServer
 
 STAMP = '''
 """Writes down when the first step was done."""
@@ -84,13 +84,13 @@ def cold(folder: Path, run_dir: Path) -> float:
     return float(Path(f"{run_dir}.stamp").read_text(encoding="utf-8")) - start
 
 
-def forked(folder: Path, run_dir: Path, pool: LocalPool, checker: Checker, pause: float) -> float:
-    """Seconds from `Pool.start`, some time after the check, to the first step."""
+def forked(folder: Path, run_dir: Path, launcher: LocalLauncher, checker: Checker, pause: float) -> float:
+    """Seconds from `Launcher.start`, some time after the check, to the first step."""
     with chdir(folder):
         composed = compose([*JOB, f"hydra.run.dir={run_dir}"])
         config = to_text(job_config(composed))
         spec = checker.check(config, JOB).spec
-    task = Task(
+    job_spec = JobSpec(
         number=0,
         attempt=1,
         run_dir=str(run_dir),
@@ -103,10 +103,10 @@ def forked(folder: Path, run_dir: Path, pool: LocalPool, checker: Checker, pause
     )
     time.sleep(pause)
     start = time.monotonic()
-    pool.start(task)
-    (ended,) = pool.wait(600.0)
+    launcher.start(job_spec)
+    (ended,) = launcher.wait(600.0)
     if ended.outcome.state != "done":
-        raise SystemExit(f"{ended.outcome}\n{Path(task.output).read_text(encoding='utf-8')}")
+        raise SystemExit(f"{ended.outcome}\n{Path(job_spec.output).read_text(encoding='utf-8')}")
     return float(Path(f"{run_dir}.stamp").read_text(encoding="utf-8")) - start
 
 
@@ -119,8 +119,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_project(folder)
-        pool, checker = LocalPool(jobs_at_once=1), Checker(Nursery.shared())
-        forked(folder, folder / "outputs" / "warm", pool, checker, PAUSE)
+        launcher, checker = LocalLauncher(jobs_at_once=1), Checker(ForkServer.shared())
+        forked(folder, folder / "outputs" / "warm", launcher, checker, PAUSE)
         slow: list[float] = []
         quick: dict[float, list[float]] = {PAUSE: [], 0.0: []}
         for pair in range(arguments.pairs):
@@ -128,9 +128,9 @@ def main() -> None:
             for one in range(arguments.forked):
                 for pause, found in quick.items():
                     run_dir = folder / "outputs" / f"forked-{pair}-{one}-{pause}"
-                    found.append(forked(folder, run_dir, pool, checker, pause))
+                    found.append(forked(folder, run_dir, launcher, checker, pause))
         checker.close()
-        pool.close()
+        launcher.close()
     print(f"{cpu_model()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     for side, seconds in (("cold process", slow), ("forked job", quick[PAUSE]), ("at once", quick[0.0])):
         median = statistics.median(seconds)

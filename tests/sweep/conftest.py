@@ -1,4 +1,4 @@
-"""A nursery that all tests of sweeps share, and jobs for it: its import costs seconds."""
+"""A fork server that all tests of sweeps share, and jobs for it: its import costs seconds."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import pytest
 from assay.config.compose import choices, compose, job_config
 from assay.config.plain import to_text
 from assay.record.run_record import RunRecord
-from assay.sweep.job_spec import Task
-from assay.sweep.worker.fork_server import Nursery
+from assay.sweep.job_spec import JobSpec
+from assay.sweep.worker.fork_server import ForkServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from assay.sweep.launcher.launcher import Pool
+    from assay.sweep.launcher.launcher import Launcher
     from assay.sweep.outcome import Outcome
 
 PROJECT = Path(__file__).parent / "project"
@@ -36,26 +36,26 @@ TINY = (
 ASSAY = (sys.executable, "-c", "from assay.cli import main; main()")
 
 
-class MakeTask(Protocol):
-    """Composes a tiny job of `tests/sweep/project`; see the fixture `make_task`."""
+class MakeJobSpec(Protocol):
+    """Composes a tiny job of `tests/sweep/project`; see the fixture `make_job_spec`."""
 
-    def __call__(self, *overrides: str, number: int = 0, **fields: Any) -> Task: ...
+    def __call__(self, *overrides: str, number: int = 0, **fields: Any) -> JobSpec: ...
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    """The nursery of this process, as pools use it."""
-    shared = Nursery.shared()
+def fork_server() -> Iterator[ForkServer]:
+    """The fork server of this process, as launchers use it."""
+    shared = ForkServer.shared()
     yield shared
     shared.close()
 
 
 @pytest.fixture
-def make_task(tmp_path: Path) -> MakeTask:
-    """A task: its run directory and output lie in `tmp_path`, which is its working directory, too."""
+def make_job_spec(tmp_path: Path) -> MakeJobSpec:
+    """A job: its run directory and output lie in `tmp_path`, which is its working directory, too."""
     made = 0
 
-    def make(*overrides: str, number: int = 0, **fields: Any) -> Task:
+    def make(*overrides: str, number: int = 0, **fields: Any) -> JobSpec:
         nonlocal made
         made += 1
         run_dir = tmp_path / f"{made}"
@@ -65,7 +65,7 @@ def make_task(tmp_path: Path) -> MakeTask:
                 (tmp_path / part).symlink_to(PROJECT / part)
         with chdir(tmp_path):
             composed = compose(typed)
-        task = Task(
+        job_spec = JobSpec(
             number=number,
             attempt=1,
             run_dir=str(run_dir),
@@ -75,7 +75,7 @@ def make_task(tmp_path: Path) -> MakeTask:
             output=f"{run_dir}.txt",
             cwd=str(tmp_path),
         )
-        return replace(task, **fields)
+        return replace(job_spec, **fields)
 
     return make
 
@@ -93,16 +93,16 @@ PATIENCE = 120.0
 """Seconds for what takes one on a machine with nothing else to do."""
 
 
-def run(pool: Pool, *tasks: Task) -> dict[int, Outcome]:
-    """Run tasks as a driver does; the outcome of each job."""
-    waiting = list(tasks)
+def run(launcher: Launcher, *job_specs: JobSpec) -> dict[int, Outcome]:
+    """Run jobs as a driver does; the outcome of each job."""
+    waiting = list(job_specs)
     outcomes: dict[int, Outcome] = {}
     deadline = time.monotonic() + PATIENCE
-    while len(outcomes) < len(tasks):
+    while len(outcomes) < len(job_specs):
         assert time.monotonic() < deadline
-        while waiting and pool.has_room(waiting[0]):
-            pool.start(waiting.pop(0))
-        outcomes |= {ended.number: ended.outcome for ended in pool.wait(1.0)}
+        while waiting and launcher.has_room(waiting[0]):
+            launcher.start(waiting.pop(0))
+        outcomes |= {ended.number: ended.outcome for ended in launcher.wait(1.0)}
     return outcomes
 
 
@@ -114,9 +114,9 @@ def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
         time.sleep(0.01)
 
 
-def environment(task: Task) -> dict[str, str]:
+def environment(job_spec: JobSpec) -> dict[str, str]:
     """The variables of a job, those that a record keeps."""
-    kept: dict[str, str] = RunRecord.load(Path(task.run_dir)).machine["environment"]
+    kept: dict[str, str] = RunRecord.load(Path(job_spec.run_dir)).machine["environment"]
     return kept
 
 

@@ -19,7 +19,7 @@ from assay.sweep.session import go_on, start
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.sweep.worker.fork_server import Nursery
+    from assay.sweep.worker.fork_server import ForkServer
 
 JOBS = (*TINY, "seed=range(4)", "hydra.launcher.jobs_at_once=2", "hydra.sweep.dir=sweep")
 FILLER = Path("filler")
@@ -57,7 +57,7 @@ def states() -> list[str]:
 
 @pytest.mark.parametrize("left", [40 << 10, 150 << 10])
 def test_a_sweep_stops_and_goes_on_when_there_is_room(
-    left: int, small_disk: Path, nursery: Nursery, capfd: pytest.CaptureFixture[str]
+    left: int, small_disk: Path, fork_server: ForkServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     start([*JOBS[:-1], "hydra.sweep.dir=whole"])
     fill(left)
@@ -83,7 +83,7 @@ def test_a_sweep_stops_and_goes_on_when_there_is_room(
         assert one["weights_sha256"] == two["weights_sha256"]
 
 
-def test_a_read_only_file_system_is_told_in_one_line(small_disk: Path, nursery: Nursery) -> None:
+def test_a_read_only_file_system_is_told_in_one_line(small_disk: Path, fork_server: ForkServer) -> None:
     start([*JOBS, "seed=1"])
     before = Path("sweep/journal.jsonl").read_bytes()
     assert mount("-o", "remount,ro", str(small_disk)).returncode == 0

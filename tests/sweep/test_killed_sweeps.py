@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 JOBS = 24
-NURSERY = "assay.sweep.worker.fork_server_process"
+FORK_SERVER = "assay.sweep.worker.fork_server_process"
 OVERRIDES = (
     *TINY,
     "callbacks.last_checkpoint.every_n_train_steps=2",
@@ -52,12 +52,12 @@ def is_over(sweep: Path) -> bool:
 
 
 def left_behind(sweep: Path) -> list[int]:
-    """Processes of sweeps in the same place: nurseries and their jobs."""
+    """Processes of sweeps in the same place: fork servers and their jobs."""
     place = str(sweep.parent.resolve())
     return [
         process.info["pid"]
         for process in psutil.process_iter(["pid", "cmdline", "cwd"])
-        if NURSERY in (process.info["cmdline"] or ()) and process.info["cwd"] == place
+        if FORK_SERVER in (process.info["cmdline"] or ()) and process.info["cwd"] == place
     ]
 
 
@@ -119,7 +119,7 @@ def test_a_driver_killed_at_any_time(place: Path, kills: int) -> None:
                 os.kill(driver.pid, signal.SIGKILL)
                 killed += 1
             driver.wait()
-            assert all_gone(sweep), "the nursery and the jobs end with their driver"
+            assert all_gone(sweep), "the fork server and the jobs end with their driver"
             ended = sum(event["event"] == "end" for event in events(sweep))
             assert ended >= told or not sweep.exists(), "what was told is not forgotten"
             told = ended

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.sweep.result import SweepResult
-    from assay.sweep.worker.fork_server import Nursery
+    from assay.sweep.worker.fork_server import ForkServer
 
 KINDS = {
     "exception": "exception",
@@ -30,7 +30,7 @@ LIMITS = ("hydra.launcher.timeout_min=0.3", "hydra.launcher.memory_gb=1.5", "hyd
 
 
 @pytest.fixture(autouse=True)
-def in_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nursery: Nursery) -> None:
+def in_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> None:
     for name in ("conf", "poisoned"):
         (tmp_path / name).symlink_to(PROJECT / name)
     monkeypatch.chdir(tmp_path)

@@ -13,7 +13,7 @@ from assay.sweep.checker import Checker
 from assay.sweep.stop_request import StopRequest
 
 if TYPE_CHECKING:
-    from assay.sweep.worker.fork_server import Nursery
+    from assay.sweep.worker.fork_server import ForkServer
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_stop_ends_the_wait_for_an_answer_of_the_checker() -> None:
         theirs.recv(1)
         signal.raise_signal(signal.SIGINT)
 
-    checker = Checker(cast("Nursery", Silent()), stop.look)
+    checker = Checker(cast("ForkServer", Silent()), stop.look)
     with theirs, stop.preparing():
         threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt):

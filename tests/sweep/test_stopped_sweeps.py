@@ -33,14 +33,14 @@ SERVER: Final = """
 import json, signal, sys
 from pathlib import Path
 from assay.sweep.session import go_on, start
-from assay.sweep.worker.fork_server import Nursery
+from assay.sweep.worker.fork_server import ForkServer
 said = sys.stdout
 sys.stdout = sys.stderr
 usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 while True:
     for number in usual:
         signal.signal(number, lambda *_: None)  # a second Ctrl-C may come when the sweep is over already
-    print(json.dumps({"ready": Nursery.shared().pid}), file=said, flush=True)
+    print(json.dumps({"ready": ForkServer.shared().pid}), file=said, flush=True)
     asked = json.loads(sys.stdin.readline())
     try:
         for number, handler in usual.items():
@@ -71,7 +71,7 @@ class Driver:
                 start_new_session=True,
                 text=True,
             )
-        self.nursery = self._line()["ready"]
+        self.fork_server = self._line()["ready"]
 
     def _line(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -92,10 +92,10 @@ class Driver:
         if not answer:
             self._process.communicate()
             code = self._process.returncode
-            until(lambda: not psutil.pid_exists(self.nursery))
+            until(lambda: not psutil.pid_exists(self.fork_server))
             self._begin()
             return {"code": 128 - code, "states": []}
-        self.nursery = self._line()["ready"]
+        self.fork_server = self._line()["ready"]
         return answer
 
     def close(self) -> None:
@@ -176,4 +176,4 @@ def stop_once(driver: Driver, sweep: Path, words: list[str], draw: random.Random
     assert answer["code"] in (CODES[sent], 130, 0)
     assert "failed" not in answer["states"]
     assert "running" not in answer["states"]
-    until(lambda: len(psutil.Process(driver.nursery).children()) <= 1)  # the spare process
+    until(lambda: len(psutil.Process(driver.fork_server).children()) <= 1)  # the spare process

@@ -1,4 +1,4 @@
-"""A study over a pool: pruning saves steps, a killed study ends with as many trials, seeds are one trial."""
+"""A study over a launcher: pruning saves steps, a killed study ends with as many trials, seeds are one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:
     from assay.sweep.result import SweepResult
-    from assay.sweep.worker.fork_server import Nursery
+    from assay.sweep.worker.fork_server import ForkServer
 
 CHEAP = (
     *(
@@ -72,7 +72,7 @@ def trials_of(sweep: str) -> list[optuna.trial.FrozenTrial]:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("trials", [20, pytest.param(200, marks=LONG)])
-def test_pruning_takes_fewer_steps_to_the_same_best(trials: int, nursery: Nursery) -> None:
+def test_pruning_takes_fewer_steps_to_the_same_best(trials: int, fork_server: ForkServer) -> None:
     every = start(search("every", trials, "none"))
     pruned = start(search("pruned", trials, "median"))
     states = [entry.state for entry in pruned.entries]
@@ -118,14 +118,14 @@ def test_a_killed_study_ends_with_the_trials_it_was_to_have(tmp_path: Path, tria
         assert len(list(csv.DictReader(file))) == trials
 
 
-def test_a_study_can_be_made_longer(nursery: Nursery) -> None:
+def test_a_study_can_be_made_longer(fork_server: ForkServer) -> None:
     start(search("study", 3, "none"))
     result = go_on(Path("study"), ["hydra.sweeper.num_trials=5"])
     assert [entry.state for entry in result.entries] == ["done"] * 5
     assert len(trials_of("study")) == 5
 
 
-def test_the_value_of_a_trial_is_the_mean_over_its_seeds(nursery: Nursery) -> None:
+def test_the_value_of_a_trial_is_the_mean_over_its_seeds(fork_server: ForkServer) -> None:
     result = start(search("study", 3, "none", "seed=1,2"))
     assert sorted(entry.seed for entry in result.entries) == [1, 1, 1, 2, 2, 2]
     by_number = {entry.number: entry for entry in result.entries}
@@ -137,7 +137,7 @@ def test_the_value_of_a_trial_is_the_mean_over_its_seeds(nursery: Nursery) -> No
         assert [row["done"] for row in csv.DictReader(file)] == ["2", "2", "2"]
 
 
-def test_an_objective_that_nobody_measures_is_refused_before_the_first_trial(nursery: Nursery) -> None:
+def test_an_objective_that_nobody_measures_is_refused_before_the_first_trial(fork_server: ForkServer) -> None:
     with pytest.raises(ConfigError, match=r"hydra\.sweeper\.objective: there is no metric 'val/acc'"):
         start(search("study", 3, "none", "hydra.sweeper.objective=val/acc"))
     with pytest.raises(ConfigError, match=r"model\.hiden"):

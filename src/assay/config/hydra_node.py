@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 _LOGGING = ("job_logging", "hydra_logging")
 _CALLED = ("launcher", "sweeper", "callbacks")
 HYDRAS_OWN: Final = {
-    "hydra._internal.core_plugins.basic_launcher.BasicLauncher": "assay.sweep.launcher.serial.SerialPool",
+    "hydra._internal.core_plugins.basic_launcher.BasicLauncher": "assay.sweep.launcher.serial.SerialLauncher",
     "hydra._internal.core_plugins.basic_sweeper.BasicSweeper": "assay.sweep.search.grid.GridSearch",
 }
 """Hydra's own options, called `basic`, and what does the same here."""
 SWEEP_PARTS: Final = {
     "hydra.launcher": (
-        "assay.sweep.launcher.local.LocalPool",
-        "assay.sweep.launcher.ray.RayPool",
-        "assay.sweep.launcher.serial.SerialPool",
-        "assay.sweep.launcher.slurm.SlurmPool",
+        "assay.sweep.launcher.local.LocalLauncher",
+        "assay.sweep.launcher.ray.RayLauncher",
+        "assay.sweep.launcher.serial.SerialLauncher",
+        "assay.sweep.launcher.slurm.SlurmLauncher",
     ),
     "hydra.sweeper": (
         "assay.sweep.search.grid.GridSearch",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from assay.check.prove import Prover
-    from assay.sweep.worker.fork_server import Nursery
+    from assay.sweep.worker.fork_server import ForkServer
 
 _TICK: Final = 0.25
 """Seconds between two looks while an answer is waited for."""
@@ -50,12 +50,12 @@ class Checker:
     """Asks one process for every job of a sweep, so that what they have in common is checked once.
 
     Args:
-        nursery: Starts the process.
+        fork_server: Starts the process.
         look: Is called while an answer is waited for, and may raise.
     """
 
-    def __init__(self, nursery: Nursery, look: Callable[[], None] = lambda: None) -> None:
-        self._nursery, self._look = nursery, look
+    def __init__(self, fork_server: ForkServer, look: Callable[[], None] = lambda: None) -> None:
+        self._fork_server, self._look = fork_server, look
         self._socket: socket.socket | None = None
 
     def check(self, config: str, overrides: Sequence[str] = (), config_dir: Path | None = None) -> Checked:
@@ -89,7 +89,7 @@ class Checker:
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         if self._socket is None:
-            self._socket = self._nursery.connect()
+            self._socket = self._fork_server.connect()
         try:
             self._socket.sendall(json.dumps(question).encode() + b"\n")
             while not select.select([self._socket], [], [], _TICK)[0]:

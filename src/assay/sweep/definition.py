@@ -14,7 +14,7 @@ from assay.config.job_composer import JobComposer, compose_whole
 from assay.config.plain import written
 from assay.errors import ConfigError
 from assay.sweep.factory import arguments, chosen, made, target
-from assay.sweep.launcher.serial import SerialPool
+from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.objective import objectives
 from assay.sweep.policy import Policy
 from assay.sweep.search.constraint import read_constraints
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
 
     from assay.config.job_composer import Job
-    from assay.sweep.launcher.launcher import Pool
+    from assay.sweep.launcher.launcher import Launcher
     from assay.sweep.objective import Objective
     from assay.sweep.search.search import Search
 
@@ -59,7 +59,7 @@ class SweepDefinition:
     search: Search
     composer: JobComposer
 
-    def pool(self) -> Pool:
+    def make_launcher(self) -> Launcher:
         """What the jobs run in.
 
         Raises:
@@ -68,13 +68,13 @@ class SweepDefinition:
         values = {name: value for name, value in arguments(self.launcher).items() if name not in _POLICY}
         kind = target(self.launcher, "hydra.launcher")
         place = {"sweep_dir": self.directory} if "sweep_dir" in inspect.signature(kind).parameters else {}
-        pool: Pool = made(kind, values, "hydra.launcher", **place)
-        return pool
+        launcher: Launcher = made(kind, values, "hydra.launcher", **place)
+        return launcher
 
     @property
     def is_serial(self) -> bool:
         """Whether the jobs run in this process."""
-        return target(self.launcher, "hydra.launcher") is SerialPool
+        return target(self.launcher, "hydra.launcher") is SerialLauncher
 
 
 def read_definition(

@@ -1,4 +1,4 @@
-"""What a pool is given to run: plain data, so that it reaches another process or machine as it is."""
+"""What a launcher is given to run: plain data, so that it reaches another process or machine as it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, final
 
 @final
 @dataclass(frozen=True)
-class Task:
+class JobSpec:
     """One attempt at one job of a sweep.
 
     Attributes:
@@ -54,14 +54,14 @@ class Task:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Task:
+    def from_json(cls, text: str) -> JobSpec:
         """Read `to_json` back.
 
         Args:
             text: One line of JSON.
 
-        >>> task = Task(0, 1, "sweep/0", "{}", ["seed=1"], {"data": "digits"})
-        >>> Task.from_json(task.to_json()) == task
+        >>> job_spec = JobSpec(0, 1, "sweep/0", "{}", ["seed=1"], {"data": "digits"})
+        >>> JobSpec.from_json(job_spec.to_json()) == job_spec
         True
         """
         return cls(**json.loads(text))

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, final
 
 TRIAL: Final = "ASSAY_TRIAL"
-"""Environment variable that tells the processes of a job which trial of a study it is; see `Task.trial`."""
+"""Environment variable that tells a job's processes which trial of a study it is; see `JobSpec.trial`."""
 State = Literal["done", "failed", "pruned", "interrupted"]
 Cause = Literal["", "exception", "out_of_memory", "killed", "timed_out", "non_finite", "cannot_write"]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class Policy:
-    """What happens after a job has failed; keys of `hydra.launcher` beside those of its pool.
+    """What happens after a job has failed; keys of `hydra.launcher` beside those of the launcher itself.
 
     Args:
         on_failure: `continue` with the other jobs; `stop`: start no further one; `retry`: try it again where

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 from assay.config.plain import to_text_of
 from assay.errors import AssayError, cannot_write
 from assay.record.run_record import FILE as RECORD
-from assay.sweep.job_spec import Task
+from assay.sweep.job_spec import JobSpec
 from assay.sweep.journal import Entry
 from assay.sweep.objective import scores_of
 from assay.sweep.outcome import Outcome
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from assay.config.job_composer import Job
     from assay.sweep.checker import Checked
     from assay.sweep.journal import Journal
-    from assay.sweep.launcher.launcher import Ended, Pool
+    from assay.sweep.launcher.launcher import Ended, Launcher
     from assay.sweep.objective import Objective
     from assay.sweep.policy import Policy
     from assay.sweep.search.search import Proposal, Search
@@ -68,13 +68,13 @@ class _Running:
 
 
 @final
-class Driver:
+class Scheduler:
     """Runs the jobs of a sweep to their ends.
 
     Args:
         journal: Of the sweep; what it says has ended is not run again.
         search: Proposes jobs.
-        pool: Runs them.
+        launcher: Runs them.
         policy: What follows a failure.
         objectives: What the search is told.
         compose: Makes the job of a proposal's overrides and a number.
@@ -87,7 +87,7 @@ class Driver:
         self,
         journal: Journal,
         search: Search,
-        pool: Pool,
+        launcher: Launcher,
         policy: Policy,
         objectives: Sequence[Objective],
         *,
@@ -96,14 +96,14 @@ class Driver:
         watcher: Watcher,
         stop: StopRequest,
     ) -> None:
-        self._journal, self._search, self._pool, self._policy = journal, search, pool, policy
+        self._journal, self._search, self._launcher, self._policy = journal, search, launcher, policy
         self._objectives, self._compose, self._check, self._watcher = objectives, compose, check, watcher
         self._stop = stop
         self._no_room = ""  # what a job could not write, and where
         self._told = ""  # signal that the running jobs were sent because of it
         self._directory = journal.path.parent
         self._pending: deque[tuple[Entry, Job, Retry]] = deque()
-        self._held: tuple[Entry, Job, Task] | None = None
+        self._held: tuple[Entry, Job, JobSpec] | None = None
         self._running: dict[int, _Running] = {}
         self._specs: dict[str, dict[str, Any]] = {}
         self._distinct: dict[str, dict[str, Any]] = {}
@@ -127,7 +127,7 @@ class Driver:
         """Run until nothing is left to do, or the sweep is told to stop.
 
         Raises:
-            AssayError: The journal or a job's files cannot be written, or the pool can never run a job.
+            AssayError: The journal or a job's files cannot be written, or the launcher can never run a job.
         """
         try:
             while True:
@@ -135,7 +135,7 @@ class Driver:
                 self._stop_running()
                 if not self._running:
                     break
-                for ended in self._pool.wait(_TICK):
+                for ended in self._launcher.wait(_TICK):
                     self._settle(ended)
                 self._look_at_times()
                 self._watcher.tick(self._journal.entries, self._search.total)
@@ -147,7 +147,7 @@ class Driver:
                 raise
             raise self._stopped() from error
         finally:
-            self._pool.close()
+            self._launcher.close()
         if self._no_room:
             raise self._stopped()
 
@@ -158,30 +158,32 @@ class Driver:
         while not (self._halted or self._stop.name or self._no_room):
             if self._held is None:
                 self._held = self._next()
-            if self._held is None or not self._pool.has_room(self._held[2]):
+            if self._held is None or not self._launcher.has_room(self._held[2]):
                 return
-            entry, job, task = self._held
+            entry, job, job_spec = self._held
             self._held = None
-            self._make_way(entry, Path(task.run_dir), resume=task.resume)
-            task = replace(task, resume=task.resume and (Path(task.run_dir) / RECORD).is_file())
-            self._journal.start(entry.number, task.attempt, entry.changes)
+            self._make_way(entry, Path(job_spec.run_dir), resume=job_spec.resume)
+            job_spec = replace(
+                job_spec, resume=job_spec.resume and (Path(job_spec.run_dir) / RECORD).is_file()
+            )
+            self._journal.start(entry.number, job_spec.attempt, entry.changes)
             entry = self._journal.entries[entry.number]
             epochs = (job.config.get("trainer") or {}).get("max_epochs")
-            self._watcher.started(entry, Path(task.run_dir), epochs)
+            self._watcher.started(entry, Path(job_spec.run_dir), epochs)
             self._running[entry.number] = _Running(job, time.monotonic())
-            self._pool.start(task)
+            self._launcher.start(job_spec)
 
-    def _next(self) -> tuple[Entry, Job, Task] | None:
+    def _next(self) -> tuple[Entry, Job, JobSpec] | None:
         while True:
             if self._pending:
                 entry, job, retry = self._pending.popleft()
-                return self._task(replace(entry, changes=retry.changes), job, resume=retry.resume)
+                return self._job_spec(replace(entry, changes=retry.changes), job, resume=retry.resume)
             proposal = self._search.next()
             if proposal is None:
                 return None
             new = self._new(proposal)
             if new is not None:
-                return self._task(*new, resume=True)
+                return self._job_spec(*new, resume=True)
 
     def _new(self, proposal: Proposal) -> tuple[Entry, Job] | None:
         """A job that the search has just thought of; None where it turns out that it cannot run."""
@@ -202,13 +204,13 @@ class Driver:
         self._specs[job.fingerprint], self._trials[number] = spec, proposal.trial
         return entry, job
 
-    def _task(self, entry: Entry, job: Job, *, resume: bool) -> tuple[Entry, Job, Task]:
+    def _job_spec(self, entry: Entry, job: Job, *, resume: bool) -> tuple[Entry, Job, JobSpec]:
         attempt = len(entry.failures) + 1
         if entry.changes:
             job = self._compose([*entry.overrides, *entry.changes], entry.number)
         if job.fingerprint not in self._specs:
             self._specs[job.fingerprint] = self._shared_spec(self._check(job))
-        task = Task(
+        job_spec = JobSpec(
             number=entry.number,
             attempt=attempt,
             run_dir=job.config["run_dir"],
@@ -220,11 +222,11 @@ class Driver:
             output=str((self._directory / "logs" / f"{entry.number}.txt").absolute()),
             cwd=str(Path.cwd()),
             processes=num_processes(job.config),
-            gpus=num_gpus(job.config, there=self._pool.has_gpus),
+            gpus=num_gpus(job.config, there=self._launcher.has_gpus),
             memory_gb=self._policy.memory_gb,
             trial=self._trials.get(entry.number),
         )
-        return entry, job, task
+        return entry, job, job_spec
 
     def _shared_spec(self, checked: Checked) -> dict[str, Any]:
         """What the run need not find out again; one object for all jobs with the same data."""
@@ -292,13 +294,13 @@ class Driver:
         if limit is None:
             return
         for number, running in self._running.items():
-            if running.told is None and self._pool.waits(number):
+            if running.told is None and self._launcher.waits(number):
                 running.started = now
             elif running.told is None and now - running.started > 60 * limit:
                 running.told = now
-                self._pool.stop(number, now=False)
+                self._launcher.stop(number, now=False)
             elif running.told is not None and now - running.told > _GRACE:
-                self._pool.stop(number, now=True)
+                self._launcher.stop(number, now=True)
 
     # -- stopping ----------------------------------------------------------------------------------------
 
@@ -323,7 +325,7 @@ class Driver:
             self._watcher.say(f"{told}: the running jobs stop after their step (Ctrl-C: at once)")
         self._told = wanted
         for number in self._running:
-            self._pool.stop(number, now=self._stop.at_once)
+            self._launcher.stop(number, now=self._stop.at_once)
 
 
 def entry_of(number: int, job: Job, token: str) -> Entry:

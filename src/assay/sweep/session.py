@@ -29,10 +29,10 @@ from assay.sweep.progress import SweepProgress, shown
 from assay.sweep.recovery import recovered, wait_for
 from assay.sweep.result import SweepResult
 from assay.sweep.resume_setting import merged, setting_of, without_trust
-from assay.sweep.scheduler import Driver, entry_of
+from assay.sweep.scheduler import Scheduler, entry_of
 from assay.sweep.stop_request import StopRequest
 from assay.sweep.summary import say_results, write_results
-from assay.sweep.worker.fork_server import Nursery
+from assay.sweep.worker.fork_server import ForkServer
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from assay.check.report import Report
     from assay.config.job_composer import Job
     from assay.sweep.checker import Checked
-    from assay.sweep.launcher.launcher import Pool
+    from assay.sweep.launcher.launcher import Launcher
     from assay.sweep.outcome import Outcome
 
 
@@ -76,7 +76,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         refuse_shared(sweep, ahead)
         checking.names(ahead or samples)
         _check_git(job.config for job in (ahead or samples).values())
-        pool = sweep.pool()
+        launcher = sweep.make_launcher()
         with Console(stderr=True).status(_checking_so_many(sweep.search.total)):
             checked = checking.all(ahead or samples)
         say_warnings(warning for job in checked.values() for warning in job.warnings)
@@ -92,7 +92,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
             stack.enter_context(writing(sweep.directory))
             journal.add([entry_of(number, job, tokens[number]) for number, job in ahead.items()])
         return _drive(
-            sweep, journal, pool, checking, stop, jobs={n: (job, checked[n]) for n, job in ahead.items()}
+            sweep, journal, launcher, checking, stop, jobs={n: (job, checked[n]) for n, job in ahead.items()}
         )
 
 
@@ -135,7 +135,7 @@ def go_on(
         jobs, tokens = _known_jobs(sweep, journal, stop, again=again)
         refuse_shared(sweep, jobs)
         checking.names(jobs)
-        pool = sweep.pool()
+        launcher = sweep.make_launcher()
         _recover(journal, {number: job for number, job in jobs.items() if number not in pool.kept()})
         left = {
             number: job
@@ -154,7 +154,12 @@ def go_on(
                 if journal.entries[number].ended:
                     journal.reopen(number)
         return _drive(
-            sweep, journal, pool, checking, stop, jobs={n: (job, checked.get(n)) for n, job in jobs.items()}
+            sweep,
+            journal,
+            launcher,
+            checking,
+            stop,
+            jobs={n: (job, checked.get(n)) for n, job in jobs.items()},
         )
 
 
@@ -194,7 +199,7 @@ def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Repo
             with located(overrides_of(job), config_dir):
                 check_job(job_config(job))
         _check_git(jobs)
-        sweep.pool()
+        sweep.make_launcher()
     from assay.check.all_jobs import check_all
 
     reports = check_all(jobs, config_dir, scores=sweep.needed)
@@ -275,7 +280,7 @@ def _is_over(entry: Entry, *, again: bool) -> bool:
 def _drive(
     sweep: SweepDefinition,
     journal: Journal,
-    pool: Pool,
+    launcher: Launcher,
     checking: Checking,
     stop: StopRequest,
     *,
@@ -286,12 +291,12 @@ def _drive(
     console = Console(highlight=False, soft_wrap=True)
     with stop.watching():
         with SweepProgress(
-            console, first, pool.slots, sweep.overrides, log=sweep.directory / LOG
+            console, first, launcher.slots, sweep.overrides, log=sweep.directory / LOG
         ) as progress:
-            driver = Driver(
+            driver = Scheduler(
                 journal,
                 sweep.search,
-                pool,
+                launcher,
                 sweep.policy,
                 sweep.objectives,
                 compose=sweep.composer.job,
@@ -355,11 +360,11 @@ def _checking(sweep: SweepDefinition, stop: StopRequest) -> Iterator[Checking]:
         nonlocal checker
         stop.look()
         if checker is None:
-            checker = CheckerHere() if sweep.is_serial else Checker(Nursery.shared(), stop.look)
+            checker = CheckerHere() if sweep.is_serial else Checker(ForkServer.shared(), stop.look)
         return checker.check(to_text_of(job.config), job.overrides, sweep.config_dir)
 
     if not sweep.is_serial:
-        Nursery.shared()  # imports torch while this process composes
+        ForkServer.shared()  # imports torch while this process composes
     try:
         yield Checking(prove, sweep.needed, sweep.config_dir, sweep.objectives)
     finally:

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.sweep.conftest import environment, until
 
-from assay.sweep.launcher.cluster_worker import Keeper
+from assay.sweep.launcher.cluster_worker import ClusterWorker
 from assay.sweep.outcome import Outcome
 from assay.sweep.worker import reaper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.sweep.conftest import MakeTask
+    from tests.sweep.conftest import MakeJobSpec
 
 
 @pytest.fixture(scope="module")
-def keeper() -> Iterator[Keeper]:
+def cluster_worker() -> Iterator[ClusterWorker]:
     before = os.environ.get(reaper.MARK)
-    made = Keeper()
+    made = ClusterWorker()
     yield made
     made.close()
     if before is None:
@@ -31,39 +31,43 @@ def keeper() -> Iterator[Keeper]:
 
 
 def test_a_job_has_the_variables_that_it_is_given(
-    keeper: Keeper, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+    cluster_worker: ClusterWorker, make_job_spec: MakeJobSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert keeper.ready()
+    assert cluster_worker.ready()
     monkeypatch.setenv("TORCH_OF_THIS_MACHINE", "1")
-    task = make_task()
+    job_spec = make_job_spec()
     given = {"PATH": os.environ["PATH"], "TORCH_OF_THE_DRIVER": "2"}
-    said = Outcome.from_json(keeper.run(1, task.to_json(), given))
+    said = Outcome.from_json(cluster_worker.run(1, job_spec.to_json(), given))
     assert said.state == "done"
-    seen = environment(task)
+    seen = environment(job_spec)
     assert seen["TORCH_OF_THE_DRIVER"] == "2"
     assert "TORCH_OF_THIS_MACHINE" not in seen
 
 
-def test_a_job_is_stopped_by_another_thread(keeper: Keeper, make_task: MakeTask) -> None:
-    task = make_task("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
+def test_a_job_is_stopped_by_another_thread(
+    cluster_worker: ClusterWorker, make_job_spec: MakeJobSpec
+) -> None:
+    job_spec = make_job_spec("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
     said: list[str] = []
-    running = threading.Thread(target=lambda: said.append(keeper.run(2, task.to_json())))
+    running = threading.Thread(target=lambda: said.append(cluster_worker.run(2, job_spec.to_json())))
     running.start()
-    until(lambda: Path(task.run_dir, "metrics.csv").is_file())
-    keeper.stop(2, now=False)
+    until(lambda: Path(job_spec.run_dir, "metrics.csv").is_file())
+    cluster_worker.stop(2, now=False)
     running.join(60)
     outcome = Outcome.from_json(said[0])
     assert (outcome.state, outcome.reason) == ("interrupted", "stopped by SIGTERM")
 
 
-def test_a_job_that_is_to_stop_before_it_began_does_not_run(keeper: Keeper, make_task: MakeTask) -> None:
-    task = make_task("trainer.max_epochs=100000")
-    keeper.stop(3, now=True)
-    assert Outcome.from_json(keeper.run(3, task.to_json())).state == "interrupted"
+def test_a_job_that_is_to_stop_before_it_began_does_not_run(
+    cluster_worker: ClusterWorker, make_job_spec: MakeJobSpec
+) -> None:
+    job_spec = make_job_spec("trainer.max_epochs=100000")
+    cluster_worker.stop(3, now=True)
+    assert Outcome.from_json(cluster_worker.run(3, job_spec.to_json())).state == "interrupted"
 
 
-def test_what_cannot_be_read_is_an_outcome(keeper: Keeper) -> None:
-    said = Outcome.from_json(keeper.run(4, "no task"))
+def test_what_cannot_be_read_is_an_outcome(cluster_worker: ClusterWorker) -> None:
+    said = Outcome.from_json(cluster_worker.run(4, "no job"))
     assert (said.state, said.transient) == ("failed", True)
     assert "JSON" in said.reason
-    assert not keeper._told
+    assert not cluster_worker._told

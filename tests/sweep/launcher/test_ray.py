@@ -19,23 +19,23 @@ from tests.sweep.conftest import ASSAY, PATIENCE, TINY, begin, environment, is_g
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
 from assay.sweep.launcher import ray_cluster
-from assay.sweep.launcher.ray import RayPool
+from assay.sweep.launcher.ray import RayLauncher
 from assay.sweep.session import start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.sweep.conftest import MakeTask
+    from tests.sweep.conftest import MakeJobSpec
 
     from assay.sweep.outcome import Outcome
-    from assay.sweep.worker.fork_server import Nursery
+    from assay.sweep.worker.fork_server import ForkServer
 
 LAUNCHER = ("hydra/launcher=ray", "hydra.launcher.jobs_at_once=2")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A cluster with two GPUs that are not there; a pool joins it as it would any that is running."""
+    """A cluster with two GPUs that are not there; a launcher joins it as it would any that is running."""
     with ray_cluster.own_signals(), ray_cluster.variables(ray_cluster.SETTINGS):
         import ray
 
@@ -56,37 +56,37 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def shared(cluster: Any) -> Iterator[RayPool]:
-    pool = RayPool()
-    yield pool
-    pool.close()
+def shared(cluster: Any) -> Iterator[RayLauncher]:
+    launcher = RayLauncher()
+    yield launcher
+    launcher.close()
 
 
 @pytest.fixture
-def pool(shared: RayPool) -> Iterator[RayPool]:
-    """The same pool for all tests: each of its places costs an import of torch."""
+def launcher(shared: RayLauncher) -> Iterator[RayLauncher]:
+    """The same launcher for all tests: each of its places costs an import of torch."""
     yield shared
     for one in list(shared._running.values()):
-        shared.stop(one.task.number, now=True)
+        shared.stop(one.job_spec.number, now=True)
         until(lambda: shared.wait(0.1))
 
 
-def until_one_ends(pool: RayPool) -> Outcome:
+def until_one_ends(launcher: RayLauncher) -> Outcome:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        for ended in pool.wait(1.0):
+        for ended in launcher.wait(1.0):
             return ended.outcome
     pytest.fail("none has ended")
 
 
-def test_a_job_runs_to_its_end(pool: RayPool, make_task: MakeTask) -> None:
-    task = make_task("seed=3", number=7)
-    outcome = run(pool, task)[7]
-    record = RunRecord.load(Path(task.run_dir))
+def test_a_job_runs_to_its_end(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
+    job_spec = make_job_spec("seed=3", number=7)
+    outcome = run(launcher, job_spec)[7]
+    record = RunRecord.load(Path(job_spec.run_dir))
     assert (outcome.state, outcome.cause, outcome.reason) == ("done", "", "")
     assert outcome.metrics == record.metrics
     assert record.machine["threads"] == 1
-    assert Path(task.output).read_text().startswith("--- job 7, attempt 1, ")
+    assert Path(job_spec.output).read_text().startswith("--- job 7, attempt 1, ")
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,12 @@ def test_a_job_runs_to_its_end(pool: RayPool, make_task: MakeTask) -> None:
     ],
 )
 def test_what_kills_a_job_is_told_and_takes_nothing_along(
-    kind: str, expected: tuple[str, bool], reason: str, pool: RayPool, make_task: MakeTask
+    kind: str, expected: tuple[str, bool], reason: str, launcher: RayLauncher, make_job_spec: MakeJobSpec
 ) -> None:
     outcomes = run(
-        pool, make_task(f"callbacks.poison.kind={kind}", number=0, memory_gb=0.5), make_task(number=1)
+        launcher,
+        make_job_spec(f"callbacks.poison.kind={kind}", number=0, memory_gb=0.5),
+        make_job_spec(number=1),
     )
     told = outcomes[0]
     assert (told.state, told.cause, told.transient) == ("failed", *expected), told.reason
@@ -112,83 +114,83 @@ def test_what_kills_a_job_is_told_and_takes_nothing_along(
     assert outcomes[1].state == "done"
 
 
-def test_a_job_that_is_told_to_stop_saves(pool: RayPool, make_task: MakeTask) -> None:
-    task = make_task("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
-    pool.start(task)
-    until(Path(task.run_dir, "metrics.csv").is_file)
-    assert not pool.waits(0)
-    pool.stop(0, now=False)
-    told = until_one_ends(pool)
+def test_a_job_that_is_told_to_stop_saves(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
+    job_spec = make_job_spec("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
+    launcher.start(job_spec)
+    until(Path(job_spec.run_dir, "metrics.csv").is_file)
+    assert not launcher.waits(0)
+    launcher.stop(0, now=False)
+    told = until_one_ends(launcher)
     assert (told.state, told.reason) == ("interrupted", "stopped by SIGTERM")
-    assert Path(task.run_dir, "checkpoints", "last.ckpt").is_file()
+    assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()
 
 
-def test_a_job_that_hangs_is_ended_at_once(pool: RayPool, make_task: MakeTask) -> None:
-    task = make_task("callbacks.poison.kind=hang")
-    pool.start(task)
-    until(Path(task.run_dir, "record.json").is_file)
+def test_a_job_that_hangs_is_ended_at_once(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
+    job_spec = make_job_spec("callbacks.poison.kind=hang")
+    launcher.start(job_spec)
+    until(Path(job_spec.run_dir, "record.json").is_file)
     time.sleep(0.5)
-    pool.stop(0, now=False)
-    assert pool.wait(1.0) == []
-    pool.stop(0, now=True)
-    told = until_one_ends(pool)
+    launcher.stop(0, now=False)
+    assert launcher.wait(1.0) == []
+    launcher.stop(0, now=True)
+    told = until_one_ends(launcher)
     assert (told.state, told.reason) == ("interrupted", "ended by SIGKILL")
 
 
-def test_a_worker_that_dies_costs_one_attempt(pool: RayPool, make_task: MakeTask) -> None:
-    task = make_task("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
-    pool.start(task)
-    until(Path(task.run_dir, "metrics.csv").is_file)
-    job = int(Path(task.output).read_text().partition("process ")[2].partition(":")[0])
-    keeper = psutil.Process(job).parent().parent()  # type: ignore[union-attr]  # the nursery and its own parent
-    assert keeper is not None
-    keeper.kill()
-    told = until_one_ends(pool)
+def test_a_worker_that_dies_costs_one_attempt(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
+    job_spec = make_job_spec("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
+    launcher.start(job_spec)
+    until(Path(job_spec.run_dir, "metrics.csv").is_file)
+    job = int(Path(job_spec.output).read_text().partition("process ")[2].partition(":")[0])
+    cluster_worker = psutil.Process(job).parent().parent()  # type: ignore[union-attr]  # the fork server and its own parent
+    assert cluster_worker is not None
+    cluster_worker.kill()
+    told = until_one_ends(launcher)
     assert (told.state, told.cause, told.transient) == ("failed", "killed", True)
     assert "Ray worker died" in told.reason
     until(lambda: is_gone(job))
-    assert RunRecord.load(Path(task.run_dir)).signal == "SIGTERM", "it has saved"
-    assert run(pool, make_task())[0].state == "done"
+    assert RunRecord.load(Path(job_spec.run_dir)).signal == "SIGTERM", "it has saved"
+    assert run(launcher, make_job_spec())[0].state == "done"
 
 
-def test_a_gpu_belongs_to_one_job(pool: RayPool, make_task: MakeTask) -> None:
-    tasks = [make_task("callbacks.poison.kind=hang", number=number, gpus=1) for number in (0, 1)]
-    for task in tasks:
-        assert pool.has_room(task)
-        pool.start(task)
-    assert pool.has_gpus
-    assert not pool.has_room(make_task(gpus=1))
-    until(lambda: all(Path(task.run_dir, "record.json").is_file() for task in tasks))
-    assert sorted(environment(task)["CUDA_VISIBLE_DEVICES"] for task in tasks) == ["0", "1"]
+def test_a_gpu_belongs_to_one_job(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
+    job_specs = [make_job_spec("callbacks.poison.kind=hang", number=number, gpus=1) for number in (0, 1)]
+    for job_spec in job_specs:
+        assert launcher.has_room(job_spec)
+        launcher.start(job_spec)
+    assert launcher.has_gpus
+    assert not launcher.has_room(make_job_spec(gpus=1))
+    until(lambda: all(Path(job_spec.run_dir, "record.json").is_file() for job_spec in job_specs))
+    assert sorted(environment(job_spec)["CUDA_VISIBLE_DEVICES"] for job_spec in job_specs) == ["0", "1"]
     with pytest.raises(AssayError, match="needs 3 GPU; the largest machine of the Ray cluster has 2"):
-        pool.has_room(make_task(gpus=3))
+        launcher.has_room(make_job_spec(gpus=3))
     for number in (0, 1):
-        pool.stop(number, now=True)
-        until_one_ends(pool)
+        launcher.stop(number, now=True)
+        until_one_ends(launcher)
 
 
-def test_a_task_that_waits_for_the_cluster_can_be_stopped(
-    pool: RayPool, cluster: Any, make_task: MakeTask
+def test_a_job_spec_that_waits_for_the_cluster_can_be_stopped(
+    launcher: RayLauncher, cluster: Any, make_job_spec: MakeJobSpec
 ) -> None:
     other = cluster.remote(lambda: time.sleep(600)).options(num_cpus=2)
-    pool._retire(pool._idle)
-    pool._idle = []
+    launcher._retire(launcher._idle)
+    launcher._idle = []
     held = other.remote()
     until(lambda: cluster.available_resources().get("CPU", 0) < 1)
-    pool.start(make_task(number=4))
-    assert pool.wait(0.5) == []
-    assert pool.waits(4)
-    pool.stop(4, now=False)
-    assert until_one_ends(pool).state == "interrupted"
+    launcher.start(make_job_spec(number=4))
+    assert launcher.wait(0.5) == []
+    assert launcher.waits(4)
+    launcher.stop(4, now=False)
+    assert until_one_ends(launcher).state == "interrupted"
     cluster.cancel(held, force=True)
 
 
 def test_what_cannot_be_a_number_of_jobs_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"hydra\.launcher\.threads_per_job"):
-        RayPool(threads_per_job=0)
+        RayLauncher(threads_per_job=0)
 
 
-def test_a_trial_is_pruned(project: Path, cluster: Any, nursery: Nursery) -> None:
+def test_a_trial_is_pruned(project: Path, cluster: Any, fork_server: ForkServer) -> None:
     result = start(
         [
             *(one for one in TINY if not one.startswith("trainer.max_epochs")),
@@ -210,7 +212,7 @@ def test_a_trial_is_pruned(project: Path, cluster: Any, nursery: Nursery) -> Non
 
 
 def left_behind(place: Path) -> list[str]:
-    """Processes of a sweep's cluster, keepers, nurseries and jobs: all run where their driver does."""
+    """Processes of a sweep's cluster, its workers, fork servers and jobs: all run where their driver does."""
     here = str(place.resolve())
     return [
         f"{process.info['pid']} {' '.join(process.info['cmdline'] or ())[:120]}"
@@ -223,7 +225,7 @@ def left_behind(place: Path) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_killed_driver_leaves_nothing_and_the_sweep_goes_on(nursery: Nursery, project: Path) -> None:
+def test_a_killed_driver_leaves_nothing_and_the_sweep_goes_on(fork_server: ForkServer, project: Path) -> None:
     sweep = (*TINY, "callbacks.last_checkpoint.every_n_train_steps=2", "seed=1,2")
     whole = start([*sweep, "callbacks.poison.kind=none", "hydra.sweep.dir=whole"])
     assert whole.exit_code == 0
@@ -259,7 +261,7 @@ def test_a_killed_driver_leaves_nothing_and_the_sweep_goes_on(nursery: Nursery, 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_poison_in_a_sweep(nursery: Nursery, project: Path, cluster: Any) -> None:
+def test_poison_in_a_sweep(fork_server: ForkServer, project: Path, cluster: Any) -> None:
     kinds = ["none", "exception", "hang", "memory", "sigkill"]
     limits = ("hydra.launcher.timeout_min=0.3", "hydra.launcher.memory_gb=1.5")
     result = start(

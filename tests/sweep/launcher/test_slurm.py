@@ -18,63 +18,63 @@ from tests.sweep.conftest import PATIENCE, TINY, begin, environment, until
 from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
 from assay.sweep.launcher import slurm
-from assay.sweep.launcher.slurm import SlurmPool
+from assay.sweep.launcher.slurm import SlurmLauncher
 from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.sweep.conftest import MakeTask
+    from tests.sweep.conftest import MakeJobSpec
 
-    from assay.sweep.job_spec import Task
+    from assay.sweep.job_spec import JobSpec
     from assay.sweep.outcome import Outcome
-    from assay.sweep.worker.fork_server import Nursery
+    from assay.sweep.worker.fork_server import ForkServer
 
 LAUNCHER = ("hydra/launcher=slurm", "hydra.launcher.cluster=local")
 LONG = ("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
 
 
 @pytest.fixture
-def pool(tmp_path: Path) -> Iterator[SlurmPool]:
-    pool = SlurmPool(tmp_path / "sweep", cluster="local")
-    yield pool
-    pool.close()
-    SlurmPool(tmp_path / "sweep", cluster="local").close()  # what a test has left
+def launcher(tmp_path: Path) -> Iterator[SlurmLauncher]:
+    launcher = SlurmLauncher(tmp_path / "sweep", cluster="local")
+    yield launcher
+    launcher.close()
+    SlurmLauncher(tmp_path / "sweep", cluster="local").close()  # what a test has left
 
 
-def test_lines_of_setup_run_before_the_job(tmp_path: Path, make_task: MakeTask) -> None:
-    pool = SlurmPool(tmp_path / "sweep", cluster="local", setup=["export OMP_SETUP=yes", "sleep 3"])
-    task, stopped = make_task(number=0), make_task(*LONG, number=1)
-    assert run(pool, task)[0].state == "done"
-    assert environment(task)["OMP_SETUP"] == "yes"
-    pool.start(stopped)
+def test_lines_of_setup_run_before_the_job(tmp_path: Path, make_job_spec: MakeJobSpec) -> None:
+    launcher = SlurmLauncher(tmp_path / "sweep", cluster="local", setup=["export OMP_SETUP=yes", "sleep 3"])
+    job_spec, stopped = make_job_spec(number=0), make_job_spec(*LONG, number=1)
+    assert run(launcher, job_spec)[0].state == "done"
+    assert environment(job_spec)["OMP_SETUP"] == "yes"
+    launcher.start(stopped)
     until(lambda: Path(stopped.run_dir, "metrics.csv").is_file())
-    pool.stop(1, now=False)
-    assert ends(pool)[1].state == "interrupted"
+    launcher.stop(1, now=False)
+    assert ends(launcher)[1].state == "interrupted"
     assert Path(stopped.run_dir, "checkpoints", "last.ckpt").is_file()
-    pool.close()
+    launcher.close()
 
 
-def run(pool: SlurmPool, *tasks: Task) -> dict[int, Outcome]:
-    """Run tasks; the outcome of each job."""
-    for task in tasks:
-        assert pool.has_room(task)
-        pool.start(task)
-    return ends(pool, len(tasks))
+def run(launcher: SlurmLauncher, *job_specs: JobSpec) -> dict[int, Outcome]:
+    """Run jobs; the outcome of each job."""
+    for job_spec in job_specs:
+        assert launcher.has_room(job_spec)
+        launcher.start(job_spec)
+    return ends(launcher, len(job_specs))
 
 
-def ends(pool: SlurmPool, number: int = 1) -> dict[int, Outcome]:
+def ends(launcher: SlurmLauncher, number: int = 1) -> dict[int, Outcome]:
     outcomes: dict[int, Outcome] = {}
     deadline = time.monotonic() + PATIENCE
     while len(outcomes) < number:
         assert time.monotonic() < deadline
-        outcomes |= {ended.number: ended.outcome for ended in pool.wait(0.5)}
+        outcomes |= {ended.number: ended.outcome for ended in launcher.wait(0.5)}
     return outcomes
 
 
-def process_of(pool: SlurmPool, number: int = 0) -> psutil.Process:
+def process_of(launcher: SlurmLauncher, number: int = 0) -> psutil.Process:
     """The process that submitit runs a job in."""
-    (process,) = psutil.Process(int(pool._running[number].job_id)).children()
+    (process,) = psutil.Process(int(launcher._running[number].job_id)).children()
     return process
 
 
@@ -112,65 +112,67 @@ def test_slurm_is_asked_about_jobs_of_assay_alone(tmp_path: Path, monkeypatch: p
     left = {"0-1": "7", "1-1": "8", "2-1": "--user=me", "3-1": "7 8", "../x": "9", "x": "10"}
     for name, job_id in left.items():
         (folder / Path(name).name).with_suffix(".job").write_text(job_id, encoding="ascii")
-    pool = SlurmPool(tmp_path, cluster="local")
-    pool._is_local = False
-    assert sorted(pool.kept()) == [0]
-    pool.close()
+    launcher = SlurmLauncher(tmp_path, cluster="local")
+    launcher._is_local = False
+    assert sorted(launcher.kept()) == [0]
+    launcher.close()
     assert [command for command in asked if command[0] == "scancel"] == [("scancel", "7")]
 
 
-def test_jobs_end_well_and_badly(pool: SlurmPool, make_task: MakeTask) -> None:
-    bad, good = make_task("callbacks.poison.kind=exception", number=1), make_task("seed=3", number=2)
-    outcomes = run(pool, bad, good)
+def test_jobs_end_well_and_badly(launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
+    bad, good = make_job_spec("callbacks.poison.kind=exception", number=1), make_job_spec("seed=3", number=2)
+    outcomes = run(launcher, bad, good)
     assert (outcomes[1].state, outcomes[1].cause) == ("failed", "exception")
     assert outcomes[1].reason == "ValueError: this is poison"
     assert outcomes[2].metrics == RunRecord.load(Path(good.run_dir)).metrics
     assert outcomes[2].state == "done"
-    assert not list((pool._folder).glob("*.outcome")), "what was told is not told again"
+    assert not list((launcher._folder).glob("*.outcome")), "what was told is not told again"
 
 
-def test_a_job_that_loses_its_machine_goes_on_at_the_next(pool: SlurmPool, make_task: MakeTask) -> None:
-    task = make_task("trainer.max_epochs=150", "seed=3")
-    pool.start(task)
-    until(Path(task.run_dir, "metrics.csv").is_file)
-    first = process_of(pool)
+def test_a_job_that_loses_its_machine_goes_on_at_the_next(
+    launcher: SlurmLauncher, make_job_spec: MakeJobSpec
+) -> None:
+    job_spec = make_job_spec("trainer.max_epochs=150", "seed=3")
+    launcher.start(job_spec)
+    until(Path(job_spec.run_dir, "metrics.csv").is_file)
+    first = process_of(launcher)
     first.send_signal(signal.SIGTERM)  # Slurm sends it first, to all processes; submitit lets it pass
     first.send_signal(signal.SIGUSR2)
-    assert ends(pool)[0].state == "done"
-    record = RunRecord.load(Path(task.run_dir))
+    assert ends(launcher)[0].state == "done"
+    record = RunRecord.load(Path(job_spec.run_dir))
     assert len(record.resumed) == 1
     assert record.resumed[0]["from_step"] > 0
-    whole = make_task("trainer.max_epochs=150", "seed=3", number=1)
-    assert run(pool, whole)[1].metrics == record.metrics
-    assert weights(task.run_dir) == weights(whole.run_dir)
-    ours, theirs = (Path(one.run_dir, "metrics.csv").read_bytes() for one in (task, whole))
+    whole = make_job_spec("trainer.max_epochs=150", "seed=3", number=1)
+    assert run(launcher, whole)[1].metrics == record.metrics
+    assert weights(job_spec.run_dir) == weights(whole.run_dir)
+    ours, theirs = (Path(one.run_dir, "metrics.csv").read_bytes() for one in (job_spec, whole))
     assert ours == theirs
 
 
 def test_a_job_that_is_told_to_stop_saves_and_is_not_queued_again(
-    pool: SlurmPool, make_task: MakeTask
+    launcher: SlurmLauncher, make_job_spec: MakeJobSpec
 ) -> None:
-    task = make_task(*LONG)
-    pool.start(task)
-    assert pool.waits(0)
-    until(Path(task.run_dir, "metrics.csv").is_file)
-    assert not pool.waits(0)
-    pool.stop(0, now=False)
-    told = ends(pool)[0]
+    job_spec = make_job_spec(*LONG)
+    launcher.start(job_spec)
+    assert launcher.waits(0)
+    until(Path(job_spec.run_dir, "metrics.csv").is_file)
+    assert not launcher.waits(0)
+    launcher.stop(0, now=False)
+    told = ends(launcher)[0]
     assert (told.state, told.reason) == ("interrupted", "stopped by SIGTERM")
-    assert Path(task.run_dir, "checkpoints", "last.ckpt").is_file()
+    assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()
 
 
 def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(
-    pool: SlurmPool, make_task: MakeTask, tmp_path: Path
+    launcher: SlurmLauncher, make_job_spec: MakeJobSpec, tmp_path: Path
 ) -> None:
-    runs, hangs = make_task(*LONG, number=0), make_task("callbacks.poison.kind=hang", number=1)
-    pool.start(runs)
-    pool.start(hangs)
-    ids = {number: one.job_id for number, one in pool._running.items()}
-    pool._running.clear()  # as if it had been killed
+    runs, hangs = make_job_spec(*LONG, number=0), make_job_spec("callbacks.poison.kind=hang", number=1)
+    launcher.start(runs)
+    launcher.start(hangs)
+    ids = {number: one.job_id for number, one in launcher._running.items()}
+    launcher._running.clear()  # as if it had been killed
     until(lambda: all(Path(one.run_dir, "record.json").is_file() for one in (runs, hangs)))
-    again = SlurmPool(tmp_path / "sweep", cluster="local")
+    again = SlurmLauncher(tmp_path / "sweep", cluster="local")
     assert set(again.kept()) == {0, 1}
     again.start(runs)
     assert again._running[0].job_id == ids[0]
@@ -192,38 +194,38 @@ def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(
     ],
 )
 def test_what_kills_a_job_is_told(
-    kind: str, expected: tuple[str, bool], reason: str, pool: SlurmPool, make_task: MakeTask
+    kind: str, expected: tuple[str, bool], reason: str, launcher: SlurmLauncher, make_job_spec: MakeJobSpec
 ) -> None:
-    told = run(pool, make_task(f"callbacks.poison.kind={kind}", memory_gb=0.5))[0]
+    told = run(launcher, make_job_spec(f"callbacks.poison.kind={kind}", memory_gb=0.5))[0]
     assert (told.state, told.cause, told.transient) == ("failed", *expected), told.reason
     assert reason in told.reason
 
 
 @pytest.mark.long
-def test_a_machine_that_dies_costs_one_attempt(pool: SlurmPool, make_task: MakeTask) -> None:
-    task = make_task(*LONG)
-    pool.start(task)
-    until(Path(task.run_dir, "metrics.csv").is_file)
-    process_of(pool).kill()
-    told = ends(pool)[0]
+def test_a_machine_that_dies_costs_one_attempt(launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
+    job_spec = make_job_spec(*LONG)
+    launcher.start(job_spec)
+    until(Path(job_spec.run_dir, "metrics.csv").is_file)
+    process_of(launcher).kill()
+    told = ends(launcher)[0]
     assert (told.state, told.cause, told.transient) == ("failed", "killed", True)
 
 
 @pytest.mark.parametrize("wrong", [{"time": 0}, {"jobs_at_once": 0}, {"threads_per_job": -1}])
 def test_what_cannot_be_is_refused(wrong: dict[str, int], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"hydra\.launcher\.{next(iter(wrong))}"):
-        SlurmPool(tmp_path, **wrong)  # type: ignore[arg-type]  # wrong ones
+        SlurmLauncher(tmp_path, **wrong)  # type: ignore[arg-type]  # wrong ones
 
 
 def test_a_machine_without_slurm_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match=r"srun is not found(?s:.*)hydra\.launcher\.cluster=local"):
-        SlurmPool(tmp_path, cluster="slurm")
+        SlurmLauncher(tmp_path, cluster="slurm")
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_poison_in_a_sweep(project: Path, nursery: Nursery) -> None:
+def test_poison_in_a_sweep(project: Path, fork_server: ForkServer) -> None:
     kinds = ["none", "exception", "hang", "memory", "sigkill"]
     limits = (
         "hydra.launcher.timeout_min=0.5",
@@ -239,7 +241,7 @@ def test_poison_in_a_sweep(project: Path, nursery: Nursery) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_sweep_whose_driver_is_killed_ends_as_any_other(project: Path, nursery: Nursery) -> None:
+def test_a_sweep_whose_driver_is_killed_ends_as_any_other(project: Path, fork_server: ForkServer) -> None:
     sweep = (*TINY, "trainer.max_epochs=150", "seed=1,2")
     start([*sweep, "hydra.sweep.dir=whole"])
     driver = begin(project, "train", "-m", *sweep, *LAUNCHER, "hydra.sweep.dir=sweep")

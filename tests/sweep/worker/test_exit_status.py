@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.record.run_record import RunRecord, now
-from assay.sweep.job_spec import Task
+from assay.sweep.job_spec import JobSpec
 from assay.sweep.outcome import Outcome
-from assay.sweep.worker.exit_status import Death, outcome_after, outcome_of
+from assay.sweep.worker.exit_status import ExitStatus, outcome_after, outcome_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,59 +23,59 @@ def record(**fields: Any) -> RunRecord:
 
 
 @pytest.fixture
-def task(tmp_path: Path) -> Task:
+def job_spec(tmp_path: Path) -> JobSpec:
     (tmp_path / "run").mkdir()
-    return Task(0, 1, "run", "{}", [], {}, cwd=str(tmp_path), output=str(tmp_path / "run.txt"))
+    return JobSpec(0, 1, "run", "{}", [], {}, cwd=str(tmp_path), output=str(tmp_path / "run.txt"))
 
 
-def test_what_a_process_said_counts_whatever_became_of_it_then(task: Task) -> None:
+def test_what_a_process_said_counts_whatever_became_of_it_then(job_spec: JobSpec) -> None:
     said = Outcome("done", metrics={"val/loss": 0.5}, seconds=3.0)
-    assert outcome_after(task, Death(-11, said.to_json())) == said
+    assert outcome_after(job_spec, ExitStatus(-11, said.to_json())) == said
 
 
 @pytest.mark.parametrize("said", ["", "{", '{"state": "do', "[]", '{"unknown": 1}'])
-def test_half_a_word_is_none(said: str, task: Task) -> None:
-    outcome = outcome_after(task, Death(-9, said, seconds=2.0))
+def test_half_a_word_is_none(said: str, job_spec: JobSpec) -> None:
+    outcome = outcome_after(job_spec, ExitStatus(-9, said, seconds=2.0))
     assert (outcome.state, outcome.cause, outcome.transient, outcome.seconds) == ("failed", "killed", True, 2)
 
 
-def test_without_a_word_the_record_counts(task: Task, tmp_path: Path) -> None:
+def test_without_a_word_the_record_counts(job_spec: JobSpec, tmp_path: Path) -> None:
     record(metrics={"test/loss": 1.0}).save(tmp_path / "run")
-    assert outcome_after(task, Death(0, seconds=5.0)).metrics == {"test/loss": 1.0}
+    assert outcome_after(job_spec, ExitStatus(0, seconds=5.0)).metrics == {"test/loss": 1.0}
 
 
-def test_a_record_from_before_the_process_does_not_count(task: Task, tmp_path: Path) -> None:
+def test_a_record_from_before_the_process_does_not_count(job_spec: JobSpec, tmp_path: Path) -> None:
     record(status="failed", reason="ValueError: no", cause="exception").save(tmp_path / "run")
     old = time.time() - 60
     os.utime(tmp_path / "run" / "record.json", (old, old))
-    assert outcome_after(task, Death(-9, seconds=5.0)).reason == "its process was killed by SIGKILL"
+    assert outcome_after(job_spec, ExitStatus(-9, seconds=5.0)).reason == "its process was killed by SIGKILL"
 
 
 @pytest.mark.parametrize(
-    ("death", "told", "state", "cause"),
+    ("exit_status", "told", "state", "cause"),
     [
-        (Death(3), "", "failed", "exception"),
-        (Death(0), "SIGTERM", "failed", "exception"),
-        (Death(-15), "SIGTERM", "interrupted", ""),
-        (Death(-9), "SIGKILL", "interrupted", ""),
-        (Death(-9), "SIGTERM", "failed", "killed"),
-        (Death(-15), "SIGKILL", "interrupted", ""),
-        (Death(-15), "", "failed", "killed"),
-        (Death(-9, memory_ran_out=True), "", "failed", "out_of_memory"),
-        (Death(-9, memory_ran_out=True), "SIGKILL", "interrupted", ""),
+        (ExitStatus(3), "", "failed", "exception"),
+        (ExitStatus(0), "SIGTERM", "failed", "exception"),
+        (ExitStatus(-15), "SIGTERM", "interrupted", ""),
+        (ExitStatus(-9), "SIGKILL", "interrupted", ""),
+        (ExitStatus(-9), "SIGTERM", "failed", "killed"),
+        (ExitStatus(-15), "SIGKILL", "interrupted", ""),
+        (ExitStatus(-15), "", "failed", "killed"),
+        (ExitStatus(-9, memory_ran_out=True), "", "failed", "out_of_memory"),
+        (ExitStatus(-9, memory_ran_out=True), "SIGKILL", "interrupted", ""),
     ],
 )
-def test_without_a_record_the_death_counts(
-    death: Death, told: str, state: str, cause: str, task: Task
+def test_without_a_record_the_exit_status_counts(
+    exit_status: ExitStatus, told: str, state: str, cause: str, job_spec: JobSpec
 ) -> None:
-    outcome = outcome_after(task, death, told=told)
+    outcome = outcome_after(job_spec, exit_status, told=told)
     assert (outcome.state, outcome.cause) == (state, cause)
 
 
-def test_the_last_words_of_an_abort_tell_of_memory(task: Task, tmp_path: Path) -> None:
+def test_the_last_words_of_an_abort_tell_of_memory(job_spec: JobSpec, tmp_path: Path) -> None:
     (tmp_path / "run.txt").write_bytes(b"x" * 100_000 + b"\xff what():  std::bad_alloc\n")
-    assert outcome_after(task, Death(-6)).cause == "out_of_memory"
-    assert outcome_after(task, Death(-15)).cause == "killed"
+    assert outcome_after(job_spec, ExitStatus(-6)).cause == "out_of_memory"
+    assert outcome_after(job_spec, ExitStatus(-15)).cause == "killed"
 
 
 @pytest.mark.parametrize(

@@ -21,19 +21,19 @@ from assay.sweep.checker import Checker
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.sweep.conftest import MakeTask
+    from tests.sweep.conftest import MakeJobSpec
 
-    from assay.sweep.job_spec import Task
-    from assay.sweep.worker.fork_server import Nursery
+    from assay.sweep.job_spec import JobSpec
+    from assay.sweep.worker.fork_server import ForkServer
 
 DRIVER = """
 import sys
-from assay.sweep.worker.fork_server import Nursery
-from assay.sweep.job_spec import Task
-nursery = Nursery.shared()
-task = Task.from_json(sys.stdin.readline())
-key = nursery.start(task)
-print(nursery.pid, flush=True)
+from assay.sweep.worker.fork_server import ForkServer
+from assay.sweep.job_spec import JobSpec
+fork_server = ForkServer.shared()
+job = JobSpec.from_json(sys.stdin.readline())
+key = fork_server.start(job)
+print(fork_server.pid, flush=True)
 sys.stdin.readline()
 heavy = {"torch", "lightning", "numpy", "torchvision"} & set(sys.modules)
 print(sorted(heavy), flush=True)
@@ -41,105 +41,109 @@ print(sorted(heavy), flush=True)
 ENDLESS = ("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
 
 
-# -- what it is --------------------------------------------------------------------------------------------
+# -- what it is -----------------------------------------------------------------------------------------
 
 
-def test_a_nursery_has_one_thread_and_no_gpu(nursery: Nursery, make_task: MakeTask) -> None:
-    key = nursery.start(make_task())
-    assert list(nursery.wait([key], 60.0)) == [key]
-    process = psutil.Process(nursery.pid)
+def test_a_fork_server_has_one_thread_and_no_gpu(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
+    key = fork_server.start(make_job_spec())
+    assert list(fork_server.wait([key], 60.0)) == [key]
+    process = psutil.Process(fork_server.pid)
     assert process.num_threads() == 1
     assert not [path.path for path in process.open_files() if "nvidia" in path.path]
 
 
-def spare_of(nursery: Nursery) -> int:
+def spare_of(fork_server: ForkServer) -> int:
     """The process that waits to become a job, once there is one and nothing else."""
-    process = psutil.Process(nursery.pid)
+    process = psutil.Process(fork_server.pid)
     until(lambda: len(process.children()) == 1)
     return process.children()[0].pid
 
 
-def said_by(nursery: Nursery, task: Task) -> tuple[str, int]:
+def said_by(fork_server: ForkServer, job_spec: JobSpec) -> tuple[str, int]:
     """State of a job, and the process that it ran in."""
-    key = nursery.start(task)
-    state: str = json.loads(nursery.wait([key], 60.0)[key].said)["state"]
-    line = Path(task.output).read_text(encoding="utf-8").partition("\n")[0]
+    key = fork_server.start(job_spec)
+    state: str = json.loads(fork_server.wait([key], 60.0)[key].said)["state"]
+    line = Path(job_spec.output).read_text(encoding="utf-8").partition("\n")[0]
     return state, int(line.partition("process ")[2].partition(":")[0])
 
 
-def test_a_job_is_what_a_spare_process_has_waited_for(nursery: Nursery, make_task: MakeTask) -> None:
-    waiting = spare_of(nursery)
-    assert said_by(nursery, make_task()) == ("done", waiting)
-    assert spare_of(nursery) != waiting
+def test_a_job_is_what_a_spare_process_has_waited_for(
+    fork_server: ForkServer, make_job_spec: MakeJobSpec
+) -> None:
+    waiting = spare_of(fork_server)
+    assert said_by(fork_server, make_job_spec()) == ("done", waiting)
+    assert spare_of(fork_server) != waiting
 
 
-def test_a_spare_process_changes_no_number(nursery: Nursery, make_task: MakeTask) -> None:
-    waiting = spare_of(nursery)
-    first, second = make_task(), make_task()
-    keys = [nursery.start(first), nursery.start(second)]  # one has a spare process, one has none
+def test_a_spare_process_changes_no_number(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
+    waiting = spare_of(fork_server)
+    first, second = make_job_spec(), make_job_spec()
+    keys = [fork_server.start(first), fork_server.start(second)]  # one has a spare process, one has none
     while keys:
-        ended = nursery.wait(keys, 60.0)  # tells each end once
+        ended = fork_server.wait(keys, 60.0)  # tells each end once
         keys = [key for key in keys if key not in ended]
-    records = [json.loads(Path(task.run_dir, "record.json").read_text()) for task in (first, second)]
+    records = [json.loads(Path(job_spec.run_dir, "record.json").read_text()) for job_spec in (first, second)]
     assert records[0]["weights_sha256"] == records[1]["weights_sha256"]
     assert records[0]["metrics"] == records[1]["metrics"]
     assert f"process {waiting}:" in Path(first.output).read_text()
     assert f"process {waiting}:" not in Path(second.output).read_text()
 
 
-def test_a_spare_process_that_is_gone_is_missed_by_nobody(nursery: Nursery, make_task: MakeTask) -> None:
-    waiting = spare_of(nursery)
+def test_a_spare_process_that_is_gone_is_missed_by_nobody(
+    fork_server: ForkServer, make_job_spec: MakeJobSpec
+) -> None:
+    waiting = spare_of(fork_server)
     os.kill(waiting, signal.SIGKILL)
-    state, process = said_by(nursery, make_task())
+    state, process = said_by(fork_server, make_job_spec())
     assert state == "done"
     assert process != waiting
 
 
-def test_a_key_is_told_once(nursery: Nursery, make_task: MakeTask) -> None:
-    key = nursery.start(make_task())
-    assert nursery.wait([key], 60.0)[key].exit_code == 0
-    assert nursery.wait([key], 0.0) == {}
+def test_a_key_is_told_once(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
+    key = fork_server.start(make_job_spec())
+    assert fork_server.wait([key], 60.0)[key].exit_code == 0
+    assert fork_server.wait([key], 0.0) == {}
 
 
-def test_waiting_for_nothing_takes_as_long_as_it_may(nursery: Nursery) -> None:
+def test_waiting_for_nothing_takes_as_long_as_it_may(fork_server: ForkServer) -> None:
     start = time.monotonic()
-    assert nursery.wait([12345], 0.2) == {}
+    assert fork_server.wait([12345], 0.2) == {}
     assert 0.15 < time.monotonic() - start < 2.0
 
 
-def test_stopping_what_has_ended_does_nothing(nursery: Nursery, make_task: MakeTask) -> None:
-    key = nursery.start(make_task())
-    nursery.wait([key], 60.0)
-    nursery.stop(key, now=True)
-    nursery.stop(999_999, now=False)
-    assert psutil.pid_exists(nursery.pid)
+def test_stopping_what_has_ended_does_nothing(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
+    key = fork_server.start(make_job_spec())
+    fork_server.wait([key], 60.0)
+    fork_server.stop(key, now=True)
+    fork_server.stop(999_999, now=False)
+    assert psutil.pid_exists(fork_server.pid)
 
 
-def test_a_big_task_reaches_its_job(nursery: Nursery, make_task: MakeTask) -> None:
+def test_a_big_job_spec_reaches_its_job(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
     typed = ["x" * 1_000_000]  # well beyond what a socket holds
-    task = make_task(overrides=typed)
-    key = nursery.start(task)
-    assert json.loads(nursery.wait([key], 60.0)[key].said)["state"] == "done"
-    assert json.loads(Path(task.run_dir, "record.json").read_text())["overrides"] == typed
+    job_spec = make_job_spec(overrides=typed)
+    key = fork_server.start(job_spec)
+    assert json.loads(fork_server.wait([key], 60.0)[key].said)["state"] == "done"
+    assert json.loads(Path(job_spec.run_dir, "record.json").read_text())["overrides"] == typed
 
 
-# -- who ends with whom ------------------------------------------------------------------------------------
+# -- who ends with whom ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def driver(make_task: MakeTask) -> Iterator[tuple[subprocess.Popen[str], int, Path]]:
-    """A driver with a job that never ends: its process, that of its nursery, and the run directory."""
-    task = make_task(*ENDLESS)
+def driver(make_job_spec: MakeJobSpec) -> Iterator[tuple[subprocess.Popen[str], int, Path]]:
+    """A driver with a job that never ends: its process, that of its fork server, and the run directory."""
+    job_spec = make_job_spec(*ENDLESS)
     with subprocess.Popen(
         [sys.executable, "-c", DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(task.to_json() + "\n")
+        process.stdin.write(job_spec.to_json() + "\n")
         process.stdin.flush()
-        nursery = int(process.stdout.readline())
-        until(lambda: Path(task.run_dir, "metrics.csv").is_file())
-        yield process, nursery, Path(task.run_dir)
+        fork_server = int(process.stdout.readline())
+        until(lambda: Path(job_spec.run_dir, "metrics.csv").is_file())
+        yield process, fork_server, Path(job_spec.run_dir)
         process.kill()
 
 
@@ -151,85 +155,85 @@ def status_of(run_dir: Path) -> str:
 def test_a_driver_that_is_killed_leaves_nothing_and_its_jobs_save(
     driver: tuple[subprocess.Popen[str], int, Path],
 ) -> None:
-    process, nursery, run_dir = driver
-    jobs = [child.pid for child in psutil.Process(nursery).children()]
+    process, fork_server, run_dir = driver
+    jobs = [child.pid for child in psutil.Process(fork_server).children()]
     process.kill()
-    until(lambda: all(map(is_gone, [nursery, *jobs])), 20.0)
+    until(lambda: all(map(is_gone, [fork_server, *jobs])), 20.0)
     assert status_of(run_dir) == "interrupted"
     assert (run_dir / "checkpoints" / "last.ckpt").is_file()
 
 
-def test_a_driver_that_ends_takes_its_nursery_along_and_has_imported_no_torch(
+def test_a_driver_that_ends_takes_its_fork_server_along_and_has_imported_no_torch(
     driver: tuple[subprocess.Popen[str], int, Path],
 ) -> None:
-    process, nursery, run_dir = driver
+    process, fork_server, run_dir = driver
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("\n")
     process.stdin.flush()
     assert process.stdout.readline() == "[]\n"
     assert process.wait(30.0) == 0
-    assert is_gone(nursery)
+    assert is_gone(fork_server)
     assert status_of(run_dir) == "interrupted"
 
 
-def test_ctrl_c_is_for_the_driver_alone(nursery: Nursery, make_task: MakeTask) -> None:
-    assert os.getsid(nursery.pid) == nursery.pid
-    os.kill(nursery.pid, signal.SIGINT)
-    key = nursery.start(make_task())
-    assert nursery.wait([key], 60.0)[key].exit_code == 0
+def test_ctrl_c_is_for_the_driver_alone(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
+    assert os.getsid(fork_server.pid) == fork_server.pid
+    os.kill(fork_server.pid, signal.SIGINT)
+    key = fork_server.start(make_job_spec())
+    assert fork_server.wait([key], 60.0)[key].exit_code == 0
 
 
-# -- checks ------------------------------------------------------------------------------------------------
+# -- checks ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def checker(nursery: Nursery) -> Iterator[Checker]:
-    checker = Checker(nursery)
+def checker(fork_server: ForkServer) -> Iterator[Checker]:
+    checker = Checker(fork_server)
     yield checker
     checker.close()
 
 
 def test_a_job_is_checked_in_another_process(
-    checker: Checker, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+    checker: Checker, make_job_spec: MakeJobSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = make_task()
-    monkeypatch.chdir(task.cwd)
-    found = checker.check(task.config, task.overrides)
+    job_spec = make_job_spec()
+    monkeypatch.chdir(job_spec.cwd)
+    found = checker.check(job_spec.config, job_spec.overrides)
     assert found.spec["num_classes"] == 10
     assert not found.data_read
     assert {"train/loss", "val/loss", "val/accuracy", "test/accuracy"} <= set(found.scores)
     start = time.monotonic()
-    assert checker.check(task.config, task.overrides) == found
+    assert checker.check(job_spec.config, job_spec.overrides) == found
     assert time.monotonic() - start < 1.0
-    assert not Path(task.run_dir).exists()
+    assert not Path(job_spec.run_dir).exists()
 
 
 def test_what_is_wrong_with_a_job_is_told_as_if_it_was_checked_here(
-    checker: Checker, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+    checker: Checker, make_job_spec: MakeJobSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = make_task("optimizer.lr=fast")
-    monkeypatch.chdir(task.cwd)
+    job_spec = make_job_spec("optimizer.lr=fast")
+    monkeypatch.chdir(job_spec.cwd)
     with pytest.raises(ConfigError) as caught:
-        checker.check(task.config, ["optimizer.lr=fast"])
+        checker.check(job_spec.config, ["optimizer.lr=fast"])
     error = caught.value
     assert (error.key, error.exit_code) == ("optimizer.lr", 2)
     assert error.message.startswith("optimizer.lr: ")
     assert error.message.count("command line") == 1
-    assert checker.check(make_task().config).spec  # and it goes on
+    assert checker.check(make_job_spec().config).spec  # and it goes on
 
 
 def test_a_checker_that_dies_is_an_error_and_replaced(
-    checker: Checker, make_task: MakeTask, nursery: Nursery, monkeypatch: pytest.MonkeyPatch
+    checker: Checker, make_job_spec: MakeJobSpec, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = make_task()
-    monkeypatch.chdir(task.cwd)
-    checker.check(task.config)
-    for process in psutil.Process(nursery.pid).children():
+    job_spec = make_job_spec()
+    monkeypatch.chdir(job_spec.cwd)
+    checker.check(job_spec.config)
+    for process in psutil.Process(fork_server.pid).children():
         process.kill()
     with pytest.raises(AssayError, match="the process that checked this job died"):
-        checker.check(task.config)
-    assert checker.check(task.config).spec
+        checker.check(job_spec.config)
+    assert checker.check(job_spec.config).spec
 
 
 def test_gpus_are_counted_elsewhere(checker: Checker) -> None:
@@ -238,29 +242,29 @@ def test_gpus_are_counted_elsewhere(checker: Checker) -> None:
     assert checker.gpus() == torch.cuda.device_count()
 
 
-def test_a_closed_checker_ends(checker: Checker, nursery: Nursery) -> None:
-    waiting = spare_of(nursery)
+def test_a_closed_checker_ends(checker: Checker, fork_server: ForkServer) -> None:
+    waiting = spare_of(fork_server)
     checker.gpus()
-    (started,) = {child.pid for child in psutil.Process(nursery.pid).children()} - {waiting}
+    (started,) = {child.pid for child in psutil.Process(fork_server.pid).children()} - {waiting}
     checker.close()
     until(lambda: is_gone(started), 20.0)
 
 
-# -- a nursery that cannot start ---------------------------------------------------------------------------
+# -- a fork server that cannot start --------------------------------------------------------------------
 
 
-def test_a_nursery_that_cannot_start_is_one_error(
-    make_task: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_fork_server_that_cannot_start_is_one_error(
+    make_job_spec: MakeJobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.sweep.worker.fork_server import Nursery
+    from assay.sweep.worker.fork_server import ForkServer
 
     (tmp_path / "lightning.py").write_text("raise ImportError('libcudart.so is not there')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    nursery = Nursery()
-    key = nursery.start(make_task())
-    death = nursery.wait([key], 60.0)[key]
-    assert death.exit_code == -9
+    fork_server = ForkServer()
+    key = fork_server.start(make_job_spec())
+    exit_status = fork_server.wait([key], 60.0)[key]
+    assert exit_status.exit_code == -9
     with pytest.raises(AssayError, match=r"cannot be started: ImportError: libcudart\.so is not there"):
-        nursery.start(make_task())
+        fork_server.start(make_job_spec())
     monkeypatch.delenv("PYTHONPATH")
-    nursery.close()
+    fork_server.close()

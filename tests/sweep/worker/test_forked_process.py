@@ -1,4 +1,4 @@
-"""How a process ends that a nursery has forked."""
+"""How a process ends that a fork server has forked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import weakref
 from typing import TYPE_CHECKING
 
 import pytest
+
+from assay.sweep.worker import forked_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,9 +19,9 @@ class Held:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_job_takes_down_what_it_made_and_nothing_of_the_nursery(tmp_path: Path) -> None:
+def test_a_job_takes_down_what_it_made_and_nothing_of_the_fork_server(tmp_path: Path) -> None:
     held = Held()
-    of_nursery = weakref.finalize(held, (tmp_path / "nursery").touch)
+    of_fork_server = weakref.finalize(held, (tmp_path / "fork server").touch)
     made: list[Held] = []
 
     def body() -> None:
@@ -28,8 +30,8 @@ def test_a_job_takes_down_what_it_made_and_nothing_of_the_nursery(tmp_path: Path
 
     pid = os.fork()
     if pid == 0:
-        nursery_child.live(body)
+        forked_process.live(body)
     os.waitpid(pid, 0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job"]
-    assert of_nursery.alive
-    of_nursery.detach()
+    assert of_fork_server.alive
+    of_fork_server.detach()

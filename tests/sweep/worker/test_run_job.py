@@ -15,10 +15,10 @@ from assay.sweep.outcome import Outcome
 from assay.sweep.worker.run_job import failed
 
 if TYPE_CHECKING:
-    from tests.sweep.conftest import MakeTask
+    from tests.sweep.conftest import MakeJobSpec
 
-    from assay.sweep.job_spec import Task
-    from assay.sweep.worker.fork_server import Nursery
+    from assay.sweep.job_spec import JobSpec
+    from assay.sweep.worker.fork_server import ForkServer
 
 LIMIT = """
 import sys
@@ -33,9 +33,9 @@ except MemoryError:
 """
 PRINT = """
 import os, sys
-from assay.sweep.job_spec import Task
+from assay.sweep.job_spec import JobSpec
 from assay.sweep.worker.run_job import print_to
-print_to(Task(4, 2, "run", "{}", ["a=1", "b=\\udcff"], {}, output="out/4.txt", cwd=sys.argv[1]))
+print_to(JobSpec(4, 2, "run", "{}", ["a=1", "b=\\udcff"], {}, output="out/4.txt", cwd=sys.argv[1]))
 print("said")
 sys.stderr.write("warned\\n")
 sys.stdout.flush()
@@ -43,52 +43,64 @@ os.system("echo called")
 """
 
 
-def run(nursery: Nursery, task: Task) -> Outcome:
-    key = nursery.start(task)
-    return Outcome.from_json(nursery.wait([key], 60.0)[key].said)
+def run(fork_server: ForkServer, job_spec: JobSpec) -> Outcome:
+    key = fork_server.start(job_spec)
+    return Outcome.from_json(fork_server.wait([key], 60.0)[key].said)
 
 
-def test_a_resumed_job_ends_as_one_that_was_never_interrupted(nursery: Nursery, make_task: MakeTask) -> None:
+def test_a_resumed_job_ends_as_one_that_was_never_interrupted(
+    fork_server: ForkServer, make_job_spec: MakeJobSpec
+) -> None:
     often = ("callbacks.last_checkpoint.every_n_train_steps=1", "trainer.max_epochs=2")
-    whole = run(nursery, make_task("callbacks.poison.kind=exception", "callbacks.poison.times=0", *often))
-    task = make_task("callbacks.poison.kind=exception", "callbacks.poison.times=1", *often)
-    assert run(nursery, task).state == "failed"
-    outcome = run(nursery, replace(task, resume=True, attempt=2))
+    whole = run(
+        fork_server, make_job_spec("callbacks.poison.kind=exception", "callbacks.poison.times=0", *often)
+    )
+    job_spec = make_job_spec("callbacks.poison.kind=exception", "callbacks.poison.times=1", *often)
+    assert run(fork_server, job_spec).state == "failed"
+    outcome = run(fork_server, replace(job_spec, resume=True, attempt=2))
     assert outcome.state == "done"
     assert outcome.metrics == whole.metrics
-    record = RunRecord.load(Path(task.run_dir))
+    record = RunRecord.load(Path(job_spec.run_dir))
     assert [entry["from_step"] for entry in record.resumed] == [2]
     assert record.cause == ""
-    assert record.overrides == task.overrides
+    assert record.overrides == job_spec.overrides
 
 
-def test_places_are_those_of_the_working_directory(nursery: Nursery, make_task: MakeTask) -> None:
-    task = make_task("hydra.run.dir=here/run", run_dir="here/run", output="logs/0.txt")
-    assert run(nursery, task).state == "done"
-    assert RunRecord.load(Path(task.cwd, "here", "run")).status == "finished"
-    assert Path(task.cwd, "logs", "0.txt").is_file()
+def test_places_are_those_of_the_working_directory(
+    fork_server: ForkServer, make_job_spec: MakeJobSpec
+) -> None:
+    job_spec = make_job_spec("hydra.run.dir=here/run", run_dir="here/run", output="logs/0.txt")
+    assert run(fork_server, job_spec).state == "done"
+    assert RunRecord.load(Path(job_spec.cwd, "here", "run")).status == "finished"
+    assert Path(job_spec.cwd, "logs", "0.txt").is_file()
 
 
-def test_an_output_that_cannot_be_written_is_an_outcome(nursery: Nursery, make_task: MakeTask) -> None:
-    outcome = run(nursery, make_task(output="conf/project.yaml/0.txt"))
+def test_an_output_that_cannot_be_written_is_an_outcome(
+    fork_server: ForkServer, make_job_spec: MakeJobSpec
+) -> None:
+    outcome = run(fork_server, make_job_spec(output="conf/project.yaml/0.txt"))
     assert (outcome.state, outcome.cause) == ("failed", "exception")
     assert "project.yaml" in outcome.reason
 
 
-def test_data_that_is_not_what_the_check_saw_is_refused(nursery: Nursery, make_task: MakeTask) -> None:
+def test_data_that_is_not_what_the_check_saw_is_refused(
+    fork_server: ForkServer, make_job_spec: MakeJobSpec
+) -> None:
     spec = {"task": "multiclass", "num_classes": 9, "input_shape": [1, 8, 8]}
-    outcome = run(nursery, make_task(spec=spec))
+    outcome = run(fork_server, make_job_spec(spec=spec))
     assert (outcome.state, outcome.transient) == ("failed", False)
     assert "num_classes" in outcome.reason
 
 
-def test_a_job_that_was_there_before_is_left_alone(nursery: Nursery, make_task: MakeTask) -> None:
-    task = make_task()
-    assert run(nursery, task).state == "done"
-    before = Path(task.run_dir, "record.json").read_bytes()
-    outcome = run(nursery, task)
+def test_a_job_that_was_there_before_is_left_alone(
+    fork_server: ForkServer, make_job_spec: MakeJobSpec
+) -> None:
+    job_spec = make_job_spec()
+    assert run(fork_server, job_spec).state == "done"
+    before = Path(job_spec.run_dir, "record.json").read_bytes()
+    outcome = run(fork_server, job_spec)
     assert (outcome.state, outcome.cause) == ("failed", "exception")
-    assert Path(task.run_dir, "record.json").read_bytes() == before
+    assert Path(job_spec.run_dir, "record.json").read_bytes() == before
 
 
 def test_a_limit_counts_from_what_is_held_already() -> None:

@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
-from assay.sweep.job_spec import Task
+from assay.sweep.job_spec import JobSpec
 from assay.sweep.outcome import Outcome
 from assay.sweep.worker import reaper
 from assay.sweep.worker.exit_status import outcome_after
-from assay.sweep.worker.fork_server import MARK, Nursery
+from assay.sweep.worker.fork_server import MARK, ForkServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,16 +22,16 @@ _LOOK_EVERY: Final = 0.2
 
 
 @final
-class Keeper:
-    """Runs tasks one after another, each forked from a nursery of this process.
+class ClusterWorker:
+    """Runs jobs one after another, each forked from a fork server of this process.
 
     A job is thus what it is in a local sweep: its death, its memory limit and its descendants are its own.
-    Should this process be killed, and its nursery with it, the jobs save; what then goes on is killed.
+    Should this process be killed, and its fork server with it, the jobs save; what then goes on is killed.
     """
 
     def __init__(self) -> None:
         os.environ[reaper.MARK] = uuid.uuid4().hex
-        self._nursery = Nursery()
+        self._fork_server = ForkServer()
         self._guard = reaper.guard(os.environ[reaper.MARK])
         self._told: dict[int, str] = {}
 
@@ -39,12 +39,12 @@ class Keeper:
         """Tells that there is a place for this process."""
         return True
 
-    def run(self, key: int, task: str, environment: dict[str, str] | None = None) -> str:
-        """Run a task to its end; never raises.
+    def run(self, key: int, job_spec: str, environment: dict[str, str] | None = None) -> str:
+        """Run a job to its end; never raises.
 
         Args:
             key: By which `stop` knows it; each is used once.
-            task: As JSON.
+            job_spec: As JSON.
             environment: Variables that it gets in place of this process's; the GPUs leased to it stay.
 
         Returns:
@@ -53,44 +53,44 @@ class Keeper:
         from assay.sweep.worker.run_job import failed
 
         try:
-            ready = Task.from_json(task)
+            ready = JobSpec.from_json(job_spec)
             if environment is not None:
                 ready = replace(ready, environment=_instead(environment, ready) | ready.environment)
             return self._run(key, ready).to_json()
-        except Exception as error:  # whatever it is, the pool waits for an answer
+        except Exception as error:  # whatever it is, the launcher waits for an answer
             return Outcome("failed", "exception", failed(error).reason, transient=True).to_json()
         finally:
             self._told.pop(key, None)
 
     def stop(self, key: int, *, now: bool) -> None:
-        """Ask a task to save and end, or end it at once; may be called by another thread, and before `run`.
+        """Ask a job to save and end, or end it at once; may be called by another thread, and before `run`.
 
         Args:
-            key: Of the task.
+            key: Of the job.
             now: At once.
         """
         self._told[key] = "SIGKILL" if now else self._told.get(key, "SIGTERM")
 
     def close(self) -> None:
-        """End what runs and the nursery."""
-        self._nursery.close()
+        """End what runs and the fork server."""
+        self._fork_server.close()
         with suppress(OSError):
             self._guard.close()
 
-    def _run(self, key: int, task: Task) -> Outcome:
-        child = self._nursery.start(task)
+    def _run(self, key: int, job_spec: JobSpec) -> Outcome:
+        child = self._fork_server.start(job_spec)
         passed_on = ""
         while True:
-            for death in self._nursery.wait((child,), _LOOK_EVERY).values():
-                return outcome_after(task, death, told=passed_on)
+            for exit_status in self._fork_server.wait((child,), _LOOK_EVERY).values():
+                return outcome_after(job_spec, exit_status, told=passed_on)
             told = self._told.get(key, "")
             if told != passed_on:
-                self._nursery.stop(child, now=told == "SIGKILL")
+                self._fork_server.stop(child, now=told == "SIGKILL")
                 passed_on = told
 
 
-def _instead(environment: Mapping[str, str], task: Task) -> dict[str, str | None]:
+def _instead(environment: Mapping[str, str], job_spec: JobSpec) -> dict[str, str | None]:
     """What turns the variables of this process into others."""
-    kept = {reaper.MARK, MARK} | ({_VISIBLE} if task.gpus else set())
+    kept = {reaper.MARK, MARK} | ({_VISIBLE} if job_spec.gpus else set())
     wanted = {name: value for name, value in environment.items() if name not in kept}
     return {**{name: None for name in os.environ if name not in wanted and name not in kept}, **wanted}

@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Protocol, final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from assay.sweep.job_spec import Task
+    from assay.sweep.job_spec import JobSpec
     from assay.sweep.outcome import Outcome
 
 
 @final
 @dataclass(frozen=True)
 class Ended:
-    """The end of a process that a pool has started.
+    """The end of a process that a launcher has started.
 
     Attributes:
         number: Of the job.
-        outcome: What the job itself said, or what the pool knows of its death.
+        outcome: What the job itself said, or what the launcher knows of its death.
     """
 
     number: int
     outcome: Outcome
 
 
-class Pool(Protocol):
-    """Runs each task in a process of its own; whatever a task does, no method but `start` raises for it.
+class Launcher(Protocol):
+    """Runs each job in a process of its own; whatever a job does, no method but `start` raises for it.
 
-    What is not required stands for a pool that starts what it is given at once and takes it along at its end.
+    What is not required stands for a launcher that starts what it is given at once and ends it with itself.
     """
 
     @property
@@ -42,27 +42,27 @@ class Pool(Protocol):
         """Whether there are GPUs, which `device=auto` then takes."""
         ...
 
-    def has_room(self, task: Task) -> bool:
-        """Whether this task could start now; always true for one that can ever start while nothing runs.
+    def has_room(self, job_spec: JobSpec) -> bool:
+        """Whether this job could start now; always true for one that can ever start while nothing runs.
 
         Args:
-            task: The next one.
+            job_spec: The next one.
 
         Raises:
             AssayError: It can never run here: it asks for more than there is.
         """
         ...
 
-    def start(self, task: Task) -> None:
-        """Start a task and return at once.
+    def start(self, job_spec: JobSpec) -> None:
+        """Start a job and return at once.
 
         Args:
-            task: One that there is room for.
+            job_spec: One that there is room for.
         """
         ...
 
     def wait(self, seconds: float) -> list[Ended]:
-        """Wait until a task ends, or the time is over.
+        """Wait until a job ends, or the time is over.
 
         Args:
             seconds: To wait at most; 0 only looks.
@@ -70,7 +70,7 @@ class Pool(Protocol):
         ...
 
     def waits(self, number: int) -> bool:
-        """Whether a task that was started has no place to run yet, as in the queue of a cluster.
+        """Whether a job that was started has no place to run yet, as in the queue of a cluster.
 
         Args:
             number: Of its job.
@@ -83,9 +83,9 @@ class Pool(Protocol):
         return ()
 
     def stop(self, number: int, *, now: bool) -> None:
-        """Ask a task to save and end (SIGTERM), or end it at once with all its processes (SIGKILL).
+        """Ask a job to save and end (SIGTERM), or end it at once with all its processes (SIGKILL).
 
-        It is still told by `wait`; a task that is not running is left alone.
+        It is still told by `wait`; a job that is not running is left alone.
 
         Args:
             number: Of its job.

@@ -11,14 +11,14 @@ from assay.check.values import check_whole_number
 from assay.errors import AssayError
 from assay.sweep.checker import Checker
 from assay.sweep.launcher.gpus import Gpus
-from assay.sweep.launcher.launcher import Ended, Pool
-from assay.sweep.worker.exit_status import Death, outcome_after
-from assay.sweep.worker.fork_server import Nursery
+from assay.sweep.launcher.launcher import Ended, Launcher
+from assay.sweep.worker.exit_status import ExitStatus, outcome_after
+from assay.sweep.worker.fork_server import ForkServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.sweep.job_spec import Task
+    from assay.sweep.job_spec import JobSpec
 
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _LEAVE: Final = 20.0
@@ -28,17 +28,17 @@ _LEAVE: Final = 20.0
 @final
 @dataclass
 class _Running:
-    """A task in its process."""
+    """A job in its process."""
 
-    task: Task
+    job_spec: JobSpec
     gpus: tuple[str, ...]
     cores: int
     told: str = ""
 
 
 @final
-class LocalPool(Pool):
-    """Runs each job in a process of its own, forked from a shared nursery.
+class LocalLauncher(Launcher):
+    """Runs each job in a process of its own, forked from a shared fork server.
 
     Args:
         jobs_at_once: How many jobs run side by side; `auto` is as many as there are GPUs (or shares of one)
@@ -69,8 +69,8 @@ class LocalPool(Pool):
         self._running: dict[int, _Running] = {}
 
     @property
-    def _nursery(self) -> Nursery:
-        return Nursery.shared()
+    def _fork_server(self) -> ForkServer:
+        return ForkServer.shared()
 
     @property
     def slots(self) -> int:
@@ -86,76 +86,79 @@ class LocalPool(Pool):
         """Whether there are GPUs to lease."""
         return bool(self._gpus.ids)
 
-    def has_room(self, task: Task) -> bool:
-        """Whether this task could start now.
+    def has_room(self, job_spec: JobSpec) -> bool:
+        """Whether this job could start now.
 
         Args:
-            task: The next one.
+            job_spec: The next one.
 
         Raises:
             AssayError: It asks for more GPUs than there are.
         """
-        if task.gpus and not self._gpus.free(task.gpus):
-            if task.gpus > len(self._gpus.ids):
+        if job_spec.gpus and not self._gpus.free(job_spec.gpus):
+            if job_spec.gpus > len(self._gpus.ids):
                 there = ", ".join(self._gpus.ids) or "none"
                 raise AssayError(
-                    f"job {task.number} needs {task.gpus} GPUs; there is {there}",
+                    f"job {job_spec.number} needs {job_spec.gpus} GPUs; there is {there}",
                     hint="device=cpu, or trainer.devices=…",
                 )
             return False
         if self._jobs_at_once != "auto":
             return len(self._running) < self._jobs_at_once
         taken = sum(one.cores for one in self._running.values())
-        return task.gpus > 0 or not taken or taken + self._needs(task) <= self._cores
+        return job_spec.gpus > 0 or not taken or taken + self._needs(job_spec) <= self._cores
 
-    def start(self, task: Task) -> None:
-        """Start a task and return at once.
+    def start(self, job_spec: JobSpec) -> None:
+        """Start a job and return at once.
 
         Args:
-            task: One that there is room for.
+            job_spec: One that there is room for.
 
         Raises:
             AssayError: No process can be started.
         """
-        leased = self._gpus.lease(task.gpus) if task.gpus else ()
-        environment = dict(task.environment)
-        if task.gpus or self._known_gpus is not None:
+        leased = self._gpus.lease(job_spec.gpus) if job_spec.gpus else ()
+        environment = dict(job_spec.environment)
+        if job_spec.gpus or self._known_gpus is not None:
             environment[_VISIBLE] = ",".join(leased)
-        ready = replace(task, threads=self._threads, environment=environment)
-        cores = 0 if task.gpus else self._needs(task)
+        ready = replace(job_spec, threads=self._threads, environment=environment)
+        cores = 0 if job_spec.gpus else self._needs(job_spec)
         try:
-            key = self._nursery.start(ready)
+            key = self._fork_server.start(ready)
         except BaseException:
             self._give_back(leased)
             raise
         self._running[key] = _Running(ready, leased, cores)
 
     def wait(self, seconds: float) -> list[Ended]:
-        """Wait until a task ends, or the time is over.
+        """Wait until a job ends, or the time is over.
 
         Args:
             seconds: To wait at most; 0 only looks.
         """
         if not self._running:
             return []
-        return [self._end(key, death) for key, death in self._nursery.wait(self._running, seconds).items()]
+        return [
+            self._end(key, exit_status)
+            for key, exit_status in self._fork_server.wait(self._running, seconds).items()
+        ]
 
     def stop(self, number: int, *, now: bool) -> None:
-        """Ask a task to save and end, or end it at once with all its processes.
+        """Ask a job to save and end, or end it at once with all its processes.
 
         Args:
             number: Of its job; one that is not running is left alone.
             now: At once.
         """
         for key, one in self._running.items():
-            if one.task.number == number:
+            if one.job_spec.number == number:
                 one.told = "SIGKILL" if now else one.told or "SIGTERM"
-                self._nursery.stop(key, now=now)
+                self._fork_server.stop(key, now=now)
 
     def close(self) -> None:
         """End whatever still runs, at once, and give everything back."""
         for one in self._running.values():
-            self.stop(one.task.number, now=True)
+            self.stop(one.job_spec.number, now=True)
         deadline = time.monotonic() + _LEAVE
         while self._running and time.monotonic() < deadline:
             self.wait(deadline - time.monotonic())
@@ -172,7 +175,7 @@ class LocalPool(Pool):
     def _ids(self) -> Sequence[str]:
         if isinstance(self._asked_gpus, list):
             return [str(one) for one in self._asked_gpus]
-        checker = Checker(self._nursery)
+        checker = Checker(self._fork_server)
         try:
             count = checker.gpus()
         finally:
@@ -181,17 +184,17 @@ class LocalPool(Pool):
         ids = (visible or [str(index) for index in range(count)])[:count]
         return ids if self._asked_gpus == "auto" else ids[: self._asked_gpus]
 
-    def _needs(self, task: Task) -> int:
-        return self._threads * task.processes
+    def _needs(self, job_spec: JobSpec) -> int:
+        return self._threads * job_spec.processes
 
     def _give_back(self, leased: Sequence[str]) -> None:
         if leased:
             self._gpus.give_back(leased)
 
-    def _end(self, key: int, death: Death) -> Ended:
+    def _end(self, key: int, exit_status: ExitStatus) -> Ended:
         one = self._running.pop(key)
         self._give_back(one.gpus)
-        return Ended(one.task.number, outcome_after(one.task, death, told=one.told))
+        return Ended(one.job_spec.number, outcome_after(one.job_spec, exit_status, told=one.told))
 
 
 def _cores() -> int:

@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster: Ray says where and on which GPUs, a keeper there runs one after another."""
+"""Jobs on a Ray cluster: Ray says where and on which GPUs, a cluster worker there runs one after another."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from assay.check.values import check_whole_number
 from assay.errors import AssayError
 from assay.record.run_lock import is_written
 from assay.sweep.launcher import ray_cluster
-from assay.sweep.launcher.cluster_worker import Keeper
-from assay.sweep.launcher.launcher import Ended, Pool
+from assay.sweep.launcher.cluster_worker import ClusterWorker
+from assay.sweep.launcher.launcher import Ended, Launcher
 from assay.sweep.outcome import Outcome
-from assay.sweep.worker.exit_status import Death, outcome_after
+from assay.sweep.worker.exit_status import ExitStatus, outcome_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.sweep.job_spec import Task
+    from assay.sweep.job_spec import JobSpec
 
 _SIGKILL: Final = -9
 _LEAVE: Final = 20.0
-"""Seconds for jobs whose keeper has died to save and end, and for those that were killed to be gone."""
+"""Seconds for jobs whose cluster worker died to save and end, and for those that were killed to be gone."""
 
 
 @final
@@ -34,13 +34,13 @@ class _Place:
     """An actor with its share of the cluster.
 
     Attributes:
-        keeper: The actor.
+        cluster_worker: The actor.
         needs: What it holds.
         ready: Object that is there once the cluster had a place for it.
         is_ready: Whether that was seen.
     """
 
-    keeper: Any
+    cluster_worker: Any
     needs: Mapping[str, float]
     ready: Any
     is_ready: bool = False
@@ -49,9 +49,9 @@ class _Place:
 @final
 @dataclass(eq=False)
 class _Running:
-    """A task at its place."""
+    """A job at its place."""
 
-    task: Task
+    job_spec: JobSpec
     key: int
     place: _Place
     start: float = field(default_factory=time.monotonic)
@@ -59,7 +59,7 @@ class _Running:
 
 
 @final
-class RayPool(Pool):
+class RayLauncher(Launcher):
     """Runs each job in a process of its own on a Ray cluster, which leases cores and GPUs to it.
 
     A place of the cluster imports torch once and forks its jobs, one after another. The cluster must see this
@@ -115,21 +115,21 @@ class RayPool(Pool):
         """Whether the cluster has GPUs to lease."""
         return self._joined().get("GPU", 0) > 0
 
-    def has_room(self, task: Task) -> bool:
-        """Whether this task could start now.
+    def has_room(self, job_spec: JobSpec) -> bool:
+        """Whether this job could start now.
 
         Args:
-            task: The next one.
+            job_spec: The next one.
 
         Raises:
             AssayError: It asks for more than any machine of the cluster has.
         """
-        needs, total = self._needs(task), self._joined()
+        needs, total = self._needs(job_spec), self._joined()
         for name, amount in needs.items():
             if amount > self._largest.get(name, 0):
                 raise AssayError(
-                    f"job {task.number} needs {amount:g} {name}; the largest machine of the Ray cluster has "
-                    f"{self._largest.get(name, 0):g}",
+                    f"job {job_spec.number} needs {amount:g} {name}; the largest machine of the Ray cluster "
+                    f"has {self._largest.get(name, 0):g}",
                     hint="device=cpu, or trainer.devices=…" if name == "GPU" else f"fewer {name}",
                 )
         if self._jobs_at_once != "auto":
@@ -139,20 +139,20 @@ class RayPool(Pool):
             for name, amount in needs.items()
         )
 
-    def start(self, task: Task) -> None:
-        """Start a task and return at once.
+    def start(self, job_spec: JobSpec) -> None:
+        """Start a job and return at once.
 
         Args:
-            task: One that there is room for.
+            job_spec: One that there is room for.
         """
-        place = self._place(self._needs(task))
-        ready = replace(task, threads=self._threads)
+        place = self._place(self._needs(job_spec))
+        ready = replace(job_spec, threads=self._threads)
         key = next(self._keys)
-        result = place.keeper.run.remote(key, ready.to_json(), self._environment)
+        result = place.cluster_worker.run.remote(key, ready.to_json(), self._environment)
         self._running[result] = _Running(ready, key, place)
 
     def wait(self, seconds: float) -> list[Ended]:
-        """Wait until a task ends, or the time is over.
+        """Wait until a job ends, or the time is over.
 
         Args:
             seconds: To wait at most; 0 only looks.
@@ -167,7 +167,7 @@ class RayPool(Pool):
         return [end for result in ready for end in self._end(self._running.pop(result), result)]
 
     def waits(self, number: int) -> bool:
-        """Whether the cluster has no place for a task yet.
+        """Whether the cluster has no place for a job yet.
 
         Args:
             number: Of its job.
@@ -175,7 +175,7 @@ class RayPool(Pool):
         return any(not self._is_ready(one.place) for one in self._of(number))
 
     def stop(self, number: int, *, now: bool) -> None:
-        """Ask a task to save and end, or end it at once with all its processes.
+        """Ask a job to save and end, or end it at once with all its processes.
 
         Args:
             number: Of its job; one that is not running is left alone.
@@ -184,14 +184,14 @@ class RayPool(Pool):
         for one in self._of(number):
             one.told = "SIGKILL" if now else one.told or "SIGTERM"
             if self._is_ready(one.place):
-                one.place.keeper.stop.remote(one.key, now=now)
+                one.place.cluster_worker.stop.remote(one.key, now=now)
             else:
-                self._ray.kill(one.place.keeper)
+                self._ray.kill(one.place.cluster_worker)
 
     def close(self) -> None:
         """End whatever still runs, at once, and give everything back."""
         for one in list(self._running.values()):
-            self.stop(one.task.number, now=True)
+            self.stop(one.job_spec.number, now=True)
         deadline = time.monotonic() + _LEAVE
         while (self._running or self._dying) and time.monotonic() < deadline:
             self.wait(deadline - time.monotonic())
@@ -222,14 +222,14 @@ class RayPool(Pool):
                     self._largest[name] = max(self._largest.get(name, 0), amount)
         return self._total
 
-    def _needs(self, task: Task) -> dict[str, float]:
-        cores = float(self._threads * task.processes)
+    def _needs(self, job_spec: JobSpec) -> dict[str, float]:
+        cores = float(self._threads * job_spec.processes)
         self._joined()
         if self._environment is not None:  # one machine: as in a local sweep, a job too large runs alone
             cores = min(cores, self._largest["CPU"])
         needs = {"CPU": cores, **self._resources}
-        if task.gpus:
-            needs["GPU"] = 1 / self._jobs_per_gpu if task.gpus == 1 else float(task.gpus)
+        if job_spec.gpus:
+            needs["GPU"] = 1 / self._jobs_per_gpu if job_spec.gpus == 1 else float(job_spec.gpus)
         return needs
 
     # -- places --------------------------------------------------------------------------------------------
@@ -242,8 +242,8 @@ class RayPool(Pool):
                 return place
         self._retire(self._idle)  # they hold what the new one needs
         self._idle = []
-        keeper = (
-            self._ray.remote(Keeper)
+        cluster_worker = (
+            self._ray.remote(ClusterWorker)
             .options(
                 num_cpus=needs["CPU"],
                 num_gpus=needs.get("GPU", 0),
@@ -254,7 +254,7 @@ class RayPool(Pool):
             )
             .remote()
         )
-        return _Place(keeper, needs, keeper.ready.remote())
+        return _Place(cluster_worker, needs, cluster_worker.ready.remote())
 
     def _is_ready(self, place: _Place) -> bool:
         if not place.is_ready:
@@ -262,14 +262,14 @@ class RayPool(Pool):
         return place.is_ready
 
     def _retire(self, places: list[_Place]) -> None:
-        closing = [place.keeper.close.remote() for place in places if self._is_ready(place)]
+        closing = [place.cluster_worker.close.remote() for place in places if self._is_ready(place)]
         if closing:
             self._ray.wait(closing, num_returns=len(closing), timeout=_LEAVE)
         for place in places:
-            self._ray.kill(place.keeper)
+            self._ray.kill(place.cluster_worker)
 
     def _of(self, number: int) -> list[_Running]:
-        return [one for one in self._running.values() if one.task.number == number]
+        return [one for one in self._running.values() if one.job_spec.number == number]
 
     def _end(self, one: _Running, result: Any) -> list[Ended]:
         try:
@@ -279,10 +279,10 @@ class RayPool(Pool):
             self._dying[one.key] = one, lost, time.monotonic() + _LEAVE
             return self._dead()
         self._idle.append(one.place)
-        return [Ended(one.task.number, Outcome.from_json(said))]
+        return [Ended(one.job_spec.number, Outcome.from_json(said))]
 
     def _lost(self, error: Exception) -> Outcome:
-        """What is known of a task whose keeper died."""
+        """What is known of a job whose cluster worker died."""
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
             return Outcome("failed", "out_of_memory", "Ray ended it, as its machine ran out of memory")
         return Outcome(
@@ -290,15 +290,15 @@ class RayPool(Pool):
         )
 
     def _dead(self) -> list[Ended]:
-        """Tasks whose keeper died, once nobody writes their runs any more."""
+        """Jobs whose cluster worker died, once nobody writes their runs any more."""
         ended = []
         for key, (one, lost, deadline) in list(self._dying.items()):
-            if is_written(Path(one.task.cwd, one.task.run_dir)) and time.monotonic() < deadline:
+            if is_written(Path(one.job_spec.cwd, one.job_spec.run_dir)) and time.monotonic() < deadline:
                 continue
             del self._dying[key]
-            death = Death(_SIGKILL, seconds=time.monotonic() - one.start)
-            outcome = outcome_after(one.task, death, told="SIGKILL")
+            exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - one.start)
+            outcome = outcome_after(one.job_spec, exit_status, told="SIGKILL")
             if outcome.state == "interrupted" and not one.told:
-                outcome = replace(lost, seconds=death.seconds)
-            ended.append(Ended(one.task.number, outcome))
+                outcome = replace(lost, seconds=exit_status.seconds)
+            ended.append(Ended(one.job_spec.number, outcome))
         return ended

@@ -27,7 +27,7 @@ _AT_IMPORT: Final = {
 SETTINGS: Final = {
     **_AT_IMPORT,
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent to anybody
-    "RAY_memory_monitor_refresh_ms": "0",  # the kernel ends a job of its own; Ray would end its keeper
+    "RAY_memory_monitor_refresh_ms": "0",  # the kernel ends a job of its own; Ray would end its worker
     "SPT_NOENV": "1",  # Ray's processes rename themselves: keep the variables that the guard knows them by
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     # Else its ports are open to the network, and run what they are sent: this has it listen on loopback

@@ -5,18 +5,18 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, final
 
-from assay.sweep.launcher.launcher import Ended, Pool
+from assay.sweep.launcher.launcher import Ended, Launcher
 from assay.sweep.stop_request import handled_by
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from assay.sweep.job_spec import Task
+    from assay.sweep.job_spec import JobSpec
 
 
 @final
-class SerialPool(Pool):
-    """Runs each task here, to its end, when it is started.
+class SerialLauncher(Launcher):
+    """Runs each job here, to its end, when it is started.
 
     Nothing protects the sweep from what a job does to its process, a memory limit is not kept, and a job that
     hangs hangs the sweep.
@@ -34,20 +34,20 @@ class SerialPool(Pool):
 
         return torch.cuda.is_available()
 
-    def has_room(self, task: Task) -> bool:
+    def has_room(self, job_spec: JobSpec) -> bool:
         """Always: whatever was started has ended.
 
         Args:
-            task: The next one.
+            job_spec: The next one.
         """
-        del task
+        del job_spec
         return not self._ended
 
-    def start(self, task: Task) -> None:
-        """Run a task.
+    def start(self, job_spec: JobSpec) -> None:
+        """Run a job.
 
         Args:
-            task: The attempt.
+            job_spec: The attempt.
         """
         from assay.sweep.worker.run_job import run_here
 
@@ -59,8 +59,8 @@ class SerialPool(Pool):
 
         # The handlers of a sweep only note a signal, which a job that runs here would never hear of.
         with handled_by(end):
-            outcome = run_here(task)
-        self._ended.append(Ended(task.number, outcome))
+            outcome = run_here(job_spec)
+        self._ended.append(Ended(job_spec.number, outcome))
         if outcome.state == "interrupted":  # the signal was meant for the sweep, too
             by_hand = "SIGTERM" not in outcome.reason
             signal.raise_signal(came[0] if came else signal.SIGINT if by_hand else signal.SIGTERM)

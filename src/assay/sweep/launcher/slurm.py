@@ -21,13 +21,13 @@ from assay.sweep.launcher.launcher import Ended
 from assay.sweep.launcher.ray_cluster import variables
 from assay.sweep.launcher.slurm_job import AT_ONCE, SlurmJob, stop_signal
 from assay.sweep.outcome import Outcome
-from assay.sweep.worker.exit_status import Death, outcome_after
+from assay.sweep.worker.exit_status import ExitStatus, outcome_after
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from assay.sweep.job_spec import Task
+    from assay.sweep.job_spec import JobSpec
 
 _FOLDER: Final = "submitit"
 _LOOK_EVERY: Final = 0.25
@@ -51,10 +51,10 @@ _ATTEMPT: Final = re.compile(r"\d+-\d+", re.ASCII)
 @final
 @dataclass(eq=False)
 class _Submitted:
-    """A task in the hands of the scheduler.
+    """A job in the hands of the scheduler.
 
     Attributes:
-        task: The attempt.
+        job_spec: The attempt.
         job_id: Of the scheduler.
         files: Path without suffix of what the job leaves.
         start: Of a monotonic clock.
@@ -63,7 +63,7 @@ class _Submitted:
         state: The scheduler's word for it.
     """
 
-    task: Task
+    job_spec: JobSpec
     job_id: str
     files: Path
     start: float = field(default_factory=time.monotonic)
@@ -73,7 +73,7 @@ class _Submitted:
 
 
 @final
-class SlurmPool:
+class SlurmLauncher:
     """Runs each job as a Slurm job of its own, in a process of its own.
 
     Slurm's machines must see this one's files under the same paths. A job that Slurm takes the machine from
@@ -157,38 +157,38 @@ class SlurmPool:
         """Never known before a job is there: a job on GPUs says `device=gpu`."""
         return False
 
-    def has_room(self, task: Task) -> bool:
-        """Whether this task may be queued now.
+    def has_room(self, job_spec: JobSpec) -> bool:
+        """Whether this job may be queued now.
 
         Args:
-            task: The next one.
+            job_spec: The next one.
         """
-        del task
+        del job_spec
         return len(self._running) < self._jobs_at_once
 
-    def start(self, task: Task) -> None:
-        """Queue a task, or take up the Slurm job that a driver before has queued for it.
+    def start(self, job_spec: JobSpec) -> None:
+        """Queue a job, or take up the Slurm job that a driver before has queued for it.
 
         Args:
-            task: One that there is room for.
+            job_spec: One that there is room for.
 
         Raises:
             AssayError: Slurm does not take it.
         """
-        files = self._folder / f"{task.number}-{task.attempt}"
+        files = self._folder / f"{job_spec.number}-{job_spec.attempt}"
         kept = self._left.pop(files.name, None)
         if kept is not None and self._is_alive(kept, files):
-            self._running[task.number] = _Submitted(task, kept, files)
+            self._running[job_spec.number] = _Submitted(job_spec, kept, files)
             return
         self._forget(files)
-        ready = replace(task, threads=self._threads)
+        ready = replace(job_spec, threads=self._threads)
         delay = self._delay if not self._is_local else 30
-        job_id = self._submit(task, SlurmJob(str(files), ready.to_json(), float(delay)))
+        job_id = self._submit(job_spec, SlurmJob(str(files), ready.to_json(), float(delay)))
         write_text(files.with_suffix(".job"), job_id)
-        self._running[task.number] = _Submitted(ready, job_id, files)
+        self._running[job_spec.number] = _Submitted(ready, job_id, files)
 
     def wait(self, seconds: float) -> list[Ended]:
-        """Wait until a task ends, or the time is over.
+        """Wait until a job ends, or the time is over.
 
         Args:
             seconds: To wait at most; 0 only looks.
@@ -197,7 +197,7 @@ class SlurmPool:
         while True:
             self._ask()
             ended = [
-                Ended(one.task.number, outcome)
+                Ended(one.job_spec.number, outcome)
                 for one in list(self._running.values())
                 if (outcome := self._outcome(one)) is not None
             ]
@@ -209,7 +209,7 @@ class SlurmPool:
             time.sleep(min(left, _LOOK_EVERY))
 
     def waits(self, number: int) -> bool:
-        """Whether a task is still, or again, in the queue.
+        """Whether a job is still, or again, in the queue.
 
         Args:
             number: Of its job.
@@ -223,7 +223,7 @@ class SlurmPool:
         return {int(name.partition("-")[0]) for name in alive}
 
     def stop(self, number: int, *, now: bool) -> None:
-        """Ask a task to save and end, or end it at once with all its processes.
+        """Ask a job to save and end, or end it at once with all its processes.
 
         Args:
             number: Of its job; one that is not running is left alone.
@@ -257,21 +257,21 @@ class SlurmPool:
 
     # -- the scheduler -------------------------------------------------------------------------------------
 
-    def _submit(self, task: Task, job: SlurmJob) -> str:
-        cpus = self._cpus or self._threads * task.processes
+    def _submit(self, job_spec: JobSpec, job: SlurmJob) -> str:
+        cpus = self._cpus or self._threads * job_spec.processes
         try:
             self._executor.update_parameters(
                 **self._parameters,
-                name=f"{_NAME}{task.number}",
+                name=f"{_NAME}{job_spec.number}",
                 nodes=1,
                 tasks_per_node=1,
                 cpus_per_task=cpus,
-                gpus_per_node=task.gpus,
+                gpus_per_node=job_spec.gpus,
             )
             with variables({"PYTHONSAFEPATH": "1"}):  # else a file torch.py here would be taken for torch
                 self._jobs.append(self._executor.submit(job))
         except Exception as error:  # submitit's own kinds, and those of what it calls
-            raise AssayError(f"Slurm does not take job {task.number}: {error}") from error
+            raise AssayError(f"Slurm does not take job {job_spec.number}: {error}") from error
         return str(self._jobs[-1].job_id)
 
     def _ask(self) -> None:
@@ -309,8 +309,8 @@ class SlurmPool:
             return Outcome.from_json(one.files.with_suffix(".outcome").read_text(encoding="utf-8"))
         if one.gone is None or (not self._is_local and time.monotonic() - one.gone < _LATE and not one.told):
             return None
-        death = Death(_SIGKILL, seconds=time.monotonic() - one.start)
-        outcome = outcome_after(one.task, death, told="SIGKILL")
+        exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - one.start)
+        outcome = outcome_after(one.job_spec, exit_status, told="SIGKILL")
         if outcome.state != "interrupted" or one.told:
             return outcome
         state = one.state.lower().replace("_", " ") or "gone"
@@ -318,7 +318,7 @@ class SlurmPool:
             "out_of_memory" if one.state == "OUT_OF_MEMORY" else "killed"
         )
         reason = f"its Slurm job {one.job_id} is {state}; see {self._log_of(one.job_id)}"
-        return Outcome("failed", cause, reason, cause == "killed", seconds=death.seconds)
+        return Outcome("failed", cause, reason, cause == "killed", seconds=exit_status.seconds)
 
     def _send(self, job_id: str, name: str) -> None:
         if not self._is_local:

@@ -1,4 +1,4 @@
-"""What a Slurm job does: runs one task, saves it before its place is taken, and goes on at the next place."""
+"""What a Slurm job does: runs one job, saves it before its place is taken, and goes on at the next place."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.record.atomic import write_text
 from assay.record.run_record import FILE as RECORD
-from assay.sweep.job_spec import Task
-from assay.sweep.launcher.cluster_worker import Keeper
+from assay.sweep.job_spec import JobSpec
+from assay.sweep.launcher.cluster_worker import ClusterWorker
 from assay.sweep.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -34,39 +34,41 @@ _NAMED: Final = 60.0
 
 @final
 class SlurmJob:
-    """A task as submitit runs it: called on the machine that Slurm has found.
+    """A job as submitit runs it: called on the machine that Slurm has found.
 
     When Slurm takes the machine away (submitit's signal), the run saves and the Slurm job is queued again;
     there the run goes on. That holds, too, where Slurm kills and queues it again by itself.
 
     Args:
         files: Path without suffix of what this leaves for the sweep: `.running` and `.outcome`.
-        task: As JSON.
+        job_spec: As JSON.
         seconds: Between submitit's signal and the end of the Slurm job.
     """
 
-    def __init__(self, files: str, task: str, seconds: float) -> None:
-        self.files, self.task, self.seconds = files, task, seconds
-        self._keeper: Keeper | None = None
+    def __init__(self, files: str, job_spec: str, seconds: float) -> None:
+        self.files, self.job_spec, self.seconds = files, job_spec, seconds
+        self._cluster_worker: ClusterWorker | None = None
         self._work: threading.Thread | None = None
         self._said = ""
         self._is_told = False
 
     def __call__(self) -> None:
-        """Run the task to its end, or go on with it."""
+        """Run the job to its end, or go on with it."""
         place = Path(self.files)
         if _is_superseded(place) or place.with_suffix(".outcome").exists():
             return
-        task = Task.from_json(self.task)
+        job_spec = JobSpec.from_json(self.job_spec)
         again = place.with_suffix(".running").exists()
-        has_record = Path(task.cwd, task.run_dir, RECORD).is_file()
+        has_record = Path(job_spec.cwd, job_spec.run_dir, RECORD).is_file()
         leave: dict[str, str | None] = dict.fromkeys(_OF_SLURM)
-        task = replace(
-            task, resume=has_record and (task.resume or again), environment=leave | task.environment
+        job_spec = replace(
+            job_spec,
+            resume=has_record and (job_spec.resume or again),
+            environment=leave | job_spec.environment,
         )
         write_text(place.with_suffix(".running"), _job_id())
         try:
-            self._run(task)
+            self._run(job_spec)
         except Exception as error:  # submitit's: it may not be queued again
             if not self._is_final():
                 self._said = Outcome("failed", "timed_out", str(error), transient=True).to_json()
@@ -80,46 +82,46 @@ class SlurmJob:
         """Save before the machine is taken away; submitit calls this in a signal's handler.
 
         Returns:
-            What is to run at the next place; None where the task has ended.
+            What is to run at the next place; None where the job has ended.
         """
         from submitit.helpers import DelayedSubmission
 
-        if self._keeper is not None and self._work is not None:
-            self._keeper.stop(0, now=False)
+        if self._cluster_worker is not None and self._work is not None:
+            self._cluster_worker.stop(0, now=False)
             self._work.join(max(1.0, self.seconds - _SAVE))
             if self._work.is_alive():
-                self._keeper.stop(0, now=True)
+                self._cluster_worker.stop(0, now=True)
                 self._work.join(_SAVE / 2)
         if self._is_final() or self._is_told:
             return None
-        return DelayedSubmission(SlurmJob(self.files, self.task, self.seconds))
+        return DelayedSubmission(SlurmJob(self.files, self.job_spec, self.seconds))
 
-    def _run(self, task: Task) -> None:
+    def _run(self, job_spec: JobSpec) -> None:
         stop = _number(stop_signal())
         with _left_alone(signal.SIGUSR1, signal.SIGUSR2):
-            self._keeper = Keeper()
+            self._cluster_worker = ClusterWorker()
         for number in (stop, _number(AT_ONCE)):
             signal.signal(number, self._stop)
         # In a thread, so that the main one takes signals at once and may wait in their handlers.
-        self._work = threading.Thread(target=self._keep, args=(self._keeper, task), daemon=True)
+        self._work = threading.Thread(target=self._keep, args=(self._cluster_worker, job_spec), daemon=True)
         self._work.start()
         try:
             while self._work.is_alive():
                 self._work.join(0.5)
         finally:
-            self._keeper.close()
+            self._cluster_worker.close()
 
-    def _keep(self, keeper: Keeper, task: Task) -> None:
-        self._said = keeper.run(0, task.to_json())
+    def _keep(self, cluster_worker: ClusterWorker, job_spec: JobSpec) -> None:
+        self._said = cluster_worker.run(0, job_spec.to_json())
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         del frame
         self._is_told = True
-        if self._keeper is not None:
-            self._keeper.stop(0, now=number == _number(AT_ONCE))
+        if self._cluster_worker is not None:
+            self._cluster_worker.stop(0, now=number == _number(AT_ONCE))
 
     def _is_final(self) -> bool:
-        """Whether the task has ended otherwise than by being told to."""
+        """Whether the job has ended otherwise than by being told to."""
         return bool(self._said) and Outcome.from_json(self._said).state != "interrupted"
 
 
@@ -141,7 +143,7 @@ def _job_id() -> str:
 
 
 def _is_superseded(place: Path) -> bool:
-    """Whether the sweep has submitted the task again, since it was killed before it could note this job."""
+    """Whether the sweep has submitted the job again, since it was killed before it could note this job."""
     deadline = time.monotonic() + _NAMED
     while time.monotonic() < deadline:
         with suppress(OSError):

@@ -21,7 +21,7 @@ class Proposal:
 
     Attributes:
         overrides: The whole job: the fixed overrides and this job's values, as typed on a command line.
-        trial: Plain data for the pruning callback in the job's process; see `Task.trial`.
+        trial: Plain data for the pruning callback in the job's process; see `JobSpec.trial`.
         token: Names the proposal for the search itself; written into the journal, given back on resume.
     """
 

@@ -15,7 +15,7 @@ from assay.sweep.failure_cause import of_message, of_signal, signal_name
 from assay.sweep.outcome import Outcome
 
 if TYPE_CHECKING:
-    from assay.sweep.job_spec import Task
+    from assay.sweep.job_spec import JobSpec
     from assay.sweep.outcome import Cause
 
 _TAIL = 4096
@@ -25,7 +25,7 @@ _CLOCK = 1.0
 
 @final
 @dataclass(frozen=True)
-class Death:
+class ExitStatus:
     """What is known once a process has ended.
 
     Attributes:
@@ -41,30 +41,30 @@ class Death:
     seconds: float = 0.0
 
 
-def outcome_after(task: Task, death: Death, *, told: str = "") -> Outcome:
-    """How an attempt ended: as its process said, else as its record says, else as its death shows.
+def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, told: str = "") -> Outcome:
+    """How an attempt ended: as its process said, else as its record says, else as its exit status shows.
 
     Args:
-        task: Of the process.
-        death: Of the process.
+        job_spec: Of the process.
+        exit_status: Of the process.
         told: The signal that this sweep had sent it: `SIGTERM`, `SIGKILL` or none.
     """
     with suppress(ValueError, TypeError):
-        return Outcome.from_json(death.said)
-    recorded = _recorded(task, death)
+        return Outcome.from_json(exit_status.said)
+    recorded = _recorded(job_spec, exit_status)
     if recorded is not None:
         return recorded
-    if death.exit_code >= 0:
-        reason = f"its process ended with exit code {death.exit_code} and did not say why"
-        return Outcome("failed", "exception", reason, seconds=death.seconds)
-    name = signal_name(-death.exit_code)
+    if exit_status.exit_code >= 0:
+        reason = f"its process ended with exit code {exit_status.exit_code} and did not say why"
+        return Outcome("failed", "exception", reason, seconds=exit_status.seconds)
+    name = signal_name(-exit_status.exit_code)
     if name == told or (told, name) == ("SIGKILL", "SIGTERM"):  # which was sent before
-        return Outcome("interrupted", reason=f"ended by {name}", seconds=death.seconds)
-    failure = of_signal(name, _tail(task.output), memory_ran_out=death.memory_ran_out)
+        return Outcome("interrupted", reason=f"ended by {name}", seconds=exit_status.seconds)
+    failure = of_signal(name, _tail(job_spec.output), memory_ran_out=exit_status.memory_ran_out)
     reason = f"its process was killed by {name}"
     if failure.cause == "out_of_memory":
         reason += ", as memory had run out"
-    return Outcome("failed", failure.cause, reason, failure.transient, seconds=death.seconds)
+    return Outcome("failed", failure.cause, reason, failure.transient, seconds=exit_status.seconds)
 
 
 def outcome_of(record: RunRecord) -> Outcome | None:
@@ -88,11 +88,11 @@ def outcome_of(record: RunRecord) -> Outcome | None:
     return Outcome("failed", cause, record.reason, transient, **kept)
 
 
-def _recorded(task: Task, death: Death) -> Outcome | None:
+def _recorded(job_spec: JobSpec, exit_status: ExitStatus) -> Outcome | None:
     """What the run's record says, if it has said how the run ended while the process lived."""
-    path = Path(task.cwd, task.run_dir)
+    path = Path(job_spec.cwd, job_spec.run_dir)
     with suppress(AssayError, OSError):
-        if time.time() - (path / FILE).stat().st_mtime <= death.seconds + _CLOCK:
+        if time.time() - (path / FILE).stat().st_mtime <= exit_status.seconds + _CLOCK:
             return outcome_of(RunRecord.load(path))
     return None
 

@@ -17,33 +17,33 @@ from typing import IO, TYPE_CHECKING, Any, Final, final
 
 from assay.errors import AssayError, ProcessError
 from assay.sweep.worker import orphans
-from assay.sweep.worker.exit_status import Death
+from assay.sweep.worker.exit_status import ExitStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from assay.sweep.job_spec import Task
+    from assay.sweep.job_spec import JobSpec
 
-MARK: Final = "ASSAY_NURSERY"
-"""Variable by which everything that a nursery has started is found when it is gone."""
+MARK: Final = "ASSAY_FORK_SERVER"
+"""Variable by which everything that a fork server has started is found when it is gone."""
 _ONE_THREAD: Final = {
     **dict.fromkeys(
         ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
     ),
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-"""For the nursery alone: libraries start threads while they are imported. Jobs have the driver's own."""
+"""For the fork server alone: libraries start threads while they are imported. Jobs have the driver's own."""
 _SIGKILL: Final = -9
 _PATIENCE: Final = 15.0
-"""Seconds for a nursery to end after its driver has let go of it: its own grace period, and some."""
-_shared: list[Nursery] = []
+"""Seconds for a fork server to end after its driver has let go of it: its own grace period, and some."""
+_shared: list[ForkServer] = []
 
 
 @final
-class Nursery:
+class ForkServer:
     """Starts processes for jobs and checks within milliseconds; begins to import at once, in the background.
 
-    A nursery that died is replaced: what it had started is ended and told as killed.
+    A fork server that died is replaced: what it had started is ended and told as killed.
 
     Raises:
         AssayError: This system cannot fork.
@@ -56,15 +56,15 @@ class Nursery:
         self._keys = 0
         self._running: dict[int, float] = {}
         self._pids: dict[int, int] = {}
-        self._deaths: dict[int, Death] = {}
+        self._deaths: dict[int, ExitStatus] = {}
         self._inbox = bytearray()
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = False
-        self._said = ""  # by a nursery that died before it was ready, last
+        self._said = ""  # by a fork server that died before it was ready, last
         self._spawn()
 
     @classmethod
-    def shared(cls) -> Nursery:
+    def shared(cls) -> ForkServer:
         """The one of this process; it ends with it."""
         if not _shared or _shared[0]._owner != os.getpid():  # a fork has a parent's, and must not use it
             _shared[:] = [cls()]
@@ -73,24 +73,24 @@ class Nursery:
 
     @property
     def pid(self) -> int:
-        """Process id of the nursery; it is started if it does not run."""
+        """Process id of the fork server; it is started if it does not run."""
         self._alive()
         assert self._process is not None  # noqa: S101 - _alive has started it
         return self._process.pid
 
-    def start(self, task: Task) -> int:
+    def start(self, job_spec: JobSpec) -> int:
         """Start a job and return at once.
 
         Args:
-            task: The attempt.
+            job_spec: The attempt.
 
         Returns:
             A key, by which the process is known from here on.
 
         Raises:
-            ProcessError: The nursery cannot be started.
+            ProcessError: The fork server cannot be started.
         """
-        return self._ask({"do": "run", "task": task.to_json()})
+        return self._ask({"do": "run", "job_spec": job_spec.to_json()})
 
     def connect(self) -> socket.socket:
         """Start a process that checks jobs; see `assay.sweep.checker`.
@@ -99,12 +99,12 @@ class Nursery:
             Its socket; closing it ends the process.
 
         Raises:
-            ProcessError: The nursery cannot be started.
+            ProcessError: The fork server cannot be started.
         """
         ours, theirs = socket.socketpair()
         with theirs:
             key = self._ask({"do": "check"}, theirs.fileno())
-        del self._running[key]  # its death is told by the socket
+        del self._running[key]  # its end is told by the socket
         return ours
 
     def stop(self, key: int, *, now: bool) -> None:
@@ -118,7 +118,7 @@ class Nursery:
             with suppress(OSError):
                 self._send({"do": "stop", "key": key, "now": now})
 
-    def wait(self, keys: Collection[int], seconds: float) -> dict[int, Death]:
+    def wait(self, keys: Collection[int], seconds: float) -> dict[int, ExitStatus]:
         """Wait until one of some processes ends, or the time is over.
 
         Args:
@@ -137,7 +137,7 @@ class Nursery:
                 return found
 
     def close(self) -> None:
-        """End the nursery and all that it has started: what still runs is told to save, and has seconds."""
+        """End the fork server and all that it started: what still runs is told to save, and has seconds."""
         if self._owner != os.getpid():
             return
         while self._receive(0):  # it may have said that it is ready
@@ -162,7 +162,7 @@ class Nursery:
     def _spawn(self) -> None:
         self._token = uuid.uuid4().hex
         self._socket, theirs = socket.socketpair()
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the nursery lives
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the fork server lives
         self._inbox.clear()
         self._ready = False
         with theirs:
@@ -179,7 +179,7 @@ class Nursery:
             )
 
     def _alive(self) -> None:
-        """Have a nursery.
+        """Have a fork server.
 
         Raises:
             ProcessError: It ended before it had imported everything.
@@ -218,7 +218,7 @@ class Nursery:
         self._socket.sendall(content)
 
     def _receive(self, seconds: float) -> bool:
-        """Take what the nursery says within some time; whether there was anything."""
+        """Take what the fork server says within some time; whether there was anything."""
         if self._process is None or not select.select([self._socket], [], [], max(0.0, seconds))[0]:
             return False
         try:
@@ -245,13 +245,13 @@ class Nursery:
             self._pids.pop(key, None)
             if self._running.pop(key, None) is None:
                 return
-            self._deaths[key] = Death(**message)
+            self._deaths[key] = ExitStatus(**message)
 
     def _lost(self) -> None:
-        """The nursery is gone: end what it has started, and tell it as killed."""
+        """The fork server is gone: end what it has started, and tell it as killed."""
         assert self._process is not None  # noqa: S101 - there was one
         self._socket.close()
-        self._process.kill()  # a nursery that merely closed its socket
+        self._process.kill()  # a fork server that merely closed its socket
         exit_code = self._process.wait()
         orphans.kill_marked(MARK, self._token, self._pids.values())
         self._pids.clear()
@@ -262,5 +262,5 @@ class Nursery:
         self._log.close()
         self._process = None
         for key, start in self._running.items():
-            self._deaths[key] = Death(_SIGKILL, seconds=time.monotonic() - start)
+            self._deaths[key] = ExitStatus(_SIGKILL, seconds=time.monotonic() - start)
         self._running.clear()

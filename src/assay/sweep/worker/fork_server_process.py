@@ -1,7 +1,8 @@
 """The process that jobs are forked from: it has imported everything, and computes nothing.
 
-`assay.sweep.worker.fork_server` starts it as a fresh program with one thread, which is as safe to fork as the forkserver
-of Python. It computes nothing and asks for no GPU: the threads of OpenMP and a CUDA context survive no fork.
+`assay.sweep.worker.fork_server` starts it as a fresh program with one thread, which is as safe to fork as
+Python's forkserver. It computes nothing and asks for no GPU: neither the threads of OpenMP nor a CUDA
+context survive a fork.
 
 While nothing is asked of it, it keeps one spare child, which has done what only a process that computes may
 do, and waits for the next job: that one starts without the cost of a fork.
@@ -25,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Final, final
 
-from assay.sweep.job_spec import Task
+from assay.sweep.job_spec import JobSpec
 from assay.sweep.outcome import Outcome
 from assay.sweep.worker import forked_process, orphans
 from assay.sweep.worker.oom_killer import kills
@@ -171,12 +172,12 @@ class Server:
             os.close(connection)
         else:
             environment = message["environment"] | {JOB: f"{os.getpid()}-{message['key']}"}
-            task = Task.from_json(message["task"])
-            if task.trial is not None:
+            job_spec = JobSpec.from_json(message["job_spec"])
+            if job_spec.trial is not None:
                 preload_study()
-            if not self._use_spare(message["key"], environment, message["task"]):
+            if not self._use_spare(message["key"], environment, message["job_spec"]):
                 child = _Child(message["key"])
-                self._fork(child, environment, lambda result: forked_process.work(task, result))
+                self._fork(child, environment, lambda result: forked_process.work(job_spec, result))
 
     def _tell(self, message: dict[str, Any]) -> None:
         self._outbox += json.dumps(message).encode() + b"\n"
@@ -228,7 +229,7 @@ class Server:
                 for end in (ready, request.fileno()):
                     os.close(end)
                 self._take_variables(asked["environment"])
-                forked_process.work(Task.from_json(asked["task"]), result.fileno())
+                forked_process.work(JobSpec.from_json(asked["job_spec"]), result.fileno())
 
         try:
             self._spare = _Spare(self._child(wait_and_run), result, request, go)
@@ -239,13 +240,13 @@ class Server:
         finally:
             os.close(ready)
 
-    def _use_spare(self, key: int, environment: Mapping[str, str], task: str) -> bool:
+    def _use_spare(self, key: int, environment: Mapping[str, str], job_spec: str) -> bool:
         """Make the spare child a job, if there is one."""
         spare, self._spare = self._spare, None
         if spare is None:
             return False
         try:
-            spare.request.write(json.dumps({"environment": environment, "task": task}).encode())
+            spare.request.write(json.dumps({"environment": environment, "job_spec": job_spec}).encode())
             spare.request.flush()
             os.write(spare.go, b"x")
         except OSError:  # it is gone
@@ -262,13 +263,13 @@ class Server:
         Raises:
             OSError: There is no room for another process.
         """
-        nursery = os.getpid()
+        fork_server = os.getpid()
         # What is sent to the child before it has its own handlers must not get lost in ours.
         signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
         try:
             pid = os.fork()
             if pid == 0:
-                self._become_child(nursery)
+                self._become_child(fork_server)
                 forked_process.live(body)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
@@ -278,15 +279,15 @@ class Server:
         os.environ.clear()
         os.environ.update({**self._settings, **environment})
 
-    def _become_child(self, nursery: int) -> None:
-        """Keep nothing of the nursery but its modules."""
+    def _become_child(self, fork_server: int) -> None:
+        """Keep nothing of the fork server but its modules."""
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             for number in (signal.SIGTERM, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
-            orphans.end_with(nursery)
+            orphans.end_with(fork_server)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
             self._selector.close()
             self._driver.close()

@@ -1,4 +1,4 @@
-"""What a process does that a nursery has forked, from its first moment to its last."""
+"""What a process does that a fork server has forked, from its first moment to its last."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.sweep.job_spec import Task
+    from assay.sweep.job_spec import JobSpec
 
 
-def work(task: Task, result: int) -> None:
+def work(job_spec: JobSpec, result: int) -> None:
     """Run a job, and leave its outcome.
 
     Args:
-        task: The attempt.
+        job_spec: The attempt.
         result: Descriptor of the file that takes the outcome.
     """
-    from assay.sweep.worker.run_job import run_task
+    from assay.sweep.worker.run_job import run_job_spec
 
     process = os.getpid()
-    outcome = run_task(task)
+    outcome = run_job_spec(job_spec)
     if os.getpid() == process:  # not for a process that the job has forked and not kept to itself
         with suppress(OSError):
             os.write(result, outcome.to_json().encode())
@@ -41,10 +41,10 @@ def check(connection: int) -> None:
 
 
 def live(body: Callable[[], None]) -> NoReturn:
-    """Do something and end as a program does, without going back to the frames of the nursery.
+    """Do something and end as a program does, without going back to the frames of the fork server.
 
-    What the nursery held when it forked is the nursery's to take down: torch's two hundred libraries of
-    operations alone cost a job 0.03 s.
+    What the fork server held when it forked is left to it: taking down torch's two hundred libraries of
+    operations alone costs a job 0.03 s.
 
     Args:
         body: What this process is for.

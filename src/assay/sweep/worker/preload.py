@@ -1,4 +1,4 @@
-"""What a nursery imports and looks up once, so that no job has to."""
+"""What a fork server imports and looks up once, so that no job has to."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ from typing import IO, Final
 
 from assay.sweep.worker import orphans
 
-MARK: Final = "ASSAY_KEEPER"
+MARK: Final = "ASSAY_CLUSTER_WORKER"
 """Variable by which everything that a process has started is found when it is gone."""
 _GRACE: Final = 15.0
-"""Seconds that it has to save and end by itself: a nursery's, and some."""
+"""Seconds that it has to save and end by itself: a fork server's, and some."""
 
 
 def guard(mark: str, folder: str = "") -> IO[bytes]:

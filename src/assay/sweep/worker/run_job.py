@@ -1,4 +1,4 @@
-"""What the process of a job does, whichever pool has started it."""
+"""What the process of a job does, whichever launcher has started it."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ from assay.sweep.worker.exit_status import outcome_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.sweep.job_spec import Task
+    from assay.sweep.job_spec import JobSpec
 
 _GIGABYTE: Final = 1 << 30
 _STATUS: Final = Path("/proc/self/status")
 
 
-def run_task(task: Task) -> Outcome:
+def run_job_spec(job_spec: JobSpec) -> Outcome:
     """Run a job in this process, which is no longer good for anything else, and say how it ended.
 
-    It never raises; what the job prints goes to `task.output`.
+    It never raises; what the job prints goes to `job_spec.output`.
 
     Args:
-        task: The attempt.
+        job_spec: The attempt.
     """
-    return _timed(lambda: _run(task), BaseException)
+    return _timed(lambda: _run(job_spec), BaseException)
 
 
-def run_here(task: Task) -> Outcome:
+def run_here(job_spec: JobSpec) -> Outcome:
     """Run a job in this process, which goes on afterwards, and say how it ended; what it prints is shown.
 
     Args:
-        task: The attempt; its threads, memory, environment and output are not looked at.
+        job_spec: The attempt; its threads, memory, environment and output are not looked at.
     """
-    return _timed(lambda: _attempt(task), Exception)
+    return _timed(lambda: _attempt(job_spec), Exception)
 
 
-def print_to(task: Task) -> None:
-    """Have all that this process prints appended to the task's file, after a line that says whose it is.
+def print_to(job_spec: JobSpec) -> None:
+    """Have all that this process prints appended to the job's file, after a line that says whose it is.
 
     Args:
-        task: The attempt.
+        job_spec: The attempt.
 
     Raises:
         OSError: The file cannot be written.
     """
-    path = Path(task.cwd, task.output)
+    path = Path(job_spec.cwd, job_spec.output)
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -66,8 +66,8 @@ def print_to(task: Task) -> None:
         os.dup2(descriptor, standard)
     os.close(descriptor)
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    typed = " ".join(task.overrides)
-    line = f"--- job {task.number}, attempt {task.attempt}, {when}, process {os.getpid()}: {typed}\n"
+    typed = " ".join(job_spec.overrides)
+    line = f"--- job {job_spec.number}, attempt {job_spec.attempt}, {when}, process {os.getpid()}: {typed}\n"
     os.write(1, line.encode("utf-8", "backslashreplace"))
 
 
@@ -115,34 +115,34 @@ def _timed(body: Callable[[], Outcome], caught: type[BaseException]) -> Outcome:
     return outcome if outcome.seconds else replace(outcome, seconds=time.perf_counter() - start)
 
 
-def _run(task: Task) -> Outcome:
-    if task.output:
-        print_to(task)
-    os.chdir(task.cwd)
-    for name, value in task.environment.items():
+def _run(job_spec: JobSpec) -> Outcome:
+    if job_spec.output:
+        print_to(job_spec)
+    os.chdir(job_spec.cwd)
+    for name, value in job_spec.environment.items():
         if value is None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
     with suppress(OSError, ValueError):  # where stderr has no descriptor
         faulthandler.enable()
-    _use_threads(task.threads * task.processes)
-    if task.memory_gb is not None:
-        limit_memory(task.memory_gb)
-    return _attempt(task)
+    _use_threads(job_spec.threads * job_spec.processes)
+    if job_spec.memory_gb is not None:
+        limit_memory(job_spec.memory_gb)
+    return _attempt(job_spec)
 
 
-def _attempt(task: Task) -> Outcome:
+def _attempt(job_spec: JobSpec) -> Outcome:
     from assay.record.run_record import RunRecord
 
-    run_dir = Path(task.run_dir)
-    if task.trial is not None:
-        os.environ[TRIAL] = json.dumps(task.trial)
+    run_dir = Path(job_spec.run_dir)
+    if job_spec.trial is not None:
+        os.environ[TRIAL] = json.dumps(job_spec.trial)
     try:
-        if task.resume:
-            _go_on(task, run_dir)
+        if job_spec.resume:
+            _go_on(job_spec, run_dir)
         else:
-            _begin(task)
+            _begin(job_spec)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -160,23 +160,25 @@ def _attempt(task: Task) -> Outcome:
     return said or Outcome("failed", "killed", "a process of the run died", transient=True)
 
 
-def _begin(task: Task) -> None:
+def _begin(job_spec: JobSpec) -> None:
     from assay.check.report import Report
     from assay.config.plain import from_text
     from assay.run import run_job
 
-    config = from_text(task.config)
-    report = Report(task.overrides, str(config.get("name")), spec=task.spec, data_read=not task.spec)
-    run_job(config, task.overrides, task.choices, raise_errors=True, report=report)
+    config = from_text(job_spec.config)
+    report = Report(
+        job_spec.overrides, str(config.get("name")), spec=job_spec.spec, data_read=not job_spec.spec
+    )
+    run_job(config, job_spec.overrides, job_spec.choices, raise_errors=True, report=report)
 
 
-def _go_on(task: Task, run_dir: Path) -> None:
+def _go_on(job_spec: JobSpec, run_dir: Path) -> None:
     from assay.check.target import trusted_in
     from assay.config.outside import said_in
     from assay.config.plain import from_text
     from assay.resume import resume
 
-    config = from_text(task.config)
+    config = from_text(job_spec.config)
     resume(run_dir, trusted_packages=trusted_in(config), said=said_in(config), raise_errors=True)
 
 

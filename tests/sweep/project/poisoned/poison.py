@@ -1,4 +1,4 @@
-"""What a job may do to itself, to its pool and to others."""
+"""What a job may do to itself, to its launcher and to others."""
 
 import ctypes
 import math
