@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, Node, OmegaConf
 
 from assay.config.did_you_mean import key_meant
 from assay.config.tree import walk
@@ -219,9 +219,10 @@ def _check_spec(config: DictConfig) -> None:
 def _check_own_module(config: DictConfig, read: set[str], given: Mapping[str, Override]) -> None:
     """A LightningModule of somebody's own takes what its node says, and nothing else."""
     module = config._get_node("module") if "module" in config else None
-    inside = isinstance(module, DictConfig) and not module._is_none()
-    target = module._get_node("_target_") if inside and "_target_" in module else None
-    named = target._value() if target is not None else None
+    target = None
+    if isinstance(module, DictConfig) and not module._is_none():
+        target = module._get_node("_target_", validate_access=False)
+    named = target._value() if isinstance(target, Node) else None
     if named == OUR_MODULE:
         return
     for key, one in given.items():

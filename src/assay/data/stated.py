@@ -63,6 +63,7 @@ class Stated:
             _check_numbers(f"class_counts.{part}", counts, least=0)
         for part, number in (num_samples or {}).items():
             _check_numbers(f"num_samples.{part}", [number], least=1)
+        width: int | None
         if class_counts is not None and task in ("multiclass", "binary"):
             width = len(next(iter(class_counts.values())))
             parts = {part: _labels(counts) for part, counts in class_counts.items()}

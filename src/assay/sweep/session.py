@@ -136,7 +136,7 @@ def go_on(
         refuse_shared(sweep, jobs)
         checking.names(jobs)
         launcher = sweep.make_launcher()
-        _recover(journal, {number: job for number, job in jobs.items() if number not in pool.kept()})
+        _recover(journal, {number: job for number, job in jobs.items() if number not in launcher.kept()})
         left = {
             number: job
             for number, job in jobs.items()
