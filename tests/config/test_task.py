@@ -54,6 +54,45 @@ def test_a_table(table: str, target: str, more: list[str], loss: str, metric: st
     assert metric in metrics
 
 
+@pytest.mark.parametrize("in_folder", [True, False])
+@pytest.mark.parametrize(
+    ("targets", "more", "loss", "metric"),
+    [
+        (np.linspace(0, 9, 60), [], MSE, "r2"),
+        (np.linspace(0, 9, 60, dtype=np.float32).reshape(30, 2), [], MSE, "r2"),
+        (np.linspace(0, 9, 60), ["loss=l1"], "torch.nn.L1Loss", "r2"),
+        (np.arange(60) % 3, [], CROSS_ENTROPY, "accuracy"),
+        ((np.arange(60) % 3).reshape(60, 1), [], CROSS_ENTROPY, "accuracy"),
+        ((np.arange(60) % 2).reshape(20, 3), [], BCE, "precision"),
+        (np.arange(60) % 2, ["data.source.task=binary"], BCE, "accuracy"),
+        (np.arange(60) % 2 == 0, [], CROSS_ENTROPY, "accuracy"),
+        (np.array(["a", "b"]), [], CROSS_ENTROPY, "accuracy"),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", value)),
+)
+def test_arrays(
+    tmp_path: Path, targets: Any, more: list[str], loss: str, metric: str, *, in_folder: bool
+) -> None:
+    inputs = np.zeros((len(targets), 4), np.float32)
+    root = tmp_path / "own"
+    if in_folder:
+        root.mkdir()
+        np.save(root / "inputs.npy", inputs)
+        np.save(root / "targets.npy", targets)
+    else:
+        root = tmp_path / "own.npz"
+        np.savez(root, inputs=inputs, targets=targets)
+    found, _, metrics = chosen(["data=arrays", f"data.source.root='{root}'", *more])
+    assert found == loss
+    assert metric in metrics
+
+
+def test_arrays_that_are_not_there_are_said_when_the_data_is_read(tmp_path: Path) -> None:
+    (tmp_path / "own.npz").write_bytes(b"no archive")
+    for root in ("own.npz", "nowhere"):
+        assert chosen(["data=arrays", f"data.source.root='{tmp_path / root}'"])[0] == CROSS_ENTROPY
+
+
 def test_what_says_its_task(tmp_path: Path) -> None:
     told = ["data=synthetic", "data.source.task=regression"]
     assert chosen(told)[0] == MSE

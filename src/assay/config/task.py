@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from zipfile import BadZipFile
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -11,7 +13,7 @@ from assay.config.unread import OUR_MODULE
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _TASKS: Final = ("regression", "multilabel", "binary")
 """Options of the group `task`; multiclass is what every job starts from."""
@@ -40,8 +42,9 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str]) -> str:
         task = source.get("task")
     except (OmegaConfBaseException, AttributeError):
         return ""
-    if task == "auto" and source.get("_target_") == "assay.data.table.Table":
-        task = _of_table(source)
+    if task == "auto":
+        look = _SOURCES.get(str(source.get("_target_")))
+        task = look(source) if look is not None else ""
     own = OmegaConf.select(config, "module._target_") == OUR_MODULE
     return f"task={task}" if own and task in _TASKS else ""
 
@@ -65,6 +68,27 @@ def _of_table(source: dict[str, Any]) -> str:
         return task_of(frame, names)[0]
     except (AssayError, KeyError, TypeError, ValueError):
         return ""
+
+
+def _of_arrays(source: dict[str, Any]) -> str:
+    """By the header of the array; nothing where there is none, which is said when the data is read."""
+    root, name = source.get("root"), source.get("targets")
+    if "???" in (root, name) or not isinstance(root, str) or not isinstance(name, str):
+        return ""
+    from assay.data.array_file import NoArrayError, header_of, task_of
+
+    try:
+        shape, dtype = header_of(Path(root), name)
+    except (NoArrayError, OSError, ValueError, BadZipFile):
+        return ""
+    return task_of(shape, is_real=dtype.kind == "f") if shape and dtype.kind in "biuf" else ""
+
+
+_SOURCES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
+    "assay.data.arrays.Arrays": _of_arrays,
+    "assay.data.table.Table": _of_table,
+}
+"""Sources that find out themselves, by a look at their targets."""
 
 
 def _one(separator: Any) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final, get_args
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
 
+from assay.data.array_file import NoArrayError, read_array, task_of
 from assay.data.samples import Samples
 from assay.data.spec import Task
 from assay.data.validate import check_labels_fit
@@ -103,7 +104,9 @@ class Arrays:
             for part, names in self._names.items()
             for prefix in ("" if part == "train" else f"{part}_",)
         }
-        self.task = _task_of(raw["train"][1]) if self._asked == "auto" else self._asked
+        targets = raw["train"][1]
+        found = task_of(targets.shape, is_real=targets.is_floating_point())
+        self.task = found if self._asked == "auto" else self._asked
         parts = {
             part: Samples(self._channels_first(inputs), _as_task(self.task, targets))
             for part, (inputs, targets) in raw.items()
@@ -115,8 +118,8 @@ class Arrays:
     def _load(self, option: str, name: str) -> Tensor:
         path = self._root / f"{name}.npy" if self._root.is_dir() else self._root
         try:
-            array = _mapped(self._root, name) if self._root.is_dir() else _from_archive(self._root, name)
-        except _NoArrayError as error:
+            array = read_array(self._root, name)
+        except NoArrayError as error:
             known = ", ".join(error.known) or "nothing"
             raise DataError(
                 f"data.source.{option}={name}: {self._root} has no such array", hint=f"there is: {known}"
@@ -141,33 +144,6 @@ class Arrays:
         return inputs[:, None] if self._layout == "NHW" else inputs.permute(0, 3, 1, 2)
 
 
-class _NoArrayError(Exception):
-    def __init__(self, known: Sequence[str]) -> None:
-        super().__init__(known)
-        self.known = known
-
-
-def _mapped(folder: Path, name: str) -> NDArray[Any]:
-    if not (folder / f"{name}.npy").exists():
-        raise _NoArrayError(sorted(entry.stem for entry in folder.glob("*.npy")))
-    # Copy-on-write, because torch shares writable memory only; the file itself stays as it is.
-    array: NDArray[Any] = np.lib.format.open_memmap(folder / f"{name}.npy", mode="c")
-    return array
-
-
-def _from_archive(path: Path, name: str) -> NDArray[Any]:
-    with (
-        path.open("rb") as file,
-        ZipFile(file),
-    ):  # a ValueError of numpy's would name pickle, which is not the point
-        file.seek(0)
-        archive = np.load(file, allow_pickle=False)
-        if name not in archive.files:
-            raise _NoArrayError(archive.files)
-        array: NDArray[Any] = archive[name]
-    return array
-
-
 def _share(option: str, name: str, array: NDArray[Any]) -> Tensor:
     if array.dtype.kind not in "biuf":
         what = "text" if array.dtype.kind in "US" else f"of type {array.dtype}"
@@ -187,12 +163,6 @@ def _share(option: str, name: str, array: NDArray[Any]) -> Tensor:
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.int32 if array.dtype.itemsize == 2 else np.int64)  # torch cannot gather these
     return torch.from_numpy(array)
-
-
-def _task_of(targets: Tensor) -> Task:
-    if targets.is_floating_point():
-        return "regression"
-    return "multiclass" if targets.ndim == 1 or targets.shape[1:] == (1,) else "multilabel"
 
 
 def _as_task(task: Task, targets: Tensor) -> Tensor:

@@ -1,0 +1,108 @@
+"""numpy's own files, without torch: one .npz archive, or a folder of .npy files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from assay.data.spec import Task
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+class NoArrayError(Exception):
+    """There is no array of a name.
+
+    Args:
+        known: Names of those that there are.
+    """
+
+    def __init__(self, known: Sequence[str]) -> None:
+        super().__init__(known)
+        self.known = known
+
+
+def read_array(root: Path, name: str) -> NDArray[Any]:
+    """One array; of a folder mapped into memory, so that only what is used is read.
+
+    Args:
+        root: A .npz archive, or a folder of .npy files.
+        name: Of the array.
+
+    Raises:
+        NoArrayError: There is none of this name.
+        ValueError: It is not an array of plain values.
+        OSError: It cannot be read.
+    """
+    if root.is_dir():
+        # Copy-on-write, because torch shares writable memory only; the file itself stays as it is.
+        mapped: NDArray[Any] = np.lib.format.open_memmap(_file(root, name), mode="c")
+        return mapped
+    # A ValueError of numpy's would name pickle, which is not the point.
+    with root.open("rb") as file, ZipFile(file):
+        file.seek(0)
+        archive = np.load(file, allow_pickle=False)
+        if name not in archive.files:
+            raise NoArrayError(archive.files)
+        array: NDArray[Any] = archive[name]
+    return array
+
+
+def header_of(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of an array, of which no more is read.
+
+    Args:
+        root: As for `read_array`.
+        name: Of the array.
+
+    Raises:
+        NoArrayError: There is none of this name.
+        ValueError: It is not numpy's file, or one of a version without plain arrays.
+        OSError: It cannot be read.
+    """
+    if root.is_dir():
+        with _file(root, name).open("rb") as file:
+            return _header(file)
+    with ZipFile(root) as archive:
+        if f"{name}.npy" not in archive.namelist():
+            raise NoArrayError([one.removesuffix(".npy") for one in archive.namelist()])
+        with archive.open(f"{name}.npy") as file:
+            return _header(file)
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"version {version} holds no plain array")
+    shape, _, dtype = _HEADERS[version](file)
+    return shape, dtype
+
+
+def _file(folder: Path, name: str) -> Path:
+    path = folder / f"{name}.npy"
+    if not path.exists():
+        raise NoArrayError(sorted(entry.stem for entry in folder.glob("*.npy")))
+    return path
+
+
+def task_of(shape: Sequence[int], *, is_real: bool) -> Task:
+    """What an array of targets has to predict: real numbers a regression, integers classes or labels.
+
+    Args:
+        shape: Of the array.
+        is_real: Whether its type is a floating-point one.
+
+    >>> task_of((9,), is_real=True), task_of((9, 1), is_real=False), task_of((9, 3), is_real=False)
+    ('regression', 'multiclass', 'multilabel')
+    """
+    if is_real:
+        return "regression"
+    return "multiclass" if len(shape) == 1 or tuple(shape[1:]) == (1,) else "multilabel"
