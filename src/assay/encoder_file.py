@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assay.data.table_encoder import TableEncoder
 from assay.errors import AssayError
 from assay.record.atomic import write_text
+from assay.record.inside import read_whole
 from assay.record.sealed import json_is_whole, seal_json
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def read_encoder(run_dir: Path) -> TableEncoder | None:
     if not path.is_file():
         return None
     try:
-        data = path.read_bytes()
+        data = read_whole(path)
         whole = json_is_whole(data)
         plain: Any = json.loads(data) if whole else None
         if isinstance(plain, dict) and isinstance(plain.get("columns"), list):

@@ -26,6 +26,7 @@ from assay.errors import AssayError, ConfigError
 from assay.record.code_at import code_at
 from assay.record.compare import causes, differences, relative_differences
 from assay.record.files import changed_since
+from assay.record.inside import read_whole
 from assay.record.provenance import changed_files, git_state, packages
 from assay.record.run_record import RunRecord
 from assay.record.stretch import differences_within, package_changes
@@ -212,7 +213,7 @@ def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
     if fingerprint(as_written(_config(run_dir), record.interpolations)) != record.fingerprint:
         raise AssayError(f"config.yaml in {run_dir} is not the config that the run's record was made for")
     patch = run_dir / "code.patch"
-    if record.patch_sha256 != (hashlib.sha256(patch.read_bytes()).hexdigest() if patch.is_file() else ""):
+    if record.patch_sha256 != (hashlib.sha256(read_whole(patch)).hexdigest() if patch.is_file() else ""):
         raise AssayError(f"code.patch in {run_dir} is not the patch that the run's record was made for")
     told = (
         "the SHA-256 of the weights is on record"

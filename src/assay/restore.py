@@ -23,6 +23,7 @@ from assay.errors import AssayError, ConfigError
 from assay.loaded_model import LoadedModel
 from assay.paths import project_conf
 from assay.record.checkpoint_file import CheckpointFile
+from assay.record.inside import read_whole
 from assay.record.sealed import yaml_is_whole
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def read_config(
             hint="runs lie under outputs/<name>/<date>/",
         )
     try:
-        whole = yaml_is_whole(path.read_bytes())
+        whole = yaml_is_whole(read_whole(path))
         if whole is False or (must_be_whole and not whole):
             raise AssayError(
                 f"{path} is damaged or was changed: it is not as the SHA-256 in its last line says",

@@ -7,6 +7,8 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src" / "assay"
 LEAVES = ("augment", "callbacks", "data", "logger", "loss", "metrics", "model", "optimizer", "scheduler")
+SHARED = ("errors", "terminal", "typed")
+"""What every group may import."""
 HEAVY = {"torch", "torchvision", "lightning", "torchmetrics"}
 LIGHT = (
     "__init__",
@@ -15,6 +17,7 @@ LIGHT = (
     "paths",
     "summary",
     "terminal",
+    "typed",
     "check.allowed",
     "check.job",
     "check.target",
@@ -70,7 +73,7 @@ def test_leaf_groups_know_neither_each_other_nor_hydra(name: str) -> None:
         if target.startswith("assay."):
             room = target.split(".")[1]
             judges_files = target.startswith(("assay.record.archive.", "assay.record.inside."))
-            assert judges_files or room in (own, "errors", "terminal"), f"assay.{name} imports {target}"
+            assert judges_files or room in (own, *SHARED), f"assay.{name} imports {target}"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from torchvision.datasets import ImageFolder as Reference  # type: ignore[import
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.image_folder import ImageFolder
-from assay.data.picture_file import read_bytes, read_image
+from assay.data.picture_file import read_bytes, read_image, size_of, verify
 from assay.data.samples import Samples, Stream
 from assay.errors import DataError
 
@@ -362,6 +362,26 @@ def test_what_is_remembered_is_not_read_again(tmp_path: Path, monkeypatch: pytes
     for content in (b"", b"[]", b'{"a/00.png": 1}', b"\xff"):
         remembered.write_bytes(content)
         assert len(look()) == 4
+
+
+def test_no_program_is_started_for_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, marker = tmp_path / "postscript.jpg", tmp_path / "started"
+    Image.fromarray(pixels()).save(path, format="EPS")
+    program = tmp_path / "gs"
+    program.write_text(f"#!/bin/sh\ntouch '{marker}'\nexit 0\n", encoding="utf-8")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)
+    with pytest.raises(OSError), Image.open(path) as opened:  # noqa: PT011 - whatever Ghostscript makes of it
+        opened.load()
+    assert marker.exists()
+    marker.unlink()
+    with pytest.raises(DataError, match="it is not an image"):
+        read_image(str(path))
+    with pytest.raises(ValueError, match="it is not an image"):
+        verify(path.read_bytes())
+    assert size_of(str(path)) is None
+    assert not marker.exists()
 
 
 def test_a_truncated_jpeg(tmp_path: Path) -> None:

@@ -258,6 +258,11 @@ def test_no_rows_and_another_separator(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="looks separated by ';'"):
         Table(str(tmp_path / "semicolons.csv"), "c").read()
     assert Table(str(tmp_path / "semicolons.csv"), "c", separator=";").read()
+    (tmp_path / "decimals.csv").write_text('a;"b, cm";c\n1,5;2,5;x\n3;4,1;y\n', encoding="utf-8")
+    with pytest.raises(DataError, match="looks separated by ';'") as caught:
+        Table(str(tmp_path / "decimals.csv"), "c").read()
+    assert caught.value.hint == "'data.source.separator=\";\"'"
+    assert Table(str(tmp_path / "decimals.csv"), "c", separator=";", decimal=",").read()
 
 
 # -- what is no feature, or more than one --------------------------------------------------------------------
@@ -290,7 +295,7 @@ def test_ids_dates_and_free_text_are_left_out_and_said(tmp_path: Path, name: str
     for column in set(messy().columns) - {*FIT, "kind"}:
         assert f"{column} (" in note
     assert "'person0@example.org'" in note
-    assert note.endswith("to use one: data.source.keep=[Unnamed: 0]")
+    assert note.endswith("""to use one: 'data.source.keep=["Unnamed: 0"]'""")
 
 
 def test_real_dates_of_a_parquet_file(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
@@ -320,7 +325,7 @@ def test_dates_that_are_text_become_days(tmp_path: Path, data_module: Callable[.
     table = messy().assign(signed=pd.date_range("2020-01-31", periods=60).strftime("%Y-%m-%d"))
     _, data = setup(data_module, Table(save(table, tmp_path), "kind", keep=["signed"], exclude=["age"]))
     assert (data.inputs[:, 3] - data.inputs[0, 3]).tolist() == list(range(60))
-    with pytest.raises(DataError, match=r"keep=\[signed\]: the dates are not written as 2024-12-31"):
+    with pytest.raises(DataError, match=r"source\.keep: the dates in 'signed' are not written as 2024-12-31"):
         Table(save(messy(), tmp_path), "kind", keep=["signed"]).read()
 
 
@@ -344,7 +349,7 @@ def test_a_column_that_gives_the_target_away(tmp_path: Path, target: str, make: 
     table["secret"] = make(table)
     with pytest.raises(DataError, match=f"'secret' gives the target '{target}' away: .*{how}") as caught:
         Table(save(table, tmp_path), target).read()
-    assert caught.value.hint.startswith("data.source.exclude=[secret]")
+    assert caught.value.hint.startswith("'data.source.exclude=[secret]'")
     assert "secret" not in Table(save(table, tmp_path), target, exclude=["secret"]).read()["all"].raw
     assert "secret" in Table(save(table, tmp_path), target, keep=["secret"]).read()["all"].raw
     alone = Table(save(table, tmp_path), target, features=["secret"])
@@ -408,7 +413,7 @@ UNREADABLE: list[tuple[str, bytes, str, str]] = [
     ("UTF-16", frame().to_csv().encode("utf-16"), "is not text in UTF-8", "save it as UTF-8"),
     ("R's row names", b'"x","y"\n"1",3,a\n"2",4,b\n', "more values than the header has names", "separator"),
     ("a longer row", b"x,y\n1,a\n2,b,3,4\n", "Expected 2 fields in line 3, saw 4", "repair"),
-    ("decimal commas", b"x;z;y\n1,5;2,5;a\n2,5;3,5;b\n", "more values than", "data.source.separator"),
+    ("decimal commas", b"x;z;y\n1,5;2,5;a\n2,5;3,5;b\n", "looks separated by ';'", "data.source.separator"),
 ]
 
 
@@ -444,7 +449,7 @@ def without_marks(column: str, values: Any) -> pd.DataFrame:
             without_marks("tax", ["?", *map(str, range(39))]),
             {},
             "column 'tax' is text such as '?', but looks like numbers",
-            "data.source.na_values=['?']",
+            'data.source.na_values=["?"]',
         ),
         (
             without_marks("day", pd.date_range("2020-01-01", periods=40)),

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.encoder_file import read_encoder
 from assay.errors import AssayError
 from assay.logger.run_csv import RunCSV
+from assay.record.checksum import read_sums
 from assay.record.inside import appending, check_links
 from assay.record.log_file import log_file
 from assay.record.run_directory import RunDirectory
+from assay.record.run_record import RunRecord
+from assay.restore import read_config
 from assay.sweep.journal import Journal
 
 if TYPE_CHECKING:
@@ -157,3 +162,33 @@ def test_files_that_no_run_has_written_stay(run_dir: Path) -> None:
     (run_dir / "thesis.csv").write_text("year,rain\n", encoding="utf-8")
     with pytest.raises(ValueError, match="no run has written it"):
         RunCSV(run_dir / "thesis.csv")
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # of holes: it takes no room
+
+
+READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "record": ("record.json", RunRecord.load),
+    "config": ("config.yaml", read_config),
+    "encoder": ("encoder.json", read_encoder),
+    "journal": ("journal.jsonl", partial(Journal.open, repair=False)),
+    "sums": ("x.ckpt.sha256", lambda run_dir: read_sums(run_dir / "x.ckpt")),
+}
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, endless, huge], ids=["pipe", "device", "huge"])
+@pytest.mark.parametrize("name", READERS)
+def test_what_never_ends_is_not_read(name: str, make: Callable[[Path], None], tmp_path: Path) -> None:
+    file, read = READERS[name]
+    make(tmp_path / file)
+    if name == "sums" or (name == "encoder" and make is not huge):
+        assert not read(tmp_path)  # as where there is no file
+        return
+    with pytest.raises(AssayError, match=file):
+        read(tmp_path)

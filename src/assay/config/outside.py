@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.config.tree import Entry, walk
 from assay.config.trust import KEY, VALUES, within
 from assay.errors import ConfigError
+from assay.typed import override
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,7 +142,7 @@ def check_hydra_outside(node: DictConfig, person: Trust) -> None:
         whole = f"hydra.{name}"
         for key, one in _texts(value, whole):
             if whole not in person.keys:  # typed in one piece or in several
-                _refuse(key, one, why, person, as_typed(whole, value) if "[" in key else "")
+                _refuse(key, one, why, person, override(whole, list(map(str, value))) if "[" in key else "")
     launcher = OmegaConf.select(node, "launcher")
     for key, one in _texts(launcher, "hydra.launcher") if isinstance(launcher, DictConfig) else ():
         if _CONTROL.search(one) and not key.startswith("hydra.launcher.setup"):
@@ -269,37 +270,12 @@ def _is_said(key: str, value: str, person: Trust) -> bool:
     )
 
 
-def as_typed(key: str, value: Any) -> str:
-    """An override, as a shell takes it.
-
-    Args:
-        key: Full key.
-        value: Text, or a list of it.
-
-    >>> print(as_typed("a", ["module load cuda"]), as_typed("b", "http://x"))
-    "a=['module load cuda']" "b='http://x'"
-    """
-    if isinstance(value, list | ListConfig):
-        return f'"{key}=[{",".join(quoted(str(one)) for one in value)}]"'
-    return f'"{key}={quoted(str(value))}"'
-
-
-def quoted(text: str) -> str:
-    """Text as Hydra's grammar takes any text.
-
-    Args:
-        text: Anything.
-    """
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
 def _refuse(key: str, value: str, why: str, person: Trust, typed: str = "") -> None:
     if _is_said(key, value, person):
         return
     raise ConfigError(
         f"{value!r:.200} was not typed, and {why}",
         key=key,
-        hint=f"if you want that, type it: {typed or as_typed(key, value):.200}, "
+        hint=f"if you want that, type it: {typed or override(key, str(value)):.200}, "
         f"or name it under {VALUES} in conf/project.yaml",
     )

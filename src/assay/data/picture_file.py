@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MODES = {"RGB": ("RGB", 3), "GRAY": ("L", 1)}
 """Pillow's name and the number of channels of each mode that pictures are converted to."""
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM", "TIFF", "WEBP")
+"""Told by the content, whatever a file is called; Pillow starts other programs for some of the rest."""
 _ORIENTATION = 0x0112
 _SIDEWAYS = 5
 """The first of the EXIF orientations that exchange height and width."""
@@ -30,7 +32,7 @@ def read_image(path: str, mode: str = "RGB", size: tuple[int, int] | None = None
     out; 16 bits become 8.
 
     Args:
-        path: Any file Pillow can read.
+        path: A JPEG, PNG, GIF, BMP, PPM, TIFF or WebP file, whatever it is called.
         mode: `RGB` or `GRAY`.
         size: Height and width to scale to (bilinear, antialiased); None leaves the image as it is.
 
@@ -81,7 +83,7 @@ def decode(content: bytes, mode: str, size: tuple[int, int] | None) -> Tensor:
         ValueError: It is not an image, or damaged; the message says why.
     """
     try:
-        with Image.open(io.BytesIO(content)) as opened:
+        with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
             decoded: Tensor = F.pil_to_tensor(_plain(_upright(opened)).convert(MODES[mode][0]))
     except Exception as error:  # the decoders raise whatever comes to them
         raise ValueError(_reason(error)) from error
@@ -105,7 +107,7 @@ def verify(content: bytes) -> tuple[int, int]:
         ValueError: As for `decode`.
     """
     try:
-        with Image.open(io.BytesIO(content)) as opened:
+        with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
             size = _size(opened)
             opened.draft(None, (1, 1))
             opened.load()
@@ -124,7 +126,7 @@ def size_of(path: str) -> tuple[int, int] | None:
     try:
         if not Path(path).is_file():
             return None
-        with Image.open(path) as image:
+        with Image.open(path, formats=_FORMATS) as image:
             return _size(image)
     except Exception:  # the decoders raise whatever comes to them; what is wrong is found when all is read
         return None
@@ -136,7 +138,9 @@ def has_several_frames(content: bytes) -> bool:
     Args:
         content: Of a file that can be read.
     """
-    with Image.open(io.BytesIO(content)) as image:  # a camera's MPO is one picture, and smaller ones of it
+    with Image.open(
+        io.BytesIO(content), formats=_FORMATS
+    ) as image:  # a camera's MPO is one picture, and smaller ones of it
         return image.format not in ("JPEG", "MPO") and getattr(image, "n_frames", 1) > 1
 
 

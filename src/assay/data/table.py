@@ -15,6 +15,7 @@ from assay.data.table_encoder import TableEncoder
 from assay.data.table_file import CLEAN, check_columns, read_table, task_of
 from assay.data.target_leak import leak
 from assay.errors import DataError
+from assay.typed import override
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -163,14 +164,15 @@ class Table:
             if kind == "unclear":
                 raise DataError(
                     f"data: the column {name!r} is {why}",
-                    hint=f"{CLEAN}; data.source.exclude=[{name}] leaves it out, keep=[{name}] as categories",
+                    hint=f"{CLEAN}; {_override('exclude', name)} leaves it out, "
+                    f"{_override('keep', name)} takes it as categories",
                 )
             if why:
                 left_out[name] = why
         if left_out:
             listed = "; ".join(f"{name} ({why})" for name, why in left_out.items())
             able = next((name for name in left_out if not frame[name].isna().all()), "")
-            keep = f"; to use one: data.source.keep=[{able}]" if able else ""
+            keep = f"; to use one: {_override('keep', able)}" if able else ""
             self.notes = (*self.notes, f"left out of the features: {listed}{keep}")
         return list(left_out)
 
@@ -181,8 +183,8 @@ class Table:
             if name and len(features) > 1:
                 raise DataError(
                     f"data: the column {name!r} gives the target {target!r} away: {how}",
-                    hint=f"data.source.exclude=[{name}]; where it is known before the target: "
-                    f"data.source.keep=[{name}]",
+                    hint=f"{_override('exclude', name)}; where it is known before the target: "
+                    f"{_override('keep', name)}",
                 )
             if name:  # nothing else to predict from: it cannot be a slip
                 self.notes = (*self.notes, f"the column {name!r} gives the target {target!r} away: {how}")
@@ -228,6 +230,10 @@ class Table:
         return torch.from_numpy(values).to(torch.int64)
 
 
+def _override(option: str, column: str) -> str:
+    return override(f"data.source.{option}", [column])
+
+
 def _names(option: str, given: Any) -> list[str]:
     """One name or several."""
     names = [given] if isinstance(given, str | int | float) else list(given or ())
@@ -244,7 +250,7 @@ def _read_dates(frame: pd.DataFrame, names: Sequence[str]) -> None:
                 frame[name] = pd.to_datetime(frame[name], format="ISO8601", utc=True)
             except (TypeError, ValueError) as error:
                 raise DataError(
-                    f"data.source.keep=[{name}]: the dates are not written as 2024-12-31: {error}",
+                    f"data.source.keep: the dates in {name!r} are not written as 2024-12-31: {error}",
                     hint="rewrite them, or turn them into numbers",
                 ) from error
 

@@ -11,6 +11,7 @@ import torch
 
 from assay.data.column_kind import is_number
 from assay.errors import DataError
+from assay.typed import override
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -167,7 +168,8 @@ def _kind(column: pd.Series[Any]) -> str:
     if pd.api.types.is_timedelta64_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
         raise DataError(
             f"data: the column {column.name!r} holds {column.dtype}, neither numbers nor categories",
-            hint=f"turn it into numbers, or leave it out: data.source.exclude=[{column.name}]",
+            hint="turn it into numbers, or leave it out: "
+            + override("data.source.exclude", [str(column.name)]),
         )
     return "number" if is_number(column) else "category"
 
@@ -184,7 +186,8 @@ def _numbers(column: pd.Series[Any], kind: str) -> NDArray[np.float64]:
     if not is_number(column):
         raise DataError(
             f"data: the column {column.name!r} holds numbers in the training table, and something else here",
-            hint=f"clean the column, or train without it: data.source.exclude=[{column.name}]",
+            hint="clean the column, or train without it: "
+            + override("data.source.exclude", [str(column.name)]),
         )
     values: NDArray[np.float64] = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isinf(values), np.nan, values)

@@ -16,6 +16,7 @@ import pandas as pd
 
 from assay.data.column_kind import is_number, kind_of, plain_numbers
 from assay.errors import DataError
+from assay.typed import override
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +27,8 @@ _SEPARATORS = ";\t|,"
 _COMPRESSED = re.compile(r"\.csv(\.(gz|bz2|zip|xz|zst))?", re.I)
 _FEW_CLASSES = 20
 CLEAN = (
-    "remove signs of units and of thousands; data.source.decimal=',' or data.source.na_values=['?'] "
-    "where that is the reason"
+    f"remove signs of units and of thousands; {override('data.source.decimal', ',')} or "
+    f"{override('data.source.na_values', ['?'])} where that is the reason"
 )
 """What to do about text that looks like numbers."""
 
@@ -68,7 +69,11 @@ def read_table(
             frame = pd.read_parquet(path, columns=None if columns is None else list(columns))
         else:
             frame = _read_csv(path, separator, decimal, na_values, columns)
-    except pd.errors.ParserWarning as error:
+    except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
+        _check_separator(pd.read_csv(path, sep=separator, nrows=0, index_col=False).columns, key, separator)
+        if isinstance(error, pd.errors.ParserError):
+            what = " ".join(str(error).split())
+            raise DataError(f"{key} cannot be read: {what}", hint="repair or convert it") from error
         raise DataError(
             f"{key}: the rows have more values than the header has names",
             hint="remove the separator at the end of the rows, or set data.source.separator",
@@ -194,9 +199,15 @@ def _check_header(frame: pd.DataFrame, key: str, separator: str) -> None:
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise DataError(f"{key} has two columns called {twice[0]!r}", hint="rename one of them")
-    signs = [sign for sign in _SEPARATORS if sign != separator]
-    if frame.shape[1] == 1 and (sign := next((sign for sign in signs if sign in frame.columns[0]), "")):
-        raise DataError(
-            f"{key} looks separated by {sign!r}, not by {separator!r}",
-            hint=f"'data.source.separator=\"{sign}\"'",
-        )
+    if frame.shape[1] == 1:
+        _check_separator(frame.columns, key, separator)
+
+
+def _check_separator(names: pd.Index[str], key: str, separator: str) -> None:
+    """Refuse a header in which another sign stands more often than what it was split by."""
+    for sign in _SEPARATORS:
+        if sign != separator and sum(str(name).count(sign) for name in names) >= len(names):
+            raise DataError(
+                f"{key} looks separated by {sign!r}, not by {separator!r}",
+                hint=override("data.source.separator", sign),
+            )

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from assay.record.atomic import write_text
+from assay.record.inside import read_whole
 
 if TYPE_CHECKING:
     from io import BufferedReader
@@ -40,8 +41,8 @@ def read_sums(path: Path) -> list[str]:
         path: The checkpoint, no link.
     """
     try:
-        text = sum_file(path).read_bytes().decode("utf-8", "surrogateescape")
-    except FileNotFoundError:
+        text = read_whole(sum_file(path), 1 << 20).decode("utf-8", "surrogateescape")
+    except OSError:
         return []
     line = re.compile(f"([0-9a-f]{{64}})  {re.escape(path.name)}\n")
     # All of it must be as it was written: a flipped bit anywhere is damage.

@@ -44,6 +44,26 @@ def appending(path: Path, mode: int = 0o666, *, readable: bool = False) -> int:
     return descriptor
 
 
+def read_whole(path: Path, largest: int = 64 << 20) -> bytes:
+    """The contents of a file that is small where nobody meant harm.
+
+    Args:
+        path: In a run or sweep directory.
+        largest: Bytes from which on it is not read.
+
+    Raises:
+        OSError: It cannot be read, is larger, or is not a regular file: a pipe or a device may never end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | _FLAGS & ~getattr(os, "O_NOFOLLOW", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if status.st_size > largest:
+            raise OSError(errno.EFBIG, f"more than {largest >> 20} MiB are not read", str(path))
+        return file.read()
+
+
 def check_links(directory: Path) -> None:
     """Refuse a directory to write in whose links lead out of it; asked before anything in it is opened.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, final
 
 from assay.errors import AssayError
 from assay.record.atomic import remove_unfinished, write_text
-from assay.record.inside import check_links
+from assay.record.inside import check_links, read_whole
 from assay.record.run_record import FILE
 from assay.record.sealed import seal_yaml, yaml_is_whole
 from assay.record.secrets import redact_values
@@ -99,7 +99,7 @@ class RunDirectory:
 def _refuse_foreign(path: Path) -> None:
     """Refuse to write over a config that no run has left: one that was killed early has sealed its own."""
     config = path / "config.yaml"
-    if config.is_file() and not yaml_is_whole(config.read_bytes()):
+    if config.is_file() and not yaml_is_whole(read_whole(config)):
         raise AssayError(
             f"{config} is there already, and no run has written it",
             hint="choose another hydra.run.dir, or move the file away",

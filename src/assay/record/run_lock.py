@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.errors import AssayError
-from assay.record.inside import appending
+from assay.record.inside import appending, read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,7 +141,7 @@ def _holders(run_dir: Path) -> list[tuple[int, str]]:
     import psutil
 
     try:
-        text = (run_dir / FILE).read_bytes()[:4096].decode(errors="replace")
+        text = read_whole(run_dir / FILE)[:4096].decode(errors="replace")
     except OSError:
         return []
     lines = [line.partition(" ") for line in text.splitlines()]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, final, get_args, get_origin, get
 
 from assay.errors import AssayError
 from assay.record.atomic import write_text
+from assay.record.inside import read_whole
 from assay.record.sealed import json_is_whole, seal_json
 from assay.record.secrets import redact, redact_tree
 
@@ -117,7 +118,7 @@ class RunRecord:
         """
         path = run_dir / FILE
         try:
-            content = path.read_bytes()
+            content = read_whole(path, 256 << 20)
             plain = json.loads(content, parse_constant=_refuse)
         except FileNotFoundError as error:
             raise AssayError(f"{run_dir} is no run directory: it has no {FILE}") from error

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args
 
 from assay.errors import AssayError
 from assay.record.atomic import sync_directory
-from assay.record.inside import appending, check_links
+from assay.record.inside import appending, check_links, read_whole
 from assay.record.run_record import finite, numbers
 from assay.record.secrets import redact_tree
 from assay.sweep.outcome import Cause, Outcome, State
@@ -139,7 +139,7 @@ class Journal:
         """
         path = directory / FILE
         try:
-            content = path.read_bytes()
+            content = read_whole(path, 1 << 30)
         except OSError as error:
             raise AssayError(f"{directory} is no sweep: it has no {FILE}") from error
         journal, good = cls(path), 0

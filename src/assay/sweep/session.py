@@ -12,7 +12,6 @@ from assay.check.job import check_job
 from assay.check.output_paths import check_folder
 from assay.config.compose import job_config, loader
 from assay.config.origin import located, overrides_of
-from assay.config.outside import quoted
 from assay.config.plain import to_text_of
 from assay.errors import AssayError
 from assay.record.inside import check_links
@@ -34,6 +33,7 @@ from assay.sweep.stop_request import StopRequest
 from assay.sweep.summary import say_results, write_results
 from assay.sweep.worker.fork_server import ForkServer
 from assay.terminal import Console
+from assay.typed import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

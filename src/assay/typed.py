@@ -1,0 +1,51 @@
+"""How a value is typed, so that Hydra's grammar and a shell take it as it is. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./@%+-]*( [A-Za-z0-9_./@%+-]+)*")
+_WORDS = {"true", "false", "null", "nan", "inf"}
+"""Plain text that Hydra takes for something else."""
+
+
+def override(key: str, value: str | Sequence[str]) -> str:
+    """An override, as it is typed in a shell.
+
+    Args:
+        key: Full key.
+        value: Text, or a list of it.
+
+    >>> print(override("a", ["plain", "module load, cuda"]), override("b", "$(x)"))
+    'a=[plain,"module load, cuda"]' 'b="$(x)"'
+    """
+    if isinstance(value, str):
+        return shlex.quote(f"{key}={_one(value)}")
+    return shlex.quote(f"{key}=[{','.join(map(_one, value))}]")
+
+
+def _one(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else quoted(text)
+
+
+def quoted(text: str) -> str:
+    r"""Text as Hydra's grammar takes any text: in quotes, nothing in it interpolated.
+
+    Backslashes count only before a quote or an interpolation.
+
+    Args:
+        text: Anything.
+
+    >>> print(quoted(r"C:\my ${x}"), quoted('"'))
+    "C:\my \${x}" '"'
+    """
+    mark = "'" if '"' in text else '"'  # the shell's own are single ones
+    text = re.sub(r"(\\*)\$\{", lambda found: f"{found[1] * 2}\\${{", text)
+    text = re.sub(rf"(\\*){mark}", lambda found: f"{found[1] * 2}\\{mark}", text)
+    text = re.sub(r"(\\+)\Z", lambda found: found[1] * 2, text)
+    return f"{mark}{text}{mark}"
