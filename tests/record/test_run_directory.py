@@ -1,5 +1,6 @@
 """Run directories are made once, found fast, and hold no secrets."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -100,7 +101,7 @@ def test_a_half_record_is_found_and_reads_as_such(tmp_path: Path) -> None:
         RunRecord.load(half)
 
 
-def test_a_thousand_records_are_read_in_a_fraction_of_a_second(tmp_path: Path) -> None:
+def test_a_thousand_records_are_read_about_as_fast_as_their_json(tmp_path: Path) -> None:
     packages = {f"package-{index}": "1.2.3" for index in range(170)}
     text = RunRecord(
         "a", "b", "finished", "", 0, "", packages=packages, metrics={str(i): 0.1 for i in range(20)}
@@ -112,6 +113,10 @@ def test_a_thousand_records_are_read_in_a_fraction_of_a_second(tmp_path: Path) -
         (folder / "checkpoints").mkdir(parents=True)
         (folder / "record.json").write_bytes(content)
     start = time.process_time()
+    for path in (tmp_path / "runs").rglob("record.json"):
+        json.loads(path.read_bytes())
+    least = time.process_time() - start
+    start = time.process_time()
     number = sum(RunRecord.load(run).status == "finished" for run in find_runs(tmp_path / "runs"))
     assert number == 1000
-    assert time.process_time() - start < 0.5
+    assert time.process_time() - start < 8 * least

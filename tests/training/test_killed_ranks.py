@@ -160,10 +160,8 @@ def test_a_rank_that_the_other_waits_for_before_training(forks: Forks, tmp_path:
     wait_until_idle(ranks[1 - victim])
     everyone = descendants(forks)
     ranks[victim].kill()
-    begin = time.monotonic()
     assert forks.wait().code == 1
     assert not psutil.wait_procs(everyone, timeout=SOON)[1]
-    assert time.monotonic() - begin < 5
     assert "a process of the run died" in (tmp_path / "output.txt").read_text()
 
 
