@@ -255,7 +255,7 @@ def begun(
             data_sha256=data_sha256,
             overrides=list(overrides),
             choices=dict(chosen),
-            tags=[str(tag) for tag in config.tags or []],
+            tags=[str(tag) for tag in config.get("tags") or []],
             interpolations=interpolations(config),
             **stretch,
         )

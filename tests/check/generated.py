@@ -139,7 +139,8 @@ def _base(group: str, name: str) -> tuple[str, ...]:
     if group in _IN_LISTS:
         chosen = "[default]" if name == "default" else f"[default,{name}]"
         quiet = () if group == "callbacks" else ("callbacks=[]",)
-        return (*_TABLE, *quiet, f"{group}={chosen if group == 'callbacks' else f'[{name}]'}")
+        offline = ("logger.wandb.offline=true",) if (group, name) == ("logger", "wandb") else ()
+        return (*_TABLE, *quiet, f"{group}={chosen if group == 'callbacks' else f'[{name}]'}", *offline)
     around = {
         "augment": _IMAGES,
         "data": _FOR_DATA.get(name, ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import difflib
 import functools
+import importlib
 import inspect
 import types
 import typing
@@ -150,6 +151,8 @@ def _handed_on(target: Any) -> list[inspect.Parameter] | None:
     home = str(getattr(target, "__module__", "")).partition(".")[0]
     if home == "torchmetrics" and inspect.isclass(target):
         return _of_bases(target)
+    if home == "lightning" and target.__name__ == "WandbLogger":
+        return _of_wandb()
     if home == "lightning" and (names := _HANDED_ON.get(target.__name__)) is not None:
         return [_keyword(name, kind) for name, kind in names.items()]
     if home == "torchvision":
@@ -158,6 +161,15 @@ def _handed_on(target: Any) -> list[inspect.Parameter] | None:
             of_class = inspect.signature(made).parameters.values()
             return [_looked_up(made, one) for one in of_class if one.kind not in _MANY]
     return None
+
+
+def _of_wandb() -> list[inspect.Parameter] | None:
+    """The logger hands its keywords on to `wandb.init`."""
+    try:
+        init: Any = importlib.import_module("wandb").init
+    except ImportError:
+        return None  # said where installed packages are looked for
+    return [_looked_up(init, one) for one in inspect.signature(init).parameters.values()]
 
 
 def _of_bases(target: type) -> list[inspect.Parameter] | None:
@@ -178,6 +190,8 @@ def _keyword(name: str, kind: Any) -> inspect.Parameter:
 
 def _looked_up(target: Any, parameter: inspect.Parameter) -> inspect.Parameter:
     annotation = parameter.annotation
+    if (getattr(target, "__name__", ""), parameter.name) == ("WandbLogger", "experiment"):
+        annotation = type(None)  # an object of a running program
     known = Any if annotation is parameter.empty else _annotation(target, parameter.name, annotation)
     return parameter.replace(annotation=known)
 

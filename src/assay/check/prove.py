@@ -31,6 +31,7 @@ from assay.check.device import check_device
 from assay.check.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step, try_sizes
 from assay.check.fit import check_fit, check_outputs, num_outputs
 from assay.check.initial_outputs import far_from_targets
+from assay.check.loggers import check_loggers
 from assay.check.monitor import check_monitors, scores
 from assay.check.optimization import follow_lr, unfinished
 from assay.check.patience import out_of_reach
@@ -234,6 +235,7 @@ class Prover:
 
     def _trainer(self, config: DictConfig) -> L.Trainer:
         check_callbacks(config)
+        check_loggers(config)
         named = ("trainer", "callbacks", "metrics")  # which say how what the callbacks follow is better
         nodes = [elsewhere(plain_node(config, key), str(config.run_dir)) for key in named]
         trainer: L.Trainer = self._once("trainer", nodes, lambda: build_trainer(config, loggers=False))

@@ -81,7 +81,8 @@ _RANGES: Mapping[str, Mapping[str, Range]] = {
         "eps": Range(0, 1, above=True, such_as=1e-8),
         **dict.fromkeys(("momentum", "alpha"), _BELOW_ONE),
         "dampening": _SHARE,
-        **dict.fromkeys(("max_iter", "max_eval", "history_size", "ns_steps"), _COUNT),
+        **dict.fromkeys(("max_iter", "max_eval", "ns_steps"), _COUNT),
+        "history_size": Range(1, 100_000),  # places for as many vectors are made
         **dict.fromkeys(
             ("lr_decay", "tolerance_grad", "tolerance_change", "initial_accumulator_value"), _NOT_NEGATIVE
         ),
