@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from tests.sweep.conftest import MakeJobSpec
 
-    from assay.sweep.job_spec import JobSpec
     from assay.sweep.worker.fork_server import ForkServer
 
 DRIVER = """
@@ -50,53 +49,6 @@ def test_a_fork_server_has_one_thread_and_no_gpu(fork_server: ForkServer, make_j
     process = psutil.Process(fork_server.pid)
     assert process.num_threads() == 1
     assert not [path.path for path in process.open_files() if "nvidia" in path.path]
-
-
-def spare_of(fork_server: ForkServer) -> int:
-    """The process that waits to become a job, once there is one and nothing else."""
-    process = psutil.Process(fork_server.pid)
-    until(lambda: len(process.children()) == 1)
-    return process.children()[0].pid
-
-
-def said_by(fork_server: ForkServer, job_spec: JobSpec) -> tuple[str, int]:
-    """State of a job, and the process that it ran in."""
-    key = fork_server.start(job_spec)
-    state: str = json.loads(fork_server.wait([key], 60.0)[key].said)["state"]
-    line = Path(job_spec.output).read_text(encoding="utf-8").partition("\n")[0]
-    return state, int(line.partition("process ")[2].partition(":")[0])
-
-
-def test_a_job_is_what_a_spare_process_has_waited_for(
-    fork_server: ForkServer, make_job_spec: MakeJobSpec
-) -> None:
-    waiting = spare_of(fork_server)
-    assert said_by(fork_server, make_job_spec()) == ("done", waiting)
-    assert spare_of(fork_server) != waiting
-
-
-def test_a_spare_process_changes_no_number(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
-    waiting = spare_of(fork_server)
-    first, second = make_job_spec(), make_job_spec()
-    keys = [fork_server.start(first), fork_server.start(second)]  # one has a spare process, one has none
-    while keys:
-        ended = fork_server.wait(keys, 60.0)  # tells each end once
-        keys = [key for key in keys if key not in ended]
-    records = [json.loads(Path(job_spec.run_dir, "record.json").read_text()) for job_spec in (first, second)]
-    assert records[0]["weights_sha256"] == records[1]["weights_sha256"]
-    assert records[0]["metrics"] == records[1]["metrics"]
-    assert f"process {waiting}:" in Path(first.output).read_text()
-    assert f"process {waiting}:" not in Path(second.output).read_text()
-
-
-def test_a_spare_process_that_is_gone_is_missed_by_nobody(
-    fork_server: ForkServer, make_job_spec: MakeJobSpec
-) -> None:
-    waiting = spare_of(fork_server)
-    os.kill(waiting, signal.SIGKILL)
-    state, process = said_by(fork_server, make_job_spec())
-    assert state == "done"
-    assert process != waiting
 
 
 def test_a_key_is_told_once(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
@@ -241,9 +193,8 @@ def test_gpus_are_counted_elsewhere(checker: Checker) -> None:
 
 
 def test_a_closed_checker_ends(checker: Checker, fork_server: ForkServer) -> None:
-    waiting = spare_of(fork_server)
     checker.gpus()
-    (started,) = {child.pid for child in psutil.Process(fork_server.pid).children()} - {waiting}
+    (started,) = (child.pid for child in psutil.Process(fork_server.pid).children())
     checker.close()
     until(lambda: is_gone(started), 20.0)
 

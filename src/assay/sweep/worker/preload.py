@@ -7,10 +7,10 @@ import importlib
 import pkgutil
 import re
 import warnings
-from contextlib import chdir, suppress
+from contextlib import suppress
 from typing import Final
 
-from assay.errors import AssayError, ConfigError
+from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 
 _GROUPS: Final = (
@@ -30,10 +30,6 @@ _MODULES: Final = (
     "torchmetrics",
     "torchvision.models",
     "torchvision.transforms.v2",
-)
-_PRACTICE: Final = (
-    *("data=iris", "model=mlp", "device=cpu", "hydra.run.dir=run"),
-    *("trainer.max_steps=1", "trainer.limit_val_batches=0", "trainer.log_every_n_steps=1"),
 )
 _INTERPOLATION: Final = re.compile(r"[^\s:]*\$\{[^}]*\}[^\s#]*")
 _TARGET: Final = re.compile(r"^( *)_target_: (\S+)$", re.MULTILINE)
@@ -93,61 +89,3 @@ def _look_up_plugins() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         train_test_split([0, 1, 2, 3], random_state=0)
-
-
-@functools.cache
-def practice() -> str:
-    """A small job of assay's own options as text, composed apart from any project; empty where that fails."""
-    from assay.config.compose import compose, job_config
-    from assay.config.plain import to_text
-
-    try:
-        with chdir(CONF_DIR):  # where no `./conf` is
-            return to_text(job_config(compose(_PRACTICE)))
-    except (AssayError, OSError):  # somebody's plugin of Hydra, say; a job goes without practice
-        return ""
-
-
-def warm_up(job: str = "") -> None:
-    """Train for one step, in a process that is to become a job.
-
-    Libraries set themselves up when they are first used, and a forked process copies a page when it first
-    writes to it; here both happen before there is a job. Generators of random numbers stay as they are, and
-    nothing is written.
-
-    Args:
-        job: From `practice`, where a core is free for it: a job's whole way to its first step. Otherwise only
-            torch takes one.
-    """
-    import torch
-    from lightning.pytorch.utilities.seed import isolate_rng
-
-    torch.set_num_threads(1)
-    with isolate_rng(include_cuda=False):  # else a job could not be given a GPU any more
-        _step()
-        if job:
-            with suppress(Exception):  # whatever it is, the job itself will find out
-                _train(job)
-
-
-def _train(job: str) -> None:
-    from assay.assemble import assemble
-    from assay.config.plain import from_text, to_yaml
-    from assay.quiet import quiet
-
-    with quiet():
-        assembly = assemble(from_text(job), checked=True)
-        to_yaml(assembly.plain)
-        del assembly.trainer.callbacks[:]  # type: ignore[attr-defined]  # a plain attribute
-        assembly.trainer.loggers = []  # with them and the callbacks goes all that writes or prints
-        assembly.trainer.fit(assembly.module, datamodule=assembly.datamodule)
-
-
-def _step() -> None:
-    import torch
-
-    kernel = torch.zeros(4, 1, 1, 1, requires_grad=True)
-    hidden = torch.nn.functional.max_pool2d(torch.nn.functional.conv2d(torch.zeros(1, 1, 2, 2), kernel), 2)
-    loss = torch.nn.functional.cross_entropy(hidden.flatten(1), torch.zeros(1, dtype=torch.long))
-    loss.backward()  # type: ignore[no-untyped-call]  # torch left it untyped
-    torch.optim.AdamW([kernel]).step()
