@@ -100,7 +100,9 @@ def test_a_pair_of_outputs_is_refused() -> None:
 
 
 def test_outputs_that_would_be_broadcast_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"model: gives \[2\] values a sample; MSELoss needs \[1\]"):
+    with pytest.raises(
+        ConfigError, match=r"model\.num_outputs: gives \[2\] values a sample; MSELoss needs \[1\]"
+    ):
         prove("data=diabetes", "model.num_outputs=2")
 
 

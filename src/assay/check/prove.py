@@ -6,7 +6,6 @@ import copy
 import json
 import time
 import warnings
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -16,7 +15,6 @@ from torch import nn
 from assay import ranks
 from assay.assemble import (
     build,
-    build_optimization,
     build_trainer,
     describe,
     known_directions,
@@ -28,6 +26,7 @@ from assay.check.callbacks import check_callbacks, notes_on
 from assay.check.capacity import check_capacity
 from assay.check.checkpoint_names import check_checkpoint_names
 from assay.check.device import check_device
+from assay.check.eval_steps import try_eval_steps
 from assay.check.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step, try_sizes
 from assay.check.fit import check_fit, check_outputs, num_outputs
 from assay.check.initial_outputs import far_from_targets
@@ -37,6 +36,15 @@ from assay.check.optimization import follow_lr, unfinished
 from assay.check.patience import out_of_reach
 from assay.check.processes import check_processes
 from assay.check.proof_key import but_for_rates, copy_of, elsewhere, plain_node
+from assay.check.real_step import (
+    bytes_of,
+    error_of_sizes,
+    error_of_step,
+    evaluated,
+    few_of,
+    module_of,
+    refusal,
+)
 from assay.check.report import Report
 from assay.check.resolve import resolve
 from assay.check.run_length import check_length, check_plateau, run_length
@@ -44,13 +52,11 @@ from assay.check.signature import check_signatures
 from assay.check.target import trusted_in
 from assay.check.trainer import may_end_early
 from assay.check.trial import Trial, try_parts
-from assay.config.tree import walk, written_at
+from assay.config.tree import walk
 from assay.config.unread import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule, input_dtype
 from assay.data.own_batches import own_batches
-from assay.data.target_scale import TargetScale
-from assay.errors import AssayError, ConfigError
-from assay.module import Module
+from assay.errors import ConfigError
 from assay.quiet import quiet
 
 if TYPE_CHECKING:
@@ -230,6 +236,10 @@ class Prover:
         module = self._once(
             "module", [plain_node(config, "module")], lambda: _on_meta(config, "module", precision)
         )
+        if spec is not None and bytes_of(module) <= _LARGE:
+            sizes = few_of(config, batch_sizes(config)[False])
+            made_for = [plain_node(config, "module"), plain_node(config, "spec"), sizes, str(precision)]
+            self._once("eval", made_for, lambda: _eval_steps(config, precision, sizes))
         why = "a LightningModule of your own does its steps as it likes"
         return {**_count(module), "unproven": why, "warnings": found}
 
@@ -246,25 +256,32 @@ class Prover:
         self, config: DictConfig, model: nn.Module, loss: nn.Module, batch: Batch, sizes: Sizes
     ) -> tuple[Step | None, str]:
         """What a step comes to, or why that cannot be said; the other batches are tried, too."""
-        if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
-            return None, "the model takes its shape from the first batch"
         precision = self._trainer(config).precision_plugin
+        if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
+            wrong = error_of_sizes(config, loss, batch, precision, sizes, steps=False)
+            if wrong is not None:
+                raise refusal(config, wrong, batch) from wrong
+            return None, "the model takes its shape from the first batch"
         fake_loss = self._fake(precision.convert_module(copy.deepcopy(loss)))
         try:
-            module = _module(config, self._fake(model), fake_loss)
+            module = module_of(config, self._fake(model), fake_loss)
             step = take_step(module, batch, precision, config.model, self._mode)
             with self._mode:
                 try_sizes(module, batch, {True: sizes[True]}, precision, config.model)
-                try_sizes(module, _evaluated(config, batch), {False: sizes[False]}, precision, config.model)
+                try_sizes(module, evaluated(config, batch), {False: sizes[False]}, precision, config.model)
             return step, ""
         except StepError as error:
+            large = bytes_of(model) > _LARGE
+            real: StepError | None = None
+            if error.depends_on_data:
+                if not large:
+                    real = error_of_sizes(config, loss, batch, precision, sizes, steps=True)
+            else:
+                real = error if large else error_of_step(config, loss, batch, precision, sizes)
+            if real is not None:
+                raise refusal(config, real, batch) from real
             if error.depends_on_data:
                 return None, f"{error.where or error.stage}: what it does depends on the data"
-            if sum(p.numel() * p.element_size() for p in model.parameters()) > _LARGE:
-                raise _refused(config, error, batch) from error
-            real = _really(config, loss, batch, precision, sizes)
-            if real is not None:
-                raise _refused(config, real, batch) from real
             return None, f"fake tensors cannot follow it: {error}"
 
     def _signatures(self, config: DictConfig, names: Sequence[Any]) -> dict[str, Any]:
@@ -311,72 +328,10 @@ def _on_meta(config: DictConfig, key: str, precision: Precision) -> nn.Module:
     return precision.convert_module(built)
 
 
-def _really(
-    config: DictConfig, loss: nn.Module, batch: Batch, precision: Precision, sizes: Sizes
-) -> StepError | None:
-    """The error of a small real step, if there is one: fake tensors may be at fault themselves."""
-    small = batch.of_size(min(_FEW, batch.inputs[0]))
-    try:
-        model = precision.convert_module(build(config, "model"))
-        module = _module(config, model, precision.convert_module(copy.deepcopy(loss)))
-        take_step(module, small, precision, config.model, None)
-        try_sizes(module, batch, {True: sizes[True]}, precision, config.model)
-        try_sizes(module, _evaluated(config, batch), {False: sizes[False]}, precision, config.model)
-    except StepError as error:
-        return error
-    return None
-
-
-def _module(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
-    metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
-    return Module(
-        model=model,
-        loss=loss,
-        metrics=metrics,
-        target_scale=_target_scale(config),
-        **build_optimization(config),
-    )
-
-
-def _target_scale(config: DictConfig) -> TargetScale:
-    """One of the kind that the run will have: the numbers change neither shapes nor types."""
-    spec = config.spec
-    wanted = spec.task == "regression" and bool(config.data.get("standardize_targets"))
-    return TargetScale([0.0] * spec.num_targets, [1.0] * spec.num_targets) if wanted else TargetScale()
-
-
-def _refused(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
-    key = error.key or error.stage
-    if isinstance(error.__cause__, AssayError):
-        return error.__cause__
-    shape = list(config.spec.input_shape)
-    hint = f"a sample of this data has the shape {shape}; the model's outputs: {config.spec.num_outputs}"
-    if not batch.input_dtype.is_floating_point:
-        name = str(batch.input_dtype).removeprefix("torch.")
-        hint = f"the inputs are {name}, which an embedding takes; to have numbers: data.source.dtype=float32"
-    text = f"a training step fails: {error}"
-    if error.stage == "model" and config.spec.get("train_shape"):
-        sized = ", ".join(_sizes(config))
-        text += f"; samples are {list(config.spec.train_shape)} in training and {shape} in evaluation"
-        text += f", see {sized}" if sized else ""
-        hint = "give data.transform.train and data.transform.eval one size, or take a model for any"
-    if " in training" in error.where:
-        hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
-    if error.stage in ("optimizer", "backward"):
-        hint = f"choose another {'optimizer' if error.stage == 'optimizer' else 'model or loss'}"
-    return ConfigError(text, key=key, hint=hint)
-
-
-def _sizes(config: DictConfig) -> dict[str, None]:
-    """Where the sizes that transforms make are written."""
-    node = OmegaConf.select(config, "data.transform")
-    entries = walk(node, "data.transform") if isinstance(node, DictConfig) else ()
-    return dict.fromkeys(written_at(config, one.key) for one in entries if one.name == "size")
-
-
-def _evaluated(config: DictConfig, batch: Batch) -> Batch:
-    """The batch with samples as they are evaluated, which training may cut or enlarge."""
-    return replace(batch, inputs=(batch.inputs[0], *config.spec.input_shape))
+def _eval_steps(config: DictConfig, precision: Precision, sizes: Sequence[int]) -> None:
+    base = max(1, min(_batch_size(config) or _FEW, int(config.spec.num_train)))
+    module: Any = precision.convert_module(build(config, "module"))
+    try_eval_steps(config, module, precision, few_of(config, [base])[0], sizes)
 
 
 def _batch(config: DictConfig, trial: Trial, precision: str) -> Batch:

@@ -20,7 +20,7 @@ from assay.metrics.values import is_scalar, listed
 from assay.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from omegaconf import DictConfig
     from torch import Tensor
@@ -92,10 +92,25 @@ def try_parts(
 
 
 def _batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
-    """Numbers of the shape and type that the data will give."""
+    """A batch of training."""
     spec = config.spec
     if rows == spec.num_outputs:
         rows += 1  # else a transposed shape would pass for the right one
+    return made_up(config, rows, spec.get("train_shape") or spec.input_shape)
+
+
+def made_up(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Numbers of the shape and type that the data will give.
+
+    Args:
+        config: The job, with its `spec`.
+        rows: Samples.
+        shape: Of one of them.
+
+    Returns:
+        Inputs `[rows, *shape]`, and targets of the data's task.
+    """
+    spec = config.spec
     index = torch.arange(rows)
     targets = {
         "multiclass": index // 2 % max(1, spec.num_classes),
@@ -103,7 +118,7 @@ def _batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
         "multilabel": (index[:, None] + torch.arange(spec.num_classes)) % 2,
         "regression": torch.rand(rows, max(1, spec.num_targets)),
     }[spec.task]
-    inputs = torch.randn(rows, *(spec.get("train_shape") or spec.input_shape))
+    inputs = torch.randn(rows, *shape)
     dtype = input_dtype("32-true", spec.get("input_dtype", "float32"))
     return (inputs if dtype.is_floating_point else (inputs > 0).to(dtype)), targets
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import lightning as L
 import torch
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
+from torch import Tensor
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
+    Dataset,
     IterableDataset,
     RandomSampler,
     TensorDataset,
@@ -36,6 +38,16 @@ class Counted(Stream):
 
     def __len__(self) -> int:
         return SAMPLES
+
+
+class Counts(Dataset[tuple[Tensor, int]]):
+    """Samples of 16-bit integers."""
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return torch.full((4,), index, dtype=torch.uint16), index % 3
 
 
 class Own(L.LightningDataModule):

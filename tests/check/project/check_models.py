@@ -119,3 +119,52 @@ class Normed(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         outputs: Tensor = self.layers(inputs)
         return outputs
+
+
+class ForOneBatch(nn.Module):
+    """Takes batches of one size alone."""
+
+    def __init__(self, num_features: int, num_outputs: int, size: int, *, by: str = "") -> None:
+        super().__init__()
+        self.linear = nn.Linear(num_features, num_outputs)
+        self.size, self.by = size, by
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.linear(_unfollowed(inputs, self.by).view(self.size, -1))
+        return outputs
+
+
+class FailsInEvaluation(nn.Module):
+    """Works in training alone."""
+
+    def __init__(self, num_features: int, num_outputs: int, *, by: str = "") -> None:
+        super().__init__()
+        self.linear = nn.LazyLinear(num_outputs) if by == "lazy" else nn.Linear(num_features, num_outputs)
+        self.by = by
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if not self.training:
+            raise RuntimeError("no such branch")
+        outputs: Tensor = self.linear(_unfollowed(inputs, self.by))
+        return outputs
+
+
+class NeedsPositiveValues(nn.Module):
+    """Takes real values, and none that are made up."""
+
+    def __init__(self, num_features: int, num_outputs: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(num_features, num_outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if not inputs.any():
+            raise ValueError("all values are zero")
+        outputs: Tensor = self.linear(inputs)
+        return outputs
+
+
+def _unfollowed(inputs: Tensor, by: str) -> Tensor:
+    """By a way that fake tensors follow or not."""
+    if by == "data" and inputs.sum() > 1e9:
+        return -inputs
+    return torch.from_numpy(inputs.detach().numpy()) if by == "numpy" else inputs

@@ -1,0 +1,193 @@
+"""A step done for real where fake tensors cannot follow it, and what is told of one that fails."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+from assay.assemble import build, build_optimization
+from assay.check.fake_step import StepError, take_step, try_sizes
+from assay.config.tree import walk, written_at
+from assay.data.target_scale import TargetScale
+from assay.errors import AssayError, ConfigError
+from assay.module import Module
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lightning.pytorch.plugins import Precision
+
+    from assay.check.fake_step import Batch
+
+    Sizes = Mapping[bool, Sequence[int]]
+
+_FEW = 4
+_VALUES = 1 << 20
+"""Inputs of a batch up to which it is computed for real."""
+
+
+def error_of_step(
+    config: DictConfig, loss: nn.Module, batch: Batch, precision: Precision, sizes: Sizes
+) -> StepError | None:
+    """The error of a small real step, if there is one: fake tensors may be at fault themselves.
+
+    Args:
+        config: The job, with its `spec`.
+        loss: As it will be used.
+        batch: Of training.
+        precision: Lightning's plugin.
+        sizes: Of the other batches, see `assay.check.batch_sizes.batch_sizes`.
+    """
+    base = batch.of_size(*few_of(config, [batch.inputs[0]]))
+    try:
+        module = _real_module(config, loss, precision)
+        take_step(module, base, precision, config.model, None)
+        _try_all(config, module, base, precision, sizes)
+    except StepError as error:
+        return error
+    return None
+
+
+def error_of_sizes(
+    config: DictConfig, loss: nn.Module, batch: Batch, precision: Precision, sizes: Sizes, *, steps: bool
+) -> StepError | None:
+    """The error of a model that takes made-up values, but not in evaluation or not in another number.
+
+    Args:
+        config: The job, with its `spec`.
+        loss: As it will be used.
+        batch: Of training.
+        precision: Lightning's plugin.
+        sizes: As for `error_of_step`.
+        steps: Take optimizer steps first; else the model is only called.
+    """
+    module = _real_module(config, loss, precision)
+    base = batch.of_size(*few_of(config, [batch.inputs[0]]))
+    try:
+        if steps:
+            take_step(module, base, precision, config.model, None)
+        else:
+            try_sizes(module, base, {True: [base.inputs[0]]}, precision, config.model)
+    except StepError:
+        return None  # real values may do
+    try:
+        _try_all(config, module, base, precision, sizes)
+    except StepError as error:
+        return error
+    return None
+
+
+def _real_module(config: DictConfig, loss: nn.Module, precision: Precision) -> Module:
+    model = precision.convert_module(build(config, "model"))
+    return module_of(config, model, precision.convert_module(copy.deepcopy(loss)))
+
+
+def _try_all(config: DictConfig, module: Module, base: Batch, precision: Precision, sizes: Sizes) -> None:
+    """The other batches of training, and those of evaluation, as far as that takes no time."""
+    try_sizes(module, base, {True: few_of(config, sizes[True])}, precision, config.model)
+    few = few_of(config, sizes[False], base.inputs[0])
+    try_sizes(module, evaluated(config, base), {False: few}, precision, config.model)
+
+
+def few_of(config: DictConfig, sizes: Sequence[int], otherwise: int = _FEW) -> list[int]:
+    """Numbers of samples that are few enough to be computed for real.
+
+    Args:
+        config: The job, with its `spec`.
+        sizes: Of batches.
+        otherwise: What to take where all are too large.
+    """
+    most = max(_FEW, _VALUES // max(1, int(config.spec.num_features)))
+    return sorted({size for size in sizes if size <= most}) or ([otherwise] if sizes else [])
+
+
+def bytes_of(model: nn.Module) -> int:
+    """Of the parameters that have a shape.
+
+    Args:
+        model: Real, fake or on the meta device.
+    """
+    known = [p for p in model.parameters() if not isinstance(p, nn.UninitializedParameter)]
+    return sum(p.numel() * p.element_size() for p in known)
+
+
+def module_of(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
+    """The run's module over parts that may be fake.
+
+    Args:
+        config: The job, with its `spec`.
+        model: Of the precision's type.
+        loss: As `model`.
+    """
+    metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
+    return Module(
+        model=model,
+        loss=loss,
+        metrics=metrics,
+        target_scale=_target_scale(config),
+        **build_optimization(config),
+    )
+
+
+def _target_scale(config: DictConfig) -> TargetScale:
+    """One of the kind that the run will have: the numbers change neither shapes nor types."""
+    spec = config.spec
+    wanted = spec.task == "regression" and bool(config.data.get("standardize_targets"))
+    return TargetScale([0.0] * spec.num_targets, [1.0] * spec.num_targets) if wanted else TargetScale()
+
+
+def refusal(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
+    """What to tell of a step that fails.
+
+    Args:
+        config: The job, with its `spec`.
+        error: What became of it.
+        batch: Of training.
+    """
+    key = error.key or error.stage
+    if isinstance(error.__cause__, AssayError):
+        return error.__cause__
+    shape = list(config.spec.input_shape)
+    hint = f"a sample of this data has the shape {shape}; the model's outputs: {config.spec.num_outputs}"
+    if not batch.input_dtype.is_floating_point:
+        hint = _of_integers(config, str(batch.input_dtype).removeprefix("torch."))
+    text = f"{'evaluation' if ' in evaluation' in error.where else 'a training step'} fails: {error}"
+    if error.stage == "model" and config.spec.get("train_shape"):
+        sized = ", ".join(_sizes(config))
+        text += f"; samples are {list(config.spec.train_shape)} in training and {shape} in evaluation"
+        text += f", see {sized}" if sized else ""
+        hint = "give data.transform.train and data.transform.eval one size, or take a model for any"
+    if " in training" in error.where:
+        hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
+    if error.stage in ("optimizer", "backward"):
+        hint = f"choose another {'optimizer' if error.stage == 'optimizer' else 'model or loss'}"
+    return ConfigError(text, key=key, hint=hint)
+
+
+def _of_integers(config: DictConfig, dtype: str) -> str:
+    """What to do with integers that a model does not take."""
+    takes = ", which an embedding takes" if dtype in ("int32", "int64") else "; an embedding takes int64"
+    own = "dtype" not in (OmegaConf.select(config, "data.source") or {})
+    instead = "return floating-point numbers from the data set" if own else "data.source.dtype=float32"
+    return f"the inputs are {dtype}{takes}; to have numbers: {instead}"
+
+
+def _sizes(config: DictConfig) -> dict[str, None]:
+    """Where the sizes that transforms make are written."""
+    node = OmegaConf.select(config, "data.transform")
+    entries = walk(node, "data.transform") if isinstance(node, DictConfig) else ()
+    return dict.fromkeys(written_at(config, one.key) for one in entries if one.name == "size")
+
+
+def evaluated(config: DictConfig, batch: Batch) -> Batch:
+    """A batch with samples as they are evaluated, which training may cut or enlarge.
+
+    Args:
+        config: The job, with its `spec`.
+        batch: Of training.
+    """
+    return replace(batch, inputs=(batch.inputs[0], *config.spec.input_shape))
