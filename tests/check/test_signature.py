@@ -385,7 +385,7 @@ def test_a_signature_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     config = job_config(compose())
     check_signatures(config)
-    looked_up = []
+    looked_up: list[object] = []
     monkeypatch.setattr(inspect, "signature", looked_up.append)
     check_signatures(config)
     assert not looked_up

@@ -178,7 +178,7 @@ def test_what_to_type_for_a_package_of_ones_own() -> None:
 def test_names_are_judged_without_an_import_and_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     config = job_config(compose())
     resolve_targets(config)
-    imported = []
+    imported: list[object] = []
     monkeypatch.setattr(importlib, "import_module", imported.append)
     check_targets(config)
     resolve_targets(config)
