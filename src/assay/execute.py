@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import math
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
@@ -19,11 +21,12 @@ from assay.callbacks.pick_up import PickUp
 from assay.callbacks.pruning import Pruned
 from assay.callbacks.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.check.callbacks import notes_on
+from assay.check.direction import monitors
 from assay.check.initial_outputs import far_from_targets
 from assay.continuation import logger_ids, pick_up, same_data
 from assay.data.data_module import DataModule
 from assay.encoder_file import write_encoder
-from assay.errors import AssayError, NonFiniteError, exit_place
+from assay.errors import AssayError, ConfigError, NonFiniteError, exit_place
 from assay.logger.run_csv import RunCSV
 from assay.module import Module
 from assay.own_code import one_line_of
@@ -171,7 +174,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     if record.loggers and trainer.is_global_zero:
         record.save(run_dir)  # now, for a run that is killed says nothing later
     checkpoint = pick_up(assembly, record, run_dir)
-    with _picking_up(trainer, checkpoint):
+    with _picking_up(trainer, checkpoint), _monitoring(assembly):
         trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
     if trainer.state.status == "interrupted":
         raise KeyboardInterrupt
@@ -232,6 +235,30 @@ def _picking_up(trainer: L.Trainer, checkpoint: Path | None) -> Iterator[None]:
         raise AssayError(
             f"{checkpoint} is not as this run would have written it: {one_line(error)}",
             hint="restore it from a copy, or remove it to go on from another one",
+        ) from error
+
+
+@contextmanager
+def _monitoring(assembly: Assembly) -> Iterator[None]:
+    """Name the key where something waits for a metric that a module of somebody's own does not log."""
+    try:
+        yield
+    except (MisconfigurationException, RuntimeError) as error:
+        logged = sorted(assembly.trainer.callback_metrics)
+        missing = [
+            (node, monitor)
+            for node, monitor in monitors(assembly.config)
+            if f"`{monitor}`" in str(error) or f"'{monitor}'" in str(error)
+        ]
+        if not missing or missing[0][1] in logged:
+            raise
+        node, monitor = missing[0]
+        other = next(iter(difflib.get_close_matches(monitor, logged, n=1, cutoff=0.0)), "NAME")
+        mode = "min" if "loss" in other else "max"
+        raise ConfigError(
+            f"there is no metric {monitor!r}; the module logs {', '.join(logged)}",
+            key=f"{node}.monitor",
+            hint=f"{node}.monitor={other} {node}.mode={mode}, or let the module log {monitor!r}",
         ) from error
 
 

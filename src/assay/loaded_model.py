@@ -31,7 +31,8 @@ class LoadedModel(nn.Module):
     uint8 from 0 to 255 or floats from 0 to 1 (where the source gives floats: in their range), rows of numbers
     `[B, F]`, and of a table (`data=table`) also a `pandas.DataFrame`, or a list of mappings, with at least
     the columns that the model was trained on, in any order. A category that training lacked counts with the
-    rarest ones, or as none. Input that cannot be what the model was trained on raises a `DataError`.
+    rarest ones, or as none, of which a warning tells. Input that cannot be what the model was trained on
+    raises a `DataError`.
 
     The output is the model's, `[B, num_outputs]`: logits of classes or labels; of a regression the values in
     the target's own unit.
@@ -123,17 +124,23 @@ class LoadedModel(nn.Module):
                     "the model was not trained on named columns",
                     hint=f"give an array [B, {self._wanted()}], such as frame.to_numpy()",
                 )
-            return self._encoder.transform(
-                inputs if isinstance(inputs, pd.DataFrame) else pd.DataFrame(inputs)
-            )
+            return self._encoded(inputs if isinstance(inputs, pd.DataFrame) else pd.DataFrame(inputs))
         try:
             array = np.asarray(inputs)
+            array = array if array.flags.writeable else array.copy()  # torch warns of what it must not change
             return torch.from_numpy(array) if array.dtype.isnative else torch.as_tensor(array.tolist())
         except (TypeError, ValueError) as error:
             raise DataError(
                 f"the input is a {type(inputs).__name__} that cannot become a tensor: {error}",
                 hint=f"give a tensor or an array [B, {self._wanted()}]",
             ) from error
+
+    def _encoded(self, table: pd.DataFrame) -> Tensor:
+        assert self._encoder is not None  # noqa: S101 - asked before
+        rows = self._encoder.transform(table)
+        for sentence in self._encoder.unknown(table):
+            warnings.warn(sentence, stacklevel=2)
+        return rows
 
     def _wanted(self) -> str:
         return ", ".join(str(size) for size in self.spec.get("input_shape", ()))

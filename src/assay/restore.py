@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -24,6 +24,7 @@ from assay.loaded_model import LoadedModel
 from assay.paths import project_conf
 from assay.record.checkpoint_file import CheckpointFile
 from assay.record.inside import read_whole
+from assay.record.run_record import RunRecord
 from assay.record.sealed import yaml_is_whole
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _PREFIX = "model."
 def load(
     run: str | Path,
     *,
-    checkpoint: str = "best",
+    checkpoint: Literal["best", "last"] = "best",
     map_location: str | torch.device | None = None,
     trusted_packages: Sequence[str] = (),
     raw_input: bool = True,
@@ -68,14 +69,7 @@ def load(
     run_dir = Path(run)
     config = read_config(run_dir, trusted_packages)
     device = torch.device(map_location) if map_location is not None else _fastest()
-    path = run_dir / "checkpoints" / f"{checkpoint}.ckpt"
-    if not path.is_file():
-        path = path.with_name("last.ckpt")
-    if not path.is_file():
-        raise AssayError(
-            f"{run_dir} holds no checkpoint",
-            hint="callbacks.checkpoint and callbacks.last_checkpoint save one",
-        )
+    path = _checkpoint(run_dir, checkpoint)
     state = _weights(path)
     dtype = next((value.dtype for value in state.values() if value.is_floating_point()), torch.float32)
     own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
@@ -93,6 +87,32 @@ def load(
     if raw_input:
         model = _with_data(config, run_dir, model, dtype)
     return model.train(not raw_input)
+
+
+def _checkpoint(run_dir: Path, role: str) -> Path:
+    """The file that a run kept as its best or last checkpoint; the last where there never was a best one."""
+    if role not in ("best", "last"):
+        raise AssayError(f"checkpoint={role!r}: 'best' or 'last' was expected")
+    try:
+        kept = RunRecord.load(run_dir).checkpoints
+    except AssayError:
+        kept = {}  # of a run that was killed early, or whose record is lost
+    folder = run_dir / "checkpoints"
+    for name in (Path(kept.get(role, "")).name, f"{role}.ckpt"):  # a record may be anybody's
+        if name and (folder / name).is_file():
+            return folder / name
+    if role in kept:
+        other = "last" if role == "best" else "best"
+        raise AssayError(
+            f"{folder / kept[role]} is not there, and the run kept it as its {role} checkpoint",
+            hint=f"restore it from a copy, or take other weights: checkpoint={other!r}",
+        )
+    if role == "best" and (folder / "last.ckpt").is_file():
+        return folder / "last.ckpt"
+    raise AssayError(
+        f"{run_dir} holds no {'' if role == 'best' else 'last '}checkpoint",
+        hint="callbacks.checkpoint and callbacks.last_checkpoint save one",
+    )
 
 
 def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch.dtype) -> LoadedModel:

@@ -311,7 +311,7 @@ BLOCK = "assay.model.small_cnn.SmallCNN"
             {"m": {"_target_": "assay.model.mlp.MLP", "input_shape": [1], "num_outputs": 1, "norm": "bach"}},
             "m.norm",
             "batch or layer or null",
-            "norm=layer",
+            "norm=batch",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

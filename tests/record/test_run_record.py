@@ -148,6 +148,9 @@ def test_no_record_and_no_file(tmp_path: Path) -> None:
         ("metrics", {"a": None}, "metrics is {'a': None}"),
         ("metrics", [1.0], r"metrics is \[1.0\]"),
         ("git", [], r"git is \[\]"),
+        ("resumed", [1], "resumed holds 1"),
+        ("resumed", [{}, {"at": 5}], "resumed holds {'at': 5}"),
+        ("resumed", [{"packages": ["torch"]}], "resumed holds {'packages'"),
         ("surprise", 1, r"unknown \['surprise'\]"),
     ],
 )

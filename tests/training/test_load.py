@@ -83,6 +83,23 @@ def test_what_is_no_run_is_refused(train: Train, tmp_path: Path) -> None:
         assay.load(run.run_dir)
 
 
+def test_a_checkpoint_that_was_kept_and_is_gone_is_not_another_one(train: Train, tmp_path: Path) -> None:
+    run = train("data=wine", "callbacks=[default]", f"hydra.run.dir={tmp_path / 'run'}")
+    with pytest.raises(AssayError, match="checkpoint='bset': 'best' or 'last' was expected"):
+        assay.load(run.run_dir, checkpoint="bset")  # type: ignore[arg-type]  # the point
+    (run.run_dir / "checkpoints" / "best.ckpt").unlink()
+    with pytest.raises(AssayError, match=r"best\.ckpt is not there, and the run kept it") as caught:
+        assay.load(run.run_dir)
+    assert caught.value.hint.endswith("checkpoint='last'")
+    assert assay.load(run.run_dir, checkpoint="last")
+
+
+def test_arrays_that_cannot_be_written_are_taken_without_a_word(wine_run: Trained) -> None:
+    rows = load_wine().data
+    rows.flags.writeable = False
+    assert assay.load(wine_run.run_dir, map_location="cpu")(rows).shape == (178, 3)
+
+
 # -- raw input -----------------------------------------------------------------------------------------------
 
 
@@ -152,7 +169,8 @@ def test_raw_rows_of_a_table_give_prices(house_run: Trained, houses: pd.DataFram
     with torch.no_grad():
         records = raw.head(3).to_dict("records")
         torch.testing.assert_close(model(records), model(raw.head(3)))
-        assert model(raw.assign(district="Mars")).isfinite().all()
+        with pytest.warns(UserWarning, match="have a 'district' that no training row has, such as 'Mars'"):
+            assert model(raw.assign(district="Mars")).isfinite().all()
     with pytest.raises(DataError, match="no column 'rooms', which the model was trained on"):
         model(raw.drop(columns="rooms"))
     with pytest.raises(DataError, match="'rooms' holds numbers in the training table, and something else"):

@@ -44,6 +44,20 @@ def test_own_lightning_module(train: Train) -> None:
     assert run.result.metrics["test/loss"] == pytest.approx(float(expected), rel=1e-5)
 
 
+def test_a_metric_that_the_own_module_does_not_log(train: Train) -> None:
+    with pytest.raises(
+        ConfigError, match=r"callbacks\.checkpoint\.monitor: there is no metric 'val_loss'"
+    ) as caught:
+        train(
+            *("data=digits", "experiment=gan", "callbacks=[checkpoint]", "trainer.max_epochs=1"),
+            *("callbacks.checkpoint.monitor=val_loss", "callbacks.checkpoint.mode=min"),
+            config_dir=PROJECT / "conf",
+        )
+    assert caught.value.hint.startswith(
+        "callbacks.checkpoint.monitor=val/loss callbacks.checkpoint.mode=min, or let the module log"
+    )
+
+
 def test_own_data_module_with_an_own_module(train: Train) -> None:
     run = train(
         "data=noise", "experiment=gan_over_noise", "trainer.max_epochs=2", config_dir=PROJECT / "conf"

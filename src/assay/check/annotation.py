@@ -202,6 +202,21 @@ def _union_in_words(args: tuple[Any, ...]) -> str:
     return " or ".join(dict.fromkeys(words + [in_words(part) for part in parts if part not in literals]))
 
 
+def choices_of(annotation: Any) -> list[str]:
+    """The texts that an argument takes; none where it takes any, or no text.
+
+    Args:
+        annotation: As for `accepts`.
+
+    >>> choices_of(typing.Literal["min", "max"] | None)
+    ['min', 'max']
+    """
+    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    parts = typing.get_args(annotation) if union else (annotation,)
+    literals = [part for part in parts if typing.get_origin(part) is typing.Literal]
+    return [one for part in literals for one in typing.get_args(part) if isinstance(one, str)]
+
+
 def example_of(annotation: Any, default: Any) -> str:
     """A value that would be taken, as it would be typed: the default where it tells something.
 

@@ -186,6 +186,12 @@ class Prover:
         nodes = self._signatures(config, tuple(config))
         made_for = [nodes["loss"], data]
         loss: nn.Module = self._once("loss", made_for, lambda: build(config, "loss"))
+        if not isinstance(loss, nn.Module):
+            raise ConfigError(
+                f"is a {type(loss).__name__}; a torch.nn.Module was expected",
+                key="loss",
+                hint="write a class, with the function in its forward",
+            )
         parts = [*made_for, nodes["metrics"], nodes.get("augment")]
         trial: Trial = self._once("trial", parts, lambda: _trial(config, loss))
         check_monitors(config, trial.names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import re
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.check.annotation import Made, accepts, as_typed, example_of, in_words
+from assay.check.annotation import Made, accepts, as_typed, choices_of, example_of, in_words
 from assay.check.call import call_of, names_of
 from assay.check.resolve import resolve, resolve_targets
 from assay.check.supplied import Supplied, is_called_later, supplied
@@ -194,6 +195,8 @@ def _instead(key: str, value: Any, wanted: Any, default: Any) -> str:
         for several in ([value], *([[value, value]] if pair else [])):
             if accepts(wanted, several):
                 return f"{key}=[{','.join(map(as_typed, several))}]"
+    if isinstance(value, str) and (meant := difflib.get_close_matches(value, choices_of(wanted), n=1)):
+        return f"{key}={meant[0]}"
     example = example_of(wanted, default)
     return f"for example {key}={example}" if example else ""
 
@@ -228,7 +231,8 @@ def _check_missing(key: str, node: DictConfig, call: Call, given: set[str]) -> N
     raise ConfigError(
         f"{call.name} needs {'this' if len(missing) == 1 else 'each of these'}",
         key=", ".join(f"{key}.{name}" for name in missing),
-        hint=f"add {typed}\n    {call.in_short()}",
+        hint=f"add {typed}{'; a loss is a class, a torch.nn.Module' if key == 'loss' else ''}\n"
+        f"    {call.in_short()}",
     )
 
 

@@ -20,7 +20,7 @@ from assay.data.samples import Samples, Stream
 from assay.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from torch import Tensor
 
@@ -61,7 +61,7 @@ class ImageFolder:
     def __init__(
         self,
         root: str,
-        image_size: Sequence[int] | None = None,
+        image_size: tuple[int, int] | None = None,
         mode: str = "RGB",
         in_memory: bool | str = "auto",
         on_bad: str = "error",

@@ -120,6 +120,25 @@ class TableEncoder:
             values = np.column_stack([*numbers, *one_hot]).astype(np.float32)
         return torch.from_numpy(np.ascontiguousarray(values))
 
+    def unknown(self, raw: pd.DataFrame) -> list[str]:
+        """Sentences on categories that the training rows lack, one a column.
+
+        Args:
+            raw: As for `transform`, which has taken it.
+        """
+        told = []
+        for column in self.columns:
+            if column.kind != "category":
+                continue
+            texts = _texts(raw[column.name])
+            if len(strange := texts[~texts.isin(list(column.codes))]):
+                counts = "with the rarest ones" if column.other is not None else "as none of the known ones"
+                told.append(
+                    f"{len(strange):,} of {len(raw):,} rows have a {column.name!r} that no training row has, "
+                    f"such as {str(strange.iloc[0])[:40]!r}: it counts {counts}"
+                )
+        return told
+
     def as_plain(self) -> list[dict[str, Any]]:
         """What was learned, as containers of text and numbers."""
         return [asdict(column) for column in self.columns]
@@ -139,6 +158,8 @@ class TableEncoder:
             encoder.columns = tuple(_checked(Column(**column)) for column in plain)
         except TypeError as error:
             raise ValueError(f"not what a table's encoder has learned: {error}") from error
+        if not encoder.columns:
+            raise ValueError("not what a table's encoder has learned: no column")
         return encoder
 
 

@@ -7,6 +7,7 @@ import json
 import math
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, final, get_args, get_origin, get_type_hints
 
 from assay.errors import AssayError
@@ -142,6 +143,16 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+_ENTRY: dict[str, Any] = {
+    **dict.fromkeys(("at", "checkpoint", "patch_sha256", "lock_sha256"), str),
+    **dict.fromkeys(("overrides", "notes", "lost"), list),
+    **dict.fromkeys(("changed", "packages", "machine", "before"), dict),
+    "from_step": int,
+    "git": (dict, NoneType),
+}
+"""Types of what an entry of `resumed` says."""
+
+
 def _problem(plain: dict[str, Any]) -> str:
     """What in a record's JSON is not as `RunRecord` says; empty when all is."""
     wanted, required = _fields()
@@ -150,7 +161,16 @@ def _problem(plain: dict[str, Any]) -> str:
     if required - plain.keys():
         return f"missing {sorted(required - plain.keys())}"
     wrong = next((name for name, value in plain.items() if not _is(value, wanted[name])), "")
-    return f"{wrong} is {plain[wrong]!r:.80}" if wrong else ""
+    if wrong:
+        return f"{wrong} is {plain[wrong]!r:.80}"
+    return next((f"resumed holds {one!r:.80}" for one in plain.get("resumed", ()) if not _is_entry(one)), "")
+
+
+def _is_entry(value: Any) -> bool:
+    """Whether something is what `resumed` holds, as far as anything reads it."""
+    return isinstance(value, dict) and all(
+        isinstance(value[name], kinds) for name, kinds in _ENTRY.items() if name in value
+    )
 
 
 @functools.cache
