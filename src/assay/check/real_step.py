@@ -163,6 +163,18 @@ def refusal(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
         hint = "give data.transform.train and data.transform.eval one size, or take a model for any"
     if " in training" in error.where:
         hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
+    if error.stage == "backward" and "scalar outputs" in str(error):
+        return ConfigError(
+            "gives several values for a batch; a training step needs a single one",
+            key="loss",
+            hint="take their mean in its forward",
+        )
+    if error.stage == "backward" and "does not require grad" in str(error):
+        return ConfigError(
+            "a training step fails: the loss does not depend on the model's parameters",
+            key=key,
+            hint="leave out .detach(), .item() and torch.no_grad() in the model and the loss",
+        )
     if error.stage in ("optimizer", "backward"):
         hint = f"choose another {'optimizer' if error.stage == 'optimizer' else 'model or loss'}"
     return ConfigError(text, key=key, hint=hint)
