@@ -40,8 +40,8 @@ def test_they_are_those_of_the_batch_order(monkeypatch: pytest.MonkeyPatch, drop
 def test_those_of_somebodys_own_data_are_not_known() -> None:
     config = OmegaConf.create(
         {
-            "data": {"_target_": "mine.Data", "batch_size": 3},
-            "spec": {"num_train": 4},
+            "data": {"_target_": "mine.Data"},
+            "spec": {"num_train": 4, "train_batch_size": 3},
             "trainer": {"strategy": "auto"},
         }
     )

@@ -13,9 +13,9 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from assay.check.job import check_job
 from assay.check.prove import Prover
+from assay.check.ranges import COUNTS
 from assay.check.run_length import RunLength
 from assay.check.schedule import Curve, lr_curve
-from assay.check.values import COUNTS
 from assay.config.compose import compose, job_config
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, final
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from assay.check.values import COUNTS
 from assay.config.tree import walk, written_at
 from assay.errors import ConfigError
 
@@ -34,6 +33,8 @@ class Range:
         below: Whether `most` itself is left out.
         never: A number in between that is left out.
         such_as: What to type, where `least` is left out.
+        whole: Whether only whole numbers are meant.
+        instead: What to do, where no number is to be typed.
     """
 
     least: float
@@ -42,6 +43,8 @@ class Range:
     below: bool = False
     never: float | None = None
     such_as: float = 0.1
+    whole: bool = False
+    instead: str = ""
 
     @property
     def example(self) -> float:
@@ -51,7 +54,7 @@ class Range:
     def __contains__(self, value: float) -> bool:
         low = value > self.least if self.above else value >= self.least
         high = value < self.most if self.below else value <= self.most
-        return low and high and value != self.never
+        return low and high and value != self.never and (not self.whole or float(value).is_integer())
 
     def in_words(self) -> str:
         """As a person would say it.
@@ -70,6 +73,12 @@ class Range:
         return text if self.never is None else f"{text}, not {self.never:g}"
 
 
+COUNTS = {
+    **dict.fromkeys(("T_0", "T_max", "T_mult", "epochs", "milestones", "step_size", "step_size_down"), 1),
+    **dict.fromkeys(("step_size_up", "steps_per_epoch", "total_iters", "total_steps"), 1),
+    **dict.fromkeys(("cooldown", "patience"), 0),
+}
+"""Arguments of torch's schedulers that count steps or epochs, and the least that each may be."""
 _SHARE, _BELOW_ONE = Range(0, 1), Range(0, 1, below=True)
 _NOT_NEGATIVE, _POSITIVE, _COUNT = Range(0), Range(0, above=True), Range(1)
 _SIZE = Range(1, 10**9)
@@ -88,13 +97,13 @@ _RANGES: Mapping[str, Mapping[str, Range]] = {
         ),
     },
     "scheduler": {
-        "last_epoch": Range(-1, -1),  # `assay resume` goes on where a run ended
+        "last_epoch": Range(-1, -1, instead="leave it out; `assay resume` goes on where a run was"),
         "gamma": Range(0, 10, above=True),
         "factor": Range(0, 1, above=True, below=True),
         "power": Range(0, 10, above=True),
         **dict.fromkeys(("max_lr", "base_lr"), Range(0, 100, above=True, such_as=0.001)),
         **dict.fromkeys(("eta_min", "min_lr"), Range(0, 100)),
-        **{name: Range(least) for name, least in COUNTS.items()},
+        **{name: Range(least, whole=True) for name, least in COUNTS.items()},
         **dict.fromkeys(("threshold", "eps"), _NOT_NEGATIVE),
         **dict.fromkeys(("base_momentum", "max_momentum"), _BELOW_ONE),
         "pct_start": _SHARE,
@@ -158,17 +167,19 @@ def _is_of_a_library(node: DictConfig) -> bool:
 
 
 def _taken_from(config: DictConfig, key: str) -> tuple[str, Any]:
-    """Where an interpolated value is written, and its node; none where it comes with the data.
+    """The key to blame for an interpolated value, and its node; none where it comes with the data.
 
-    Another argument of a library's class is none, too: it is judged by its own name.
+    This is where it is written; of another argument of a library's class, which may well be as it is there,
+    the place that takes it.
     """
     at = written_at(config, key)
     parent, _, name = at.rpartition(".")
     around = OmegaConf.select(config, parent) if parent else config
-    if at == key or not isinstance(around, DictConfig) or name not in around or _is_of_a_library(around):
+    if at == key or not isinstance(around, DictConfig) or name not in around:
         return at, None
     node = around._get_node(name)
-    return at, None if node is None or node._is_interpolation() or node._is_missing() else node
+    known = node is not None and not (node._is_interpolation() or node._is_missing())
+    return key if _is_of_a_library(around) else at, node if known else None
 
 
 def _check(key: str, value: Any, wanted: Range | None) -> None:
@@ -183,6 +194,8 @@ def _check(key: str, value: Any, wanted: Range | None) -> None:
         return  # infinity has a meaning for activations
     if wanted is not None and math.isfinite(value) and value in wanted:
         return
-    words = f"a number {wanted.in_words()}" if wanted is not None else "a finite number"
-    hint = f"for example {key}={wanted.example:g}" if wanted is not None else ""
+    words, hint = "a finite number", ""
+    if wanted is not None:
+        words = f"a {'whole ' if wanted.whole else ''}number {wanted.in_words()}"
+        hint = wanted.instead or f"for example {key}={wanted.example:g}"
     raise ConfigError(f"{value} was given; {words} was expected", key=key, hint=hint)

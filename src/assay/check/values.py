@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from omegaconf import OmegaConf
@@ -42,14 +41,6 @@ _CHOICES: dict[str, tuple[object, ...]] = {
         *("transformer-engine-float16", "16", "32", "64", "bf16", 16, 32, 64),
     ),
 }
-COUNTS = {
-    **dict.fromkeys(("T_0", "T_max", "T_mult", "epochs", "milestones", "step_size", "step_size_down"), 1),
-    **dict.fromkeys(("step_size_up", "steps_per_epoch", "total_iters", "total_steps"), 1),
-    **dict.fromkeys(("cooldown", "patience"), 0),
-}
-"""Arguments of torch's schedulers that count steps or epochs, and the least that each may be."""
-_AT_LEAST = dict.fromkeys(("eps", "eta_min", "factor", "gamma", "min_lr", "threshold"), 0)
-"""Other numbers of torch's schedulers that turn a learning rate round when they are negative."""
 
 
 def check_values(config: DictConfig) -> None:
@@ -74,7 +65,6 @@ def check_values(config: DictConfig) -> None:
             key="scheduler.monitor",
             hint="scheduler.monitor=val/loss",
         )
-    _check_counts(config)
     if str(value_of(config, "scheduler._target_")).endswith(".ReduceLROnPlateau"):
         _check_plateau(config)
     if value_of(config, "data._target_") == OUR_DATA:
@@ -108,34 +98,6 @@ def _check_name_and_tags(config: DictConfig) -> None:
     for tag in tags or []:
         if not isinstance(tag, str | int | float):
             raise ConfigError(f"{_shown(tag)} is not a tag", key="tags", hint="tags=[baseline,week_3]")
-
-
-def _check_counts(config: DictConfig) -> None:
-    """Numbers of torch's schedulers, which take any and then divide by them, or do nothing."""
-    node = value_of(config, "scheduler")
-    if not isinstance(node, dict) or not str(node.get("_target_")).startswith("torch.optim.lr_scheduler."):
-        return
-    for name, value in node.items():
-        least = _AT_LEAST.get(name, -math.inf)
-        if is_number(value) and not (least <= value < math.inf and value > -math.inf):
-            at_least = f" of at least {least}" if name in _AT_LEAST else ""
-            raise ConfigError(
-                f"{value} was given; a finite number{at_least} was expected",
-                key=f"scheduler.{name}",
-                hint=f"leave out scheduler.{name} for torch's own value",
-            )
-    for name, least in COUNTS.items():
-        key = f"scheduler.{name}"
-        value = value_of(config, key)
-        for number in value if isinstance(value, list) else [value]:
-            if is_whole(number) and number < least:
-                check_whole_number(key, number, least)
-    if value_of(config, "scheduler.last_epoch") not in (None, -1):
-        raise ConfigError(
-            "a schedule begins with the run; only -1 can be given",
-            key="scheduler.last_epoch",
-            hint="leave it out; `assay resume` goes on where a run was",
-        )
 
 
 def value_of(config: DictConfig, key: str) -> Any:
