@@ -250,6 +250,20 @@ def test_one_target_of_numbers_has_a_digest() -> None:
     )
 
 
+@pytest.mark.parametrize("between", [1, 2, 20])
+def test_rows_that_an_open_quote_takes_in_are_not_lost(tmp_path: Path, between: int) -> None:
+    path = tmp_path / "pipes.csv"
+    names = [f'"{i} inch' if i in (5, 5 + between) else f"{i} inch" for i in range(40)]
+    path.write_text(
+        "a,pipe,y\n" + "".join(f"{i}.5,{name},{i % 2}\n" for i, name in enumerate(names)), "utf-8"
+    )
+    with pytest.raises(DataError, match=rf"{between} rows lie within a cell of the column 'pipe' in row 5 "):
+        Table(str(path), "y").read()
+    text = 'a,pipe,y\n1,"two lines,\nof, text",0\n2,"1, 2\n3, 4\n5, 6",1\n'
+    path.write_text(text, encoding="utf-8")
+    assert len(Table(str(path), "y", features=["a", "pipe"]).read()["all"].raw) == 2
+
+
 def test_no_rows_and_another_separator(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("a,b,c\n", encoding="utf-8")
     with pytest.raises(DataError, match="has no rows"):

@@ -87,6 +87,8 @@ def read_table(
         frame = frame.reset_index()
     frame.columns = frame.columns.map(str)
     _check_header(frame, key, separator)
+    if not is_parquet and columns is None and separator != r"\s+":
+        _check_quotes(frame, key, separator, decimal)
     return plain_numbers(frame.reset_index(drop=True))
 
 
@@ -211,3 +213,34 @@ def _check_separator(names: pd.Index[str], key: str, separator: str) -> None:
                 f"{key} looks separated by {sign!r}, not by {separator!r}",
                 hint=override("data.source.separator", sign),
             )
+
+
+def _check_quotes(frame: pd.DataFrame, key: str, separator: str, decimal: str) -> None:
+    """Refuse rows that lie in a cell: a quote that is not closed takes in all up to the next quote."""
+    numbers = [is_number(frame[name]) for name in frame.columns]
+    for position, name in enumerate(frame.columns):
+        if numbers[position]:
+            continue
+        texts = frame[name].dropna().astype(str)
+        for row, text in texts[texts.str.contains("\n", regex=False)].items():
+            lines = [line.split(separator) for line in text.splitlines()]
+            rows: list[list[str]] = [[""] * position + lines[0], *lines[1:-1]]
+            rows.append(lines[-1] + [""] * (len(numbers) - position - 1))
+            if any(len(one) != len(numbers) for one in rows):
+                continue
+            fields = [one[at] for one in rows for at, number in enumerate(numbers) if number]
+            found = [field for field in fields if field]
+            if found and all(_is_number(field.replace(decimal, ".")) for field in found):
+                raise DataError(
+                    f"{key}: {len(rows) - 1} rows lie within a cell of the column {name!r} in row {row} "
+                    "(rows count from 0): a quote is not closed there",
+                    hint='close it, double it ("") where it belongs to the text, or remove it',
+                )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
