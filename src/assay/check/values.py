@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 LARGEST_SEED = 2**32 - 1
+MOST_THREADS = 1024
+"""Of a process; more are asked for by mistake."""
 _WHOLE_OF_DATA = {
     "data.batch_size": 1,
     "data.eval_batch_size": 1,

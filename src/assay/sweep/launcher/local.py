@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, final
 
-from assay.check.values import check_whole_number
-from assay.errors import AssayError
+from assay.check.values import MOST_THREADS, check_whole_number
+from assay.errors import AssayError, ConfigError
 from assay.sweep.checker import Checker
 from assay.sweep.launcher.gpus import Gpus
 from assay.sweep.launcher.launcher import Ended, Launcher
@@ -60,8 +60,14 @@ class LocalLauncher(Launcher):
     ) -> None:
         if jobs_at_once != "auto":
             check_whole_number("hydra.launcher.jobs_at_once", jobs_at_once, 1)
-        check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1)
+        check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1, MOST_THREADS)
         check_whole_number("hydra.launcher.jobs_per_gpu", jobs_per_gpu, 1)
+        if isinstance(gpus, list) and len(set(map(str, gpus))) < len(gpus):
+            raise ConfigError(
+                f"{gpus} names a GPU twice", key="hydra.launcher.gpus", hint="hydra.launcher.jobs_per_gpu=2"
+            )
+        if not isinstance(gpus, list) and gpus != "auto":
+            check_whole_number("hydra.launcher.gpus", gpus, 0)
         self._jobs_at_once, self._threads = jobs_at_once, threads_per_job
         self._asked_gpus, self._jobs_per_gpu = gpus, jobs_per_gpu
         self._known_gpus: Gpus | None = None

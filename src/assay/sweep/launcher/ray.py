@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, final
 
-from assay.check.values import check_whole_number
+from assay.check.values import MOST_THREADS, check_whole_number
 from assay.errors import AssayError
 from assay.record.run_lock import is_written
 from assay.sweep.launcher import ray_cluster
@@ -86,7 +86,7 @@ class RayLauncher(Launcher):
     ) -> None:
         if jobs_at_once != "auto":
             check_whole_number("hydra.launcher.jobs_at_once", jobs_at_once, 1)
-        check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1)
+        check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1, MOST_THREADS)
         check_whole_number("hydra.launcher.jobs_per_gpu", jobs_per_gpu, 1)
         self._ray = ray_cluster.package()
         self._address, self._jobs_at_once, self._threads = address, jobs_at_once, threads_per_job

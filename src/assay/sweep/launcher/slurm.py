@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 import psutil
 
 from assay.check.installed import install
-from assay.check.values import check_whole_number
+from assay.check.values import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.record.atomic import write_text
 from assay.sweep.launcher.launcher import Ended
@@ -118,8 +118,9 @@ class SlurmLauncher:
         setup: list[str] | None = None,
         additional_parameters: dict[str, Any] | None = None,
     ) -> None:
-        counts = {"time": time, "threads_per_job": threads_per_job}
-        counts |= {"jobs_at_once": jobs_at_once, "signal_delay_s": signal_delay_s}
+        check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1, MOST_THREADS)
+        check_whole_number("hydra.launcher.max_num_timeout", max_num_timeout, 0)
+        counts = {"time": time, "jobs_at_once": jobs_at_once, "signal_delay_s": signal_delay_s}
         for name, value in counts.items():
             check_whole_number(f"hydra.launcher.{name}", value, 1)
         self._folder = (sweep_dir / _FOLDER).absolute()
