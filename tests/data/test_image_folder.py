@@ -85,7 +85,7 @@ def test_images_of_several_sizes(tmp_path: Path, data_module: Callable[..., Data
     write(tmp_path / "..", {})
     write(tmp_path, {"b": 10}, size=(9, 9))
     assert isinstance(ImageFolder(str(tmp_path)).read()["all"], Stream)
-    scaled = ImageFolder(str(tmp_path), image_size=[4, 5]).read()["all"]
+    scaled = ImageFolder(str(tmp_path), image_size=(4, 5)).read()["all"]
     assert isinstance(scaled, Samples)
     assert scaled.inputs.shape == (20, 3, 4, 5)
     with pytest.raises(DataError, match=r"in_memory=true: the images .* have several sizes"):
@@ -220,7 +220,7 @@ def test_a_bad_file_is_named_with_the_reason(tmp_path: Path, name: str) -> None:
     make(tmp_path / "a" / name)
     for in_memory in (True, False):
         with pytest.raises(DataError) as caught:
-            ImageFolder(str(tmp_path), image_size=[6, 8], in_memory=in_memory).read()
+            ImageFolder(str(tmp_path), image_size=(6, 8), in_memory=in_memory).read()
         assert f"1 of 3 images cannot be read: a/{name} (" in caught.value.message
         assert reason in caught.value.message
         assert "BytesIO" not in caught.value.message

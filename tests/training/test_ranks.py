@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -76,7 +76,7 @@ def test_ranks_agree_on_weights_and_draw_apart(notes: list[dict[str, Any]]) -> N
 
 
 @pytest.mark.parametrize(("part", "role"), [("test", "best"), ("val", "last")])
-def test_metrics_are_those_of_all_samples(run_dir: Path, part: str, role: str) -> None:
+def test_metrics_are_those_of_all_samples(run_dir: Path, part: str, role: Literal["best", "last"]) -> None:
     """Scikit-learn on the whole part, which two ranks cannot share evenly, with the saved weights."""
     record = json.loads((run_dir / "record.json").read_text())
     config: Any = OmegaConf.to_container(OmegaConf.load(run_dir / "config.yaml"))
