@@ -32,7 +32,7 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
         ConfigError: Naming the key, and what to type.
     """
     strategy, devices = trainer.strategy, trainer.num_devices
-    name = config.trainer.strategy
+    name = config.trainer.get("strategy", "auto")
     shown = name if isinstance(name, str) else type(strategy).__name__
     gpus = not isinstance(trainer.accelerator, CPUAccelerator)
     if strategy.launcher is not None and not isinstance(strategy.launcher, _SubprocessScriptLauncher):

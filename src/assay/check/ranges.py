@@ -156,8 +156,11 @@ def check_ranges(config: DictConfig) -> None:
             if node is None:
                 continue
         given = node if isinstance(node, ListConfig) and not node._is_none() else node._value()
-        for value in given if isinstance(given, ListConfig) else [given]:
-            _check(key, value, wanted)
+        if isinstance(given, ListConfig):
+            for number, value in enumerate(given._iter_ex(resolve=False)):
+                _check(f"{key}[{number}]", value, wanted)
+        else:
+            _check(key, given, wanted)
 
 
 def _is_of_a_library(node: DictConfig) -> bool:
@@ -197,5 +200,6 @@ def _check(key: str, value: Any, wanted: Range | None) -> None:
     words, hint = "a finite number", ""
     if wanted is not None:
         words = f"a {'whole ' if wanted.whole else ''}number {wanted.in_words()}"
-        hint = wanted.instead or f"for example {key}={wanted.example:g}"
+        typed = key.replace("[", ".").replace("]", "")
+        hint = wanted.instead or f"for example {typed}={wanted.example:g}"
     raise ConfigError(f"{value} was given; {words} was expected", key=key, hint=hint)

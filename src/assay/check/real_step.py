@@ -157,8 +157,8 @@ def refusal(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
         hint = _of_integers(config, str(batch.input_dtype).removeprefix("torch."))
     text = f"{'evaluation' if ' in evaluation' in error.where else 'a training step'} fails: {error}"
     if error.stage == "model" and config.spec.get("train_shape"):
-        sized = ", ".join(_sizes(config))
-        text += f"; samples are {list(config.spec.train_shape)} in training and {shape} in evaluation"
+        sized, trained = ", ".join(_sizes(config)), list(config.spec.train_shape)
+        text += f"; data.transform.train makes samples {trained}, data.transform.eval {shape}"
         text += f", see {sized}" if sized else ""
         hint = "give data.transform.train and data.transform.eval one size, or take a model for any"
     if " in training" in error.where:

@@ -222,10 +222,11 @@ def _is_stopped(config: DictConfig) -> bool:
 
 def _check_validation(values: Mapping[str, Any]) -> None:
     key, interval = "trainer.val_check_interval", values.get("val_check_interval")
-    if isinstance(interval, bool) or (is_number(interval) and not interval > 0):
+    beyond = isinstance(interval, float) and interval > 1
+    if isinstance(interval, bool) or (is_number(interval) and (beyond or not interval > 0)):
         raise ConfigError(
-            f"{str(interval).lower()} was given; a share of an epoch above 0.0 or a number of batches was "
-            "expected",
+            f"{str(interval).lower()} was given; a share of an epoch above 0.0 and at most 1.0, or a whole "
+            "number of batches, was expected",
             key=key,
             hint=f"{key}=0.5 is twice an epoch, {key}=100 every 100 batches",
         )

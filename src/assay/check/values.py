@@ -35,6 +35,7 @@ _MOST_OF_DATA = {
 _SHARES = ("data.split.val", "data.split.test")
 _CHOICES: dict[str, tuple[object, ...]] = {
     "enforce_clean_git": (True, False),
+    "optimizer.line_search_fn": ("strong_wolfe",),
     "scheduler.interval": ("step", "epoch"),
     "trainer.gradient_clip_algorithm": ("norm", "value"),
     "trainer.matmul_precision": ("highest", "high", "medium"),
