@@ -501,6 +501,13 @@ def test_columns_that_cannot_be_used(
     assert hint in caught.value.hint
 
 
+def test_classes_that_differ_in_blanks_or_capitals_are_named(tmp_path: Path) -> None:
+    table = frame(40).assign(kind=["yes", "Yes ", "no", "no"] * 10)
+    source = Table(save(table, tmp_path), "kind")
+    assert len(set(source.read()["all"].targets.tolist())) == 3
+    assert source.notes[-1] == "classes that differ only in blanks or capital letters: 'yes', 'Yes '"
+
+
 def test_integers_of_many_values_are_numbers_and_that_is_said(tmp_path: Path) -> None:
     table = frame(200).assign(price=RNG.integers(10**5, 10**6, 200))
     source = Table(save(table, tmp_path), "price")

@@ -192,3 +192,11 @@ def test_what_never_ends_is_not_read(name: str, make: Callable[[Path], None], tm
         return
     with pytest.raises(AssayError, match=file):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["log.txt", "metrics.csv", "encoder.json", "record.json"])
+def test_a_folder_in_the_place_of_a_file_is_named(name: str, run_dir: Path) -> None:
+    (run_dir / name / "inside").mkdir(parents=True)
+    with pytest.raises(AssayError, match=f"{name} is a folder, and a file was expected") as caught:
+        check_links(run_dir)
+    assert "rm -r" in caught.value.hint

@@ -203,6 +203,12 @@ class Table:
 
     def _find_classes(self, frames: Iterable[pd.DataFrame]) -> list[Any]:
         values: list[Any] = pd.concat([frame[self._targets[0]] for frame in frames]).unique().tolist()
+        alike: dict[str, list[Any]] = {}
+        for value in values:
+            alike.setdefault(" ".join(str(value).split()).casefold(), []).append(value)
+        if several := next((same for same in alike.values() if len(same) > 1), None):
+            told = f"classes that differ only in blanks or capital letters: {', '.join(map(repr, several))}"
+            self.notes = (*self.notes, told)
         return sorted(values, key=str if len({type(value) for value in values}) > 1 else None)
 
     def _encode_target(self, frame: pd.DataFrame, classes: list[Any]) -> Tensor:

@@ -12,6 +12,10 @@ from typing import Final
 from assay.errors import AssayError
 
 _APPENDED: Final = (".lock", "log.txt", "metrics.csv", "journal.jsonl", "study.db")
+_FILES: Final = (
+    *(*_APPENDED, "record.json", "config.yaml", "overrides.yaml", "encoder.json", "code.patch"),
+    *("results.csv", "groups.csv", "best.yaml", "importance.csv"),
+)
 _FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -71,7 +75,8 @@ def check_links(directory: Path) -> None:
         directory: Of a run or a sweep; one that is not there is fine.
 
     Raises:
-        AssayError: Naming a link to elsewhere, a file with a second name that would be added to, or a pipe.
+        AssayError: Naming a link to elsewhere, a file with a second name that would be added to, a pipe, or a
+            folder where a file belongs.
     """
     if not directory.is_dir():
         return
@@ -80,7 +85,7 @@ def check_links(directory: Path) -> None:
     while pending:
         with os.scandir(pending.pop()) as entries:
             for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
+                if entry.is_dir(follow_symlinks=False) and entry.name not in _FILES:
                     pending.append(entry.path)
                 elif not _is_fine(entry, root):
                     raise _refusal(Path(entry.path), directory)
@@ -103,6 +108,11 @@ def _refusal(path: Path, directory: Path) -> AssayError:
         what = "has a second name elsewhere (a hard link)"
     else:
         what = "is not a regular file"
+    if path.is_dir() and not path.is_symlink():
+        return AssayError(
+            f"{path} is a folder, and a file was expected",
+            hint=f"take it away: rm -r {shlex.quote(str(path))}",
+        )
     return AssayError(
         f"{path} {what}: what is written in {directory} could go somewhere else",
         hint=f"take it away: rm {shlex.quote(str(path))}; to keep a file with two names, copy it in place",
