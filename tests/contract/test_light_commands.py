@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from assay.paths import CONF_DIR
+
 PROBE = """
 import sys
 from assay.cli import main
@@ -20,6 +22,12 @@ else:
     code = 0
 heavy = sorted({"torch", "lightning", "torchvision", "torchmetrics", "sklearn", "pandas"} & set(sys.modules))
 print(f"code={code} heavy={heavy}", file=sys.stderr)
+"""
+
+COMPOSE = """
+import sys, hydra, rich.console, typer
+with hydra.initialize_config_dir(sys.argv[1], version_base="1.3"):
+    hydra.compose("train")
 """
 
 
@@ -60,17 +68,16 @@ def test_without_torch(arguments: list[str], code: int) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["train", "optimzer=sgd"], ["explain", "optimizer.lr"]], ids=" ".join
-)
-def test_answers_within_a_second(arguments: list[str]) -> None:
-    def seconds() -> float:
-        before = os.times()
-        subprocess.run(
-            [sys.executable, "-c", PROBE, *arguments], capture_output=True, check=False, timeout=60
-        )
-        after = os.times()
-        # Processor time, so that other work on this machine does not count.
-        return after.children_user + after.children_system - before.children_user - before.children_system
+def seconds(code: str, *arguments: str) -> float:
+    """Processor time, so that other work on this machine hardly counts."""
+    before = os.times()
+    subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=False, timeout=60)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
 
-    assert min(seconds() for _ in range(3)) < 1.0
+
+def test_answers_about_as_fast_as_hydra_composes() -> None:
+    commands = (["--help"], ["train", "optimzer=sgd"], ["explain", "optimizer.lr"])
+    least = min(seconds(COMPOSE, str(CONF_DIR)) for _ in range(3))
+    for arguments in commands:
+        assert min(seconds(PROBE, *arguments) for _ in range(3)) < 4 * least, arguments
