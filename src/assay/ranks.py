@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -129,7 +130,11 @@ def main() -> None:
     end_with_parent()
     from assay.run import run_rank
 
-    sys.exit(run_rank(Path(sys.argv[1]), sys.argv[2:]))
+    code = run_rank(Path(sys.argv[1]), sys.argv[2:])
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # all is written; what is left is Python's own end
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

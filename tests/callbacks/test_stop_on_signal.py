@@ -346,7 +346,9 @@ def test_signals_in_turns_leave_no_rank_behind(
     finally:
         process.kill()
         process.communicate()
-    assert process.returncode in (130, 143), output
+    # The last signal may come when all is said, and simply end what is left of the process.
+    assert process.returncode in (130, 143, -signal.SIGINT, -signal.SIGTERM), output
+    assert "Traceback" not in output
     assert not psutil.wait_procs(family, timeout=30)[1]
     assert not is_written(tmp_path / "run")
     assert record(tmp_path)["status"] == "interrupted", output
