@@ -2,6 +2,7 @@
 
 import io
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -127,3 +128,39 @@ def test_configs_of_others_command_nothing(
     printed = capsys.readouterr()
     assert printed.out + printed.err
     assert not raw(printed.out + printed.err)
+
+
+PRINTS = """
+import signal, sys
+from pathlib import Path
+from assay.terminal import Console
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+print("ready", flush=True)
+while not Path(sys.argv[1]).exists():
+    pass
+Console().print("one line")
+with Console(stderr=True).status("working"):
+    pass
+sys.exit(7)
+"""
+
+
+def test_a_terminal_that_is_closed_is_no_error_of_what_is_printed(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    process, terminal = pty.fork()
+    if not process:  # pragma: no cover - another process
+        arguments = [sys.executable, "-c", PRINTS, str(tmp_path / "closed")]
+        os.execve(sys.executable, arguments, {**os.environ, "TERM": "xterm"})  # noqa: S606 - this interpreter
+    while b"ready" not in os.read(terminal, 4096):
+        pass
+    os.close(terminal)
+    (tmp_path / "closed").touch()
+    _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+
+
+def test_another_error_of_a_stream_is_one(tmp_path: Path) -> None:
+    with (tmp_path / "closed").open("w") as stream:
+        console = Console(file=stream)
+    with pytest.raises(ValueError, match="closed file"):
+        console.print("x")

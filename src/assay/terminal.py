@@ -1,18 +1,20 @@
-"""What is printed: names, descriptions and messages of others reach a terminal as text, never as commands."""
+"""What is printed: words of others reach a terminal as text, and one that is closed harms nobody."""
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import re
 import sys
 import traceback
-from typing import TYPE_CHECKING, final
+from typing import IO, TYPE_CHECKING, Any, final
 
 import rich.console
 from rich.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from rich.console import ConsoleOptions, RenderableType
@@ -33,9 +35,63 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def leave_terminal() -> bool:
+    """Send what is printed nowhere, where it went to a terminal that is gone: a write there is an error.
+
+    Returns:
+        Whether there was one.
+    """
+    import termios
+
+    left, empty = False, os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        try:
+            termios.tcgetattr(standard)
+        except termios.error as error:  # a file or a pipe is not a terminal; a closed one answers otherwise
+            if error.args[0] == errno.EIO:
+                os.dup2(empty, standard)
+                left = True
+    os.close(empty)
+    return left
+
+
+class _Lasting:
+    """A standard stream that can be written to although its terminal is gone."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        self._try(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._stream.flush)
+
+    def _try(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except OSError as error:
+            # The signal that tells of it may come later than the first write that fails.
+            if error.errno != errno.EIO or not leave_terminal():
+                raise
+
+
 @final
 class Console(rich.console.Console):
     """Rich's console, through which no control sequence of somebody else's reaches the screen."""
+
+    @property
+    def file(self) -> Any:
+        """The stream that is written to."""
+        return _Lasting(super().file)
+
+    @file.setter
+    def file(self, new_file: IO[str]) -> None:
+        self._file = new_file
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render to segments; what is text in them is printable.

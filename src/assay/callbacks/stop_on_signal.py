@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import threading
@@ -16,6 +15,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
 from assay.callbacks.resume_point import only_whole_epochs
+from assay.terminal import leave_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +111,7 @@ class StopOnSignal(Checkpoint):
             with suppress(OSError):
                 os.write(2, f"\n{self.received}: stopping after this step (Ctrl-C: at once)\n".encode())
             if number == _HANGUP:
-                _leave_terminal()
+                leave_terminal()
 
     # -- training ----------------------------------------------------------------------------------------
 
@@ -207,20 +207,6 @@ class StopOnSignal(Checkpoint):
         # Of several processes none leaves alone: the others would wait for it.
         if self.received and trainer.world_size == 1:
             raise StoppedBySignal(self.received)
-
-
-def _leave_terminal() -> None:
-    """Send what is printed nowhere, where it went to a terminal that is gone: a write there is an error."""
-    import termios
-
-    empty = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        try:
-            termios.tcgetattr(standard)
-        except termios.error as error:  # a file or a pipe is not a terminal; a closed one answers otherwise
-            if error.args[0] == errno.EIO:
-                os.dup2(empty, standard)
-    os.close(empty)
 
 
 def _store(trainer: L.Trainer) -> Store | None:
