@@ -209,13 +209,13 @@ def test_arrays_of_unequal_length(tmp_path: Path) -> None:
 
 
 def test_output_folder_that_cannot_be_made() -> None:
-    bad = Bad("", (), code=1, quick=[*QUICK[:-1], "hydra.run.dir=/dev/null/run"])
-    assert_says(answer(bad), ("/dev/null/run", "cannot be made", "hydra.run.dir="))
+    bad = Bad("", (), quick=[*QUICK[:-1], "hydra.run.dir=/dev/null/run"])
+    assert_says(answer(bad), ("hydra.run.dir: '/dev/null/run': /dev/null is not a folder", "hydra.run.dir="))
 
 
 def test_output_folder_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file", encoding="utf-8")
-    assert_says(answer(Bad("", (), code=1)), ("run", "cannot be made", "hydra.run.dir="))
+    assert_says(answer(Bad("", ())), ("hydra.run.dir: 'run': this is not a folder", "hydra.run.dir="))
 
 
 def test_disk_full_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,15 @@ def at_call(
 
         return call
 
+    fdopen = os.fdopen
+
+    def opened(descriptor: int, *arguments: Any, **options: Any) -> Any:
+        if arguments[:1] == ("rb",):  # its number is free again when the file object closes it, unseen
+            ours.discard(descriptor)
+        return fdopen(descriptor, *arguments, **options)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fdopen", opened)
         for name in CALLS:
             patch.setattr(os, name, watched(name))
         yield calls

@@ -20,7 +20,7 @@ from assay.record.run_directory import RunDirectory
 if TYPE_CHECKING:
     from tests.conftest import Train
 
-NUMBER, CALLS = 48, 48
+NUMBER, CALLS = 49, 48
 """Calls of a save, and those of a run that write to its checkpoints."""
 OTHER = Path("/dev/shm")  # noqa: S108 - a file system that is surely another one
 
