@@ -184,6 +184,13 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def terminal_that_may_close() -> None:
+    """Tests started by `nohup` ignore SIGHUP, which is to do here what it does elsewhere."""
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @contextmanager
 def unchanged_process() -> Iterator[None]:
     """Put back what a run sets for the whole process."""
