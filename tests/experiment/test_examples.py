@@ -20,7 +20,7 @@ from assay.run import train
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/sweep.md", "docs/exact.md", "examples/my_project/README.md")
 ROW = re.compile(
-    r"\| `assay (?P<command>train[^`]*)` \| (?P<metric>\S+) \| (?P<floor>\S+) \| (?P<when>\w+) \|"
+    r"\| `assay (?P<command>train[^`]*)` \| (?P<metric>\S+) \| \S+ \| (?P<floor>\S+) \| (?P<when>\w+) \|"
 )
 LINE = re.compile(r" {4,}(?:pip install uv && uv run )?assay (train(?: .*?)?)(?:  +#.*)?")
 WITHOUT_A_SCORE = {
