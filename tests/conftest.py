@@ -185,8 +185,9 @@ def one_thread() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def terminal_that_may_close() -> None:
-    """Tests started by `nohup` ignore SIGHUP, which is to do here what it does elsewhere."""
+def signals_as_in_a_terminal() -> None:
+    """Started in the background or by `nohup`, tests would ignore what a run is stopped by."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
