@@ -11,9 +11,10 @@ from typing import Final
 
 from assay.errors import AssayError
 
-_APPENDED: Final = (".lock", "log.txt", "metrics.csv", "journal.jsonl", "study.db")
+_LOGS: Final = ("log.txt", "metrics.csv", "journal.jsonl", "study.db")
+_APPENDED: Final = (".lock", *_LOGS)
 _FILES: Final = (
-    *(*_APPENDED, "record.json", "config.yaml", "overrides.yaml", "encoder.json", "code.patch"),
+    *(*_LOGS, "record.json", "config.yaml", "overrides.yaml", "encoder.json", "code.patch"),
     *("results.csv", "groups.csv", "best.yaml", "importance.csv"),
 )
 _FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
