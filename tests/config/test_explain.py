@@ -107,7 +107,7 @@ def test_every_key_node_and_group_has_an_answer() -> None:
     for key in [*(entry.key for entry in walk(config)), *groups]:
         console = Console(file=io.StringIO(), width=1000)
         say(console, key, config, found)
-        text = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+        text = console.file.getvalue()
         assert text.startswith(key) or key.replace(".", "/") in groups, key
         assert text.count("\n") > 1 or key.startswith("hydra."), key
 
