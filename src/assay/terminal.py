@@ -87,7 +87,8 @@ class Console(rich.console.Console):
     @property
     def file(self) -> Any:
         """The stream that is written to."""
-        return _Lasting(super().file)
+        stream = super().file
+        return _Lasting(stream) if self._file is None else stream  # one that was given is the giver's
 
     @file.setter
     def file(self, new_file: IO[str]) -> None:
