@@ -1,4 +1,4 @@
-"""How a value is typed, so that Hydra's grammar and a shell take it as it is. Imports nothing heavy."""
+"""Text as it is typed, such that Hydra's grammar and a shell take it as it is. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -12,6 +12,22 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./@%+-]*( [A-Za-z0-9_./@%+-]+)*")
 _WORDS = {"true", "false", "null", "nan", "inf"}
 """Plain text that Hydra takes for something else."""
+
+
+def reads_as_number(text: str) -> bool:
+    """Whether text reads as a number.
+
+    Args:
+        text: Of a value that was typed, or of a cell.
+
+    >>> reads_as_number("1e-3"), reads_as_number("-inf"), reads_as_number("adam")
+    (True, True, False)
+    """
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def override(key: str, value: str | Sequence[str]) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
+from tests.mounting import mounted
 from typer.testing import CliRunner
 
 from assay.check.output_paths import check_output_paths
@@ -103,27 +101,14 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("places")
     (folder / "file").write_text("kept\n")
     (folder / "folder").mkdir()
-    (folder / "locked").mkdir()
+    locked = folder / "locked"
+    locked.mkdir(mode=0o500)
     before = Path.cwd()
     os.chdir(folder)
-    with _locked(folder / "locked"):
+    with mounted(locked, "ro"):  # the superuser writes wherever a file system takes it
         yield folder
     os.chdir(before)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Nothing can be written there; for the superuser that takes a file system of its own."""
-    if os.geteuid():
-        folder.chmod(0o500)
-        yield
-        folder.chmod(0o700)
-        return
-    mount, unmount = str(shutil.which("mount")), str(shutil.which("umount"))
-    failed = subprocess.run([mount, "-t", "tmpfs", "-o", "ro", "tmpfs", folder], check=False).returncode
-    yield
-    if not failed:
-        subprocess.run([unmount, "-l", folder], check=True)
+    locked.chmod(0o700)
 
 
 def refused(verb: str, words: list[str], key: str, says: str, places: Path) -> None:

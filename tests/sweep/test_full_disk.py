@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.mounting import mount, mounted
 from tests.sweep.conftest import PROJECT, TINY
 
 from assay.errors import AssayError
@@ -28,19 +28,13 @@ FILLER = Path("filler")
 @pytest.fixture
 def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A file system of 32 MiB, and the current directory."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if os.geteuid() or mount("-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)).returncode:
-        pytest.skip("only root may mount a file system")
-    shutil.copytree(PROJECT, disk, dirs_exist_ok=True)
-    monkeypatch.chdir(disk)
-    yield disk
-    os.chdir(tmp_path)
-    subprocess.run([str(shutil.which("umount")), "--lazy", str(disk)], check=True)
-
-
-def mount(*words: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([str(shutil.which("mount")), *words], capture_output=True, check=False)
+    with mounted(disk := tmp_path / "disk", "size=32m") as able:
+        if not able:
+            pytest.skip("only root may mount a file system")
+        shutil.copytree(PROJECT, disk, dirs_exist_ok=True)
+        monkeypatch.chdir(disk)
+        yield disk
+        os.chdir(tmp_path)
 
 
 def fill(left: int) -> None:
@@ -86,13 +80,13 @@ def test_a_sweep_stops_and_goes_on_when_there_is_room(
 def test_a_read_only_file_system_is_told_in_one_line(small_disk: Path, fork_server: ForkServer) -> None:
     start([*JOBS, "seed=1"])
     before = Path("sweep/journal.jsonl").read_bytes()
-    assert mount("-o", "remount,ro", str(small_disk)).returncode == 0
+    assert mount("-o", "remount,ro", str(small_disk))
     try:
         with pytest.raises(AssayError, match=r"Read-only file system(?s:.*)make it writable"):
             go_on(Path("sweep"), ["seed=1,2"])
         with pytest.raises(AssayError, match="Read-only file system"):
             start([*JOBS[:-1], "hydra.sweep.dir=other"])
     finally:
-        assert mount("-o", "remount,rw", str(small_disk)).returncode == 0
+        assert mount("-o", "remount,rw", str(small_disk))
     assert Path("sweep/journal.jsonl").read_bytes() == before
     assert go_on(Path("sweep"), ["seed=1,2"]).exit_code == 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 import pytest
 from lightning.pytorch.callbacks import Callback
 from tests.conftest import unchanged_process
+from tests.mounting import mounted
 from tests.training.interrupting import outcome
 from typer.testing import CliRunner
 
@@ -97,16 +96,13 @@ def test_no_room_in_the_middle_of_training(
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only the superuser can mount")
 def test_a_disk_of_its_own_that_runs_full(tmp_path: Path) -> None:
-    disk, run_dir = tmp_path / "disk", tmp_path / "disk" / "run"
-    disk.mkdir()
-    mount, unmount = str(shutil.which("mount")), str(shutil.which("umount"))
-    if subprocess.run([mount, "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=False).returncode:
-        pytest.skip("nothing can be mounted here")
+    run_dir = tmp_path / "disk" / "run"
     words = ("train", *JOB, "device=cpu", "trainer.max_epochs=100000", f"hydra.run.dir={run_dir}")
     command = [sys.executable, "-c", "from assay.cli import main; main()", *words]
-    try:
+    with mounted(disk := tmp_path / "disk", "size=8m") as able:
+        if not able:
+            pytest.skip("nothing can be mounted here")
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
         while process.poll() is None and not (run_dir / "checkpoints" / "last.ckpt").is_file():
             time.sleep(0.05)
@@ -122,11 +118,8 @@ def test_a_disk_of_its_own_that_runs_full(tmp_path: Path) -> None:
         assert record(run_dir)["status"] in ("failed", "running")
         rows = len((run_dir / "metrics.csv").read_text().splitlines())
         end = f"trainer.max_epochs={rows + 5}"
-        assert (
-            subprocess.run([*command[:3], "resume", run_dir, end], check=False, cwd=tmp_path).returncode == 0
-        )
-    finally:
-        subprocess.run([unmount, "-l", disk], check=False)
+        gone_on = subprocess.run([*command[:3], "resume", run_dir, end], check=False, cwd=tmp_path)
+        assert gone_on.returncode == 0
 
 
 def test_a_read_only_run_is_refused_in_one_line(train: Train, tmp_path: Path) -> None:

@@ -61,9 +61,8 @@ class RunLog(Callback):
         """Begin to watch."""
         self._started, self._finished, self._validated = perf_counter(), None, False
         self._rates, self._over = _rates(trainer), set()
-        self._validations = (
-            0 if trainer.global_step == 0 else None
-        )  # the looks of an earlier part are not known
+        # How often an earlier part of the run has looked is not known.
+        self._validations = 0 if trainer.global_step == 0 else None
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

@@ -13,8 +13,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from omegaconf import OmegaConf
 
 from assay.check.callbacks import kinds
+from assay.check.monitor import no_metric
 from assay.check.output_paths import TEMPORARY, too_long
-from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,12 +52,7 @@ def _check(key: str, filename: str, names: Sequence[str] | None, *, inserts: boo
     values = {name: torch.tensor(1) for name in _COUNTS}
     for name in _fields(key, filename):
         if names is not None and not (name in (*_COUNTS, *names) or name.startswith("lr-")):
-            guess = did_you_mean(name, [*_COUNTS, *names])
-            raise ConfigError(
-                f"there is no metric {name!r}{'; ' + guess if guess else ''}",
-                key=key,
-                hint=f"there is: {', '.join([*_COUNTS, *names])}",
-            )
+            raise no_metric(key, name, [*_COUNTS, *names])
         values.setdefault(name, torch.tensor(0.5))
     callback = ModelCheckpoint(dirpath=_FOLDER, filename=filename, auto_insert_metric_name=inserts)
     try:

@@ -73,9 +73,20 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
             raise ConfigError(
                 f"there will be no {monitor!r}: {without}", key=key, hint=f"{instead}, or {key}=train/loss"
             )
-        guess = did_you_mean(monitor, known)
-        raise ConfigError(
-            f"there is no metric {monitor!r}{'; ' + guess if guess else ''}",
-            key=key,
-            hint=f"there is: {', '.join(sorted(known))}",
-        )
+        raise no_metric(key, monitor, sorted(known))
+
+
+def no_metric(key: str, metric: str, known: Sequence[str]) -> ConfigError:
+    """What to tell of a metric that nothing logs.
+
+    Args:
+        key: That names it.
+        metric: Its name.
+        known: Those that are logged.
+    """
+    guess = did_you_mean(metric, known)
+    return ConfigError(
+        f"there is no metric {metric!r}{'; ' + guess if guess else ''}",
+        key=key,
+        hint=f"there is: {', '.join(known)}",
+    )

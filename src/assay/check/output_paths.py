@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.config.outside import WRITING, is_path
 from assay.config.tree import walk
 from assay.errors import ConfigError
+from assay.record.inside import TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +25,7 @@ _FILES: Final = ("path", "file", "filepath")
 _LOCAL: Final = ("sqlite:///", "file://", "file:")
 _PARTS: Final = ("name", "version", "sub_dir", "filename", "prefix")
 """Arguments that become a part of a path."""
-_OWN: Final = (
-    *("config.yaml", "overrides.yaml", "code.patch", "encoder.json", "record.json", "log.txt", ".lock"),
-    "checkpoints",
-)
+_OWN: Final = (*TEXTS, "record.json", "log.txt", ".lock", "checkpoints")
 """What assay itself writes into a run directory, beside its metrics.csv."""
 _LONGEST_PART: Final = 255
 _LONGEST_PATH: Final = 4095
@@ -76,8 +74,8 @@ def check_folder(key: str, path: str, name: str = "", instead: str = "SOMEWHERE/
     """
     why = _why_not(path, room=_ROOM) if path else "it is empty; a folder was expected"
     if why:
-        too_long = any(len(os.fsencode(part)) > _LONGEST_PART for part in name.split("/") if part)
-        key, instead = ("name", "my_experiment") if too_long else (key, instead)
+        if any(map(too_long, name.split("/"))):
+            key, instead = "name", "my_experiment"
         raise ConfigError(f"{_short(path)}: {why}" if path else why, key=key, hint=f"{key}={instead}")
 
 

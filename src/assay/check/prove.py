@@ -37,8 +37,8 @@ from assay.check.patience import out_of_reach
 from assay.check.processes import check_processes
 from assay.check.proof_key import but_for_rates, copy_of, elsewhere, plain_node
 from assay.check.real_step import (
+    FEW,
     bytes_of,
-    error_of_sizes,
     error_of_step,
     evaluated,
     few_of,
@@ -73,7 +73,6 @@ if TYPE_CHECKING:
 
 _LARGE = 4 << 30
 """Bytes of weights from which on a model is not built for real to see whether fake tensors were wrong."""
-_FEW = 4
 _CURVE_SECONDS, _GLANCE_SECONDS = 3.0, 0.02
 """The longest time to follow a learning rate, where it is to be shown and where it is not."""
 
@@ -264,7 +263,7 @@ class Prover:
         """What a step comes to, or why that cannot be said; the other batches are tried, too."""
         precision = self._trainer(config).precision_plugin
         if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
-            wrong = error_of_sizes(config, loss, batch, precision, sizes, steps=False)
+            wrong = error_of_step(config, loss, batch, precision, sizes, of_values=True, steps=False)
             if wrong is not None:
                 raise refusal(config, wrong, batch) from wrong
             return None, "the model takes its shape from the first batch"
@@ -277,16 +276,14 @@ class Prover:
                 try_sizes(module, evaluated(config, batch), {False: sizes[False]}, precision, config.model)
             return step, ""
         except StepError as error:
-            large = bytes_of(model) > _LARGE
-            real: StepError | None = None
-            if error.depends_on_data:
-                if not large:
-                    real = error_of_sizes(config, loss, batch, precision, sizes, steps=True)
+            of_values = error.depends_on_data
+            if bytes_of(model) > _LARGE:
+                real = None if of_values else error
             else:
-                real = error if large else error_of_step(config, loss, batch, precision, sizes)
+                real = error_of_step(config, loss, batch, precision, sizes, of_values=of_values)
             if real is not None:
                 raise refusal(config, real, batch) from real
-            if error.depends_on_data:
+            if of_values:
                 return None, f"{error.where or error.stage}: what it does depends on the data"
             return None, f"fake tensors cannot follow it: {error}"
 
@@ -335,13 +332,13 @@ def _on_meta(config: DictConfig, key: str, precision: Precision) -> nn.Module:
 
 
 def _eval_steps(config: DictConfig, precision: Precision, sizes: Sequence[int]) -> None:
-    base = max(1, min(_batch_size(config) or _FEW, int(config.spec.num_train)))
+    base = max(1, min(_batch_size(config) or FEW, int(config.spec.num_train)))
     module: Any = precision.convert_module(build(config, "module"))
     try_eval_steps(config, module, precision, few_of(config, [base])[0], sizes)
 
 
 def _batch(config: DictConfig, trial: Trial, precision: str) -> Batch:
-    rows = max(1, min(_batch_size(config) or _FEW, int(config.spec.num_train) or 1))
+    rows = max(1, min(_batch_size(config) or FEW, int(config.spec.num_train) or 1))
     spec = config.spec
     dtype = input_dtype(precision, str(spec.get("input_dtype", "float32")))
     target_dtype = input_dtype(precision) if trial.target_dtype.is_floating_point else trial.target_dtype

@@ -25,15 +25,23 @@ if TYPE_CHECKING:
 
     Sizes = Mapping[bool, Sequence[int]]
 
-_FEW = 4
+FEW = 4
+"""Samples of a batch where nothing says how many there are, or all would take time."""
 _VALUES = 1 << 20
 """Inputs of a batch up to which it is computed for real."""
 
 
 def error_of_step(
-    config: DictConfig, loss: nn.Module, batch: Batch, precision: Precision, sizes: Sizes
+    config: DictConfig,
+    loss: nn.Module,
+    batch: Batch,
+    precision: Precision,
+    sizes: Sizes,
+    *,
+    of_values: bool = False,
+    steps: bool = True,
 ) -> StepError | None:
-    """The error of a small real step, if there is one: fake tensors may be at fault themselves.
+    """The error of small real batches, if there is one: fake tensors may be at fault themselves.
 
     Args:
         config: The job, with its `spec`.
@@ -41,28 +49,8 @@ def error_of_step(
         batch: Of training.
         precision: Lightning's plugin.
         sizes: Of the other batches, see `assay.check.batch_sizes.batch_sizes`.
-    """
-    base = batch.of_size(*few_of(config, [batch.inputs[0]]))
-    try:
-        module = _real_module(config, loss, precision)
-        take_step(module, base, precision, config.model, None)
-        _try_all(config, module, base, precision, sizes)
-    except StepError as error:
-        return error
-    return None
-
-
-def error_of_sizes(
-    config: DictConfig, loss: nn.Module, batch: Batch, precision: Precision, sizes: Sizes, *, steps: bool
-) -> StepError | None:
-    """The error of a model that takes made-up values, but not in evaluation or not in another number.
-
-    Args:
-        config: The job, with its `spec`.
-        loss: As it will be used.
-        batch: Of training.
-        precision: Lightning's plugin.
-        sizes: As for `error_of_step`.
+        of_values: What the model does depends on values. Then an error of the first batch tells nothing, as
+            real values may do, and only one in evaluation or with another number of samples counts.
         steps: Take optimizer steps first; else the model is only called.
     """
     module = _real_module(config, loss, precision)
@@ -72,8 +60,8 @@ def error_of_sizes(
             take_step(module, base, precision, config.model, None)
         else:
             try_sizes(module, base, {True: [base.inputs[0]]}, precision, config.model)
-    except StepError:
-        return None  # real values may do
+    except StepError as error:
+        return None if of_values else error
     try:
         _try_all(config, module, base, precision, sizes)
     except StepError as error:
@@ -93,7 +81,7 @@ def _try_all(config: DictConfig, module: Module, base: Batch, precision: Precisi
     try_sizes(module, evaluated(config, base), {False: few}, precision, config.model)
 
 
-def few_of(config: DictConfig, sizes: Sequence[int], otherwise: int = _FEW) -> list[int]:
+def few_of(config: DictConfig, sizes: Sequence[int], otherwise: int = FEW) -> list[int]:
     """Numbers of samples that are few enough to be computed for real.
 
     Args:
@@ -101,7 +89,7 @@ def few_of(config: DictConfig, sizes: Sequence[int], otherwise: int = _FEW) -> l
         sizes: Of batches.
         otherwise: What to take where all are too large.
     """
-    most = max(_FEW, _VALUES // max(1, int(config.spec.num_features)))
+    most = max(FEW, _VALUES // max(1, int(config.spec.num_features)))
     return sorted({size for size in sizes if size <= most}) or ([otherwise] if sizes else [])
 
 

@@ -99,10 +99,8 @@ def _batches_of(config: DictConfig, num_train: int) -> int:
     """Training batches of an epoch and process."""
     data = config.data
     if data.get("_target_") != OUR_DATA:
-        told, limit = (
-            OmegaConf.select(config, "spec.train_batches"),
-            config.trainer.get("limit_train_batches"),
-        )
+        told = OmegaConf.select(config, "spec.train_batches")
+        limit = config.trainer.get("limit_train_batches")
         return int(told or (limit if is_whole(limit) else 0))  # Lightning takes a limit for the number, too
     own, processes = int(data.get("batch_size", 1)), ranks.world_size(config)
     drops = drops_last(data.get("drop_last", "auto"), num_train, own, processes)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
+from assay.typed import reads_as_number
+
 if TYPE_CHECKING:
     from pandas import Series
 
@@ -115,14 +117,6 @@ def _kind_of_integers(name: str, numbers: np.ndarray[Any, Any]) -> tuple[Kind, s
     return "number", ""
 
 
-def _is_float(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _are_days(numbers: np.ndarray[Any, Any]) -> bool:
     month, day = numbers // 100 % 100, numbers % 100
     return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
@@ -139,7 +133,7 @@ def _kind_of_text(name: str, values: Series[Any]) -> tuple[Kind, str]:
     if sum(_EMAIL.fullmatch(text) is not None for text in sample) > 0.9 * len(sample):
         return "text", f"e-mail addresses {example}"
     if sum(map(looks_like_number, sample)) > 0.8 * len(sample):
-        odd = next((text for text in sample if not _is_float(text)), sample[0])
+        odd = next((text for text in sample if not reads_as_number(text)), sample[0])
         return "unclear", f"text such as {odd[:40]!r}, but looks like numbers"
     return _kind_of_words(name, sample, len(unique), len(values))
 

@@ -83,7 +83,7 @@ def decode(content: bytes, mode: str, size: tuple[int, int] | None) -> Tensor:
         ValueError: It is not an image, or damaged; the message says why.
     """
     try:
-        with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
+        with _opened(io.BytesIO(content)) as opened:
             decoded: Tensor = F.pil_to_tensor(_plain(_upright(opened)).convert(MODES[mode][0]))
     except Exception as error:  # the decoders raise whatever comes to them
         raise ValueError(_reason(error)) from error
@@ -107,7 +107,7 @@ def verify(content: bytes) -> tuple[int, int]:
         ValueError: As for `decode`.
     """
     try:
-        with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
+        with _opened(io.BytesIO(content)) as opened:
             size = _size(opened)
             opened.draft(None, (1, 1))
             opened.load()
@@ -126,7 +126,7 @@ def size_of(path: str) -> tuple[int, int] | None:
     try:
         if not Path(path).is_file():
             return None
-        with Image.open(path, formats=_FORMATS) as image:
+        with _opened(path) as image:
             return _size(image)
     except Exception:  # the decoders raise whatever comes to them; what is wrong is found when all is read
         return None
@@ -138,9 +138,7 @@ def has_several_frames(content: bytes) -> bool:
     Args:
         content: Of a file that can be read.
     """
-    with Image.open(
-        io.BytesIO(content), formats=_FORMATS
-    ) as image:  # a camera's MPO is one picture, and smaller ones of it
+    with _opened(io.BytesIO(content)) as image:  # a camera's MPO is one picture, and smaller ones of it
         return image.format not in ("JPEG", "MPO") and getattr(image, "n_frames", 1) > 1
 
 
@@ -172,3 +170,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, UnidentifiedImageError):
         return "it is not an image"
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def _opened(source: str | io.BytesIO) -> Image.Image:
+    return Image.open(source, formats=_FORMATS)

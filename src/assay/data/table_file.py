@@ -16,7 +16,7 @@ import pandas as pd
 
 from assay.data.column_kind import is_number, kind_of, plain_numbers
 from assay.errors import DataError
-from assay.typed import override
+from assay.typed import override, reads_as_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -230,17 +230,9 @@ def _check_quotes(frame: pd.DataFrame, key: str, separator: str, decimal: str) -
                 continue
             fields = [one[at] for one in rows for at, number in enumerate(numbers) if number]
             found = [field for field in fields if field]
-            if found and all(_is_number(field.replace(decimal, ".")) for field in found):
+            if found and all(reads_as_number(field.replace(decimal, ".")) for field in found):
                 raise DataError(
                     f"{key}: {len(rows) - 1} rows lie within a cell of the column {name!r} in row {row} "
                     "(rows count from 0): a quote is not closed there",
                     hint='close it, double it ("") where it belongs to the text, or remove it',
                 )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

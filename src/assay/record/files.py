@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.record.checksum import digest_of, sha256
+from assay.record.inside import TEXTS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_TEXTS = ("config.yaml", "overrides.yaml", "code.patch", "encoder.json", "metrics.csv")
+_FILES = (*TEXTS, "metrics.csv")
 
 
 def files_of(run_dir: Path) -> dict[str, str]:
@@ -21,7 +22,7 @@ def files_of(run_dir: Path) -> dict[str, str]:
         run_dir: Of a run that has ended.
     """
     found = {}
-    for name in [*_TEXTS, *sorted(path.name for path in run_dir.glob("code.*.patch"))]:
+    for name in [*_FILES, *sorted(path.name for path in run_dir.glob("code.*.patch"))]:
         if (run_dir / name).is_file():
             with (run_dir / name).open("rb") as file:
                 found[name] = digest_of(file)

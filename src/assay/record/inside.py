@@ -11,10 +11,12 @@ from typing import Final
 
 from assay.errors import AssayError
 
+TEXTS: Final = ("config.yaml", "overrides.yaml", "code.patch", "encoder.json")
+"""What a run writes about itself as it begins."""
 _LOGS: Final = ("log.txt", "metrics.csv", "journal.jsonl", "study.db")
 _APPENDED: Final = (".lock", *_LOGS)
 _FILES: Final = (
-    *(*_LOGS, "record.json", "config.yaml", "overrides.yaml", "encoder.json", "code.patch"),
+    *(*_LOGS, *TEXTS, "record.json"),
     *("results.csv", "groups.csv", "best.yaml", "importance.csv"),
 )
 _FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)

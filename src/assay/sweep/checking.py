@@ -13,6 +13,7 @@ from assay.check.together import each
 from assay.check.values import LARGEST_SEED, check_whole_number
 from assay.config.fingerprint import fingerprint_of
 from assay.config.origin import located
+from assay.typed import reads_as_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -94,7 +95,7 @@ class Checking:
     def _names(self, job: Job) -> None:
         """Look at the job, unless every value in it has been seen in a job like it."""
         # A number is no mistyped word: what is wrong with it is seen soon enough.
-        words = (override for override in job.overrides if not _is_number(override.partition("=")[2]))
+        words = (override for override in job.overrides if not reads_as_number(override.partition("=")[2]))
         new = {(job.shared, override) for override in words} | {(job.shared, "")}
         if new <= self._seen:
             return
@@ -110,11 +111,3 @@ def _but_for_the_seed(job: Job) -> str:
     text = json.dumps(job.config, default=str)
     inside = text.count("${seed}") - (job.config.get("data", {}).get("seed") == "${seed}")
     return "" if inside else fingerprint_of(job.config, without=("seed",))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -293,7 +293,7 @@ def _drive(
         with SweepProgress(
             console, first, launcher.slots, sweep.overrides, log=sweep.directory / LOG
         ) as progress:
-            driver = Scheduler(
+            scheduler = Scheduler(
                 journal,
                 sweep.search,
                 launcher,
@@ -312,8 +312,8 @@ def _drive(
             for number, (job, checked) in sorted(jobs.items()):
                 entry = journal.entries[number]
                 if checked is not None:
-                    driver.queue(entry, job, checked, sweep.search.trial(entry.token))
-            driver.run()
+                    scheduler.queue(entry, job, checked, sweep.search.trial(entry.token))
+            scheduler.run()
         known = sorted(journal.entries.items())
         result = SweepResult(
             sweep.directory,

@@ -56,7 +56,7 @@ class ForkServer:
         self._keys = 0
         self._running: dict[int, float] = {}
         self._pids: dict[int, int] = {}
-        self._deaths: dict[int, ExitStatus] = {}
+        self._ended: dict[int, ExitStatus] = {}
         self._inbox = bytearray()
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = False
@@ -131,7 +131,7 @@ class ForkServer:
         deadline = time.monotonic() + seconds
         while True:
             self._receive(0)
-            found = {key: self._deaths.pop(key) for key in keys if key in self._deaths}
+            found = {key: self._ended.pop(key) for key in keys if key in self._ended}
             left = deadline - time.monotonic()
             if found or left <= 0 or not self._receive(left):
                 return found
@@ -245,7 +245,7 @@ class ForkServer:
             self._pids.pop(key, None)
             if self._running.pop(key, None) is None:
                 return
-            self._deaths[key] = ExitStatus(**message)
+            self._ended[key] = ExitStatus(**message)
 
     def _lost(self) -> None:
         """The fork server is gone: end what it has started, and tell it as killed."""
@@ -262,5 +262,5 @@ class ForkServer:
         self._log.close()
         self._process = None
         for key, start in self._running.items():
-            self._deaths[key] = ExitStatus(_SIGKILL, seconds=time.monotonic() - start)
+            self._ended[key] = ExitStatus(_SIGKILL, seconds=time.monotonic() - start)
         self._running.clear()

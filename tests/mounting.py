@@ -1,0 +1,42 @@
+"""A file system of its own for a test: a small one, or one that cannot be written to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[bool]:
+    """Mount one in memory, as only the superuser can; whether that was possible.
+
+    Args:
+        folder: It is mounted on, made if need be.
+        options: As for `mount -o`, such as `size=8m`.
+    """
+    folder.mkdir(exist_ok=True)
+    able = hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("mount") and shutil.which("umount")
+    if not able or not mount("-t", "tmpfs", "-o", options, "tmpfs", str(folder)):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        subprocess.run([str(shutil.which("umount")), "--lazy", str(folder)], check=True)
+
+
+def mount(*words: str) -> bool:
+    """Run `mount`; whether it did what it was asked for.
+
+    Args:
+        words: Its arguments.
+    """
+    command = [str(shutil.which("mount")), *words]
+    return not subprocess.run(command, capture_output=True, check=False).returncode
