@@ -359,7 +359,6 @@ def main() -> None:
 
 
 def _flags() -> dict[str, list[str]]:
-    """Every verb with its flags."""
     group = typer.main.get_group(app)
     return {
         name: [flag for parameter in command.params for flag in parameter.opts if flag.startswith("-")]

@@ -263,7 +263,6 @@ def _monitoring(assembly: Assembly) -> Iterator[None]:
 
 
 def _best_checkpoint(trainer: L.Trainer) -> ModelCheckpoint | None:
-    """The callback that keeps the best checkpoint, where there is one."""
     kept = (callback for callback in trainer.checkpoint_callbacks if isinstance(callback, ModelCheckpoint))
     return next((callback for callback in kept if callback.monitor is not None), None)
 
@@ -312,7 +311,6 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
 
 
 def _notes(assembly: Assembly) -> list[str]:
-    """What the user should know before training."""
     data, spec = assembly.datamodule, assembly.config.get("spec")
     notes = notes_on(assembly.config)
     if not isinstance(data, DataModule) or spec is None:

@@ -94,8 +94,6 @@ class Reproduction:
 
 @dataclass
 class _Plan:
-    """How the code of a run is to be had."""
-
     root: Path | None = None
     """Of the repository, where its code has to be brought back from there."""
     commit: str = ""
@@ -195,11 +193,7 @@ def show(result: Reproduction) -> None:
 
 
 def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
-    """What is to be said of a run whose files are those that it wrote.
-
-    Raises:
-        AssayError: They are not.
-    """
+    """What is to be said of a run whose files are those that it wrote; refuses others."""
     if record.status != "finished":
         raise AssayError(
             f"{run_dir} is no finished run: its status is {record.status}",
@@ -239,11 +233,6 @@ def _config(run_dir: Path) -> DictConfig:
 
 
 def _plan(run_dir: Path, record: RunRecord) -> _Plan:
-    """Where the code of a run is to be had from.
-
-    Raises:
-        AssayError: It is not to be had.
-    """
     here = Path.cwd()
     if record.git is None:
         if _needs_own_code(run_dir):

@@ -112,11 +112,7 @@ def _threads_of(record: RunRecord) -> Iterator[None]:
 
 
 def _adds(job: Change) -> bool:
-    """Whether a finished run has anything to do.
-
-    Raises:
-        ConfigError: What is changed would change nothing any more.
-    """
+    """Whether a finished run has anything to do; refuses changes that would change nothing."""
     if not job.changed:
         return False
     if not any(key in _LENGTH or key.startswith("callbacks.") for key in job.changed):
@@ -129,11 +125,7 @@ def _adds(job: Change) -> bool:
 
 
 def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) -> dict[str, Any]:
-    """The entry of the record that says where the run goes on from.
-
-    Raises:
-        AssayError: No checkpoint can be used.
-    """
+    """The entry of the record that says where the run goes on from."""
     newest = newest_valid(run_dir, record.checkpoints.values())
     notes = [f"{path.name} cannot be used: it {reason}" for path, reason in newest.refused]
     if newest.midway:

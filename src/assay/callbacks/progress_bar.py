@@ -328,7 +328,6 @@ class ProgressBar(LightningProgressBar):
         )
 
     def _text(self, with_label: bool = True) -> Text:
-        """How far, how fast, how long, how good."""
         stage = self._stage
         assert stage is not None  # noqa: S101 - the callers have begun a stage
         total = f"/{stage.total:.0f}" if stage.total < math.inf else ""

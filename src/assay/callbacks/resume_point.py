@@ -282,7 +282,6 @@ def _has_loss(outputs: Any) -> bool:
 
 
 def _own_state(trainer: L.Trainer, pl_module: L.LightningModule, *, pending: bool) -> dict[str, Any]:
-    """What each process has for itself."""
     loop = trainer.fit_loop.epoch_loop
     progress: Any = loop.batch_progress.current
     inner = progress.processed % trainer.accumulate_grad_batches != 0
@@ -317,7 +316,6 @@ def averaged_too(trainer: L.Trainer, pl_module: L.LightningModule) -> list[torch
 
 
 def _gathered(own: dict[str, Any], world_size: int) -> list[Any]:
-    """The states of all processes, in the order of their ranks."""
     if world_size == 1:
         return [own]
     every: list[Any] = [None] * world_size

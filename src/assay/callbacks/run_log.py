@@ -127,7 +127,6 @@ class RunLog(Callback):
         log.info("%s", progress_text.line(progress_text.epoch(trainer, epoch), seconds, groups).plain)
 
     def _say_rates(self, trainer: L.Trainer) -> None:
-        """Learning rates that went down by a step."""
         before, self._rates = self._rates, _rates(trainer)
         for index, rate in self._rates.items():
             old = before.get(index, rate)
@@ -154,7 +153,6 @@ class RunLog(Callback):
                 _say(trainer, _too_few("the schedule", looks, config.monitor, scheduler.patience))
 
     def _say_over(self, trainer: L.Trainer) -> None:
-        """Schedules that have come to their end, with an epoch still to train."""
         for index, config in enumerate(trainer.lr_scheduler_configs):
             scheduler: Any = config.scheduler
             end = _end(scheduler)

@@ -66,7 +66,6 @@ def _check(key: str, filename: str, names: Sequence[str] | None, *, inserts: boo
 
 
 def _fields(key: str, filename: str) -> Iterator[str]:
-    """Names that are filled in."""
     try:
         for _, name, form, conversion in Formatter().parse(filename):
             if name is None:

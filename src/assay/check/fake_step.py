@@ -213,8 +213,6 @@ def try_sizes(
 
 @final
 class _Run:
-    """The parts of a step, each of which tells where it went wrong."""
-
     def __init__(self, module: Module, batch: Batch, precision: Precision, node: Any, when: str = "") -> None:
         self._module, self._batch, self._precision, self._node = module, batch, precision, node
         self._when = when

@@ -130,7 +130,6 @@ def _check_checkpoint_dirs(config: DictConfig, run_dir: str) -> None:
 
 
 def _checkpoint_dirs(config: DictConfig) -> Iterator[tuple[str, object]]:
-    """Key and value of each folder that is given for checkpoints."""
     for name, node in (config.get("callbacks") or {}).items():
         if isinstance(node, DictConfig) and ("dirpath" in node or str(node.get("_target_")).endswith(_KIND)):
             key = f"callbacks.{name}.dirpath"

@@ -300,7 +300,6 @@ def num_validations(config: DictConfig, length: RunLength) -> int | None:
 
 
 def _rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
-    """Checkpoints that the run is too short for."""
     bounds = {
         "every_n_train_steps": (length.total_steps, "steps"),
         "every_n_epochs": (length.epochs, "epochs"),

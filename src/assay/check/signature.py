@@ -144,7 +144,6 @@ def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) 
 
 
 def _check_name(key: str, name: str, call: Call) -> None:
-    """Refuse a keyword that the call does not know."""
     parameter = call.parameters.get(name)
     if parameter is None and not call.takes_any:
         guess = did_you_mean(name, call.parameters)
@@ -162,7 +161,6 @@ def _check_name(key: str, name: str, call: Call) -> None:
 
 
 def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter | None) -> None:
-    """Refuse a value of another type than the annotation says."""
     wanted = parameter.annotation if parameter is not None else call.many
     default = parameter.default if parameter is not None else None
     if wanted is None or accepts(wanted, value):
@@ -180,7 +178,6 @@ def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter 
 
 
 def _instead(key: str, value: Any, wanted: Any, default: Any) -> str:
-    """What to type, where that can be told."""
     if isinstance(value, str) and _IS_NUMBER.fullmatch(value):
         number = float(value)
         if accepts(wanted, number):
@@ -202,7 +199,6 @@ def _instead(key: str, value: Any, wanted: Any, default: Any) -> str:
 
 
 def _check_takes(key: str, call: Call, later: Supplied) -> None:
-    """Refuse a call that does not take what it will be given."""
     for name in later.names:
         if name not in call.parameters and not call.takes_any:
             raise ConfigError(

@@ -93,7 +93,6 @@ def _value(entry: Entry) -> Any:
 
 
 def _target(node: DictConfig, key: str) -> Iterator[tuple[str, str]]:
-    """The target of one node."""
     of = key.removesuffix("_target_").removesuffix(".")
     written: Any = node._get_node("_target_")
     raw = written._value()

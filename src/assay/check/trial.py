@@ -92,7 +92,6 @@ def try_parts(
 
 
 def _batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
-    """A batch of training."""
     spec = config.spec
     if rows == spec.num_outputs:
         rows += 1  # else a transposed shape would pass for the right one

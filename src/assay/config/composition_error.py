@@ -45,7 +45,6 @@ class _Mistake:
         return [option for option in self.loader.get_group_options(group) if not option.startswith("_")]
 
     def value(self, key: str) -> str:
-        """What was typed for a key."""
         texts = (one.lstrip("+~").partition("=") for one in self.overrides)
         return next((value for name, _, value in texts if name == key), "…")
 

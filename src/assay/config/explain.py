@@ -112,7 +112,6 @@ def _is_one_value(entry: Entry) -> bool:
 
 
 def _raw_and_resolved(entry: Entry, chain: Sequence[Setting]) -> tuple[str, str]:
-    """A value as it is in the config, and what it comes to when that is something else."""
     if entry.is_missing:
         return "???", f"must be given: {entry.key}=…"
     if entry.is_container:

@@ -335,7 +335,6 @@ def check_search_path(overrides: Iterable[str], trusted: Trust) -> None:
 
 
 def _parsed(overrides: Iterable[str], key: str) -> list[Override]:
-    """The overrides of one key, parsed."""
     asked = _parsed_all(text for text in overrides if key in text)
     return [override for override in asked if override.key_or_group == key]
 

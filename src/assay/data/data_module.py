@@ -182,7 +182,6 @@ class DataModule(L.LightningDataModule):
         return Part(parts.data[name], rows, keys=rows, transforms=self._transforms[chain])
 
     def _scale(self, part: Part, first: Tensor) -> _Scale:
-        """What to normalise with."""
         if self._given_scale is None:
             if not (first.is_floating_point() or first.dtype == torch.uint8):
                 return (), ()

@@ -241,7 +241,6 @@ def _override(option: str, column: str) -> str:
 
 
 def _names(option: str, given: Any) -> list[str]:
-    """One name or several."""
     names = [given] if isinstance(given, str | int | float) else list(given or ())
     if option == "target" and not names:
         raise ValueError(f"{option}={given!r}: the name of a column, or a list of them, was expected")
@@ -249,7 +248,6 @@ def _names(option: str, given: Any) -> list[str]:
 
 
 def _read_dates(frame: pd.DataFrame, names: Sequence[str]) -> None:
-    """Turn dates that are text into dates."""
     for name in names:
         if kind_of(frame[name])[0] == "date" and frame[name].dtype.kind not in "mMiuf":
             try:

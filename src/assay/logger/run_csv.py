@@ -211,7 +211,6 @@ def _sealed(before: str, row: Mapping[str, str]) -> str:
 
 
 def _text(value: object) -> str:
-    """A number as the CSV has it."""
     return repr(value) if isinstance(value, float) else str(value)
 
 
@@ -222,7 +221,6 @@ def _line(values: Iterable[Any]) -> str:
 
 
 def _number(value: Any) -> float | int | None:
-    """A Python number, or None for what is none."""
     if getattr(value, "ndim", None) is not None:  # a tensor, an array, or a scalar of NumPy
         value = value.item() if _numel(value) == 1 else None
     if isinstance(value, bool):

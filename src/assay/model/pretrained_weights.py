@@ -113,7 +113,6 @@ def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Te
 
 
 def _tensors(entries: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Hold that every entry is a tensor."""
     others = [key for key, value in entries.items() if not isinstance(value, Tensor)]
     if others:
         raise ValueError(
@@ -136,5 +135,4 @@ def _is_counter(key: str) -> bool:
 
 
 def _listed(keys: list[str]) -> str:
-    """Name a few keys and count the rest."""
     return ", ".join(keys[:8]) + (f" and {len(keys) - 8} more" if len(keys) > 8 else "")

@@ -95,7 +95,6 @@ class ParameterGroups:
         return [groups[key] for key in sorted(groups, key=lambda key: (key[0], -key[1]))]
 
     def _group(self, index: int, distance: int, lr: float) -> dict[str, Any]:
-        """Make the empty group of one rule at one distance from the head."""
         rule: Mapping[str, Any] = self._rules[index] if index < len(self._rules) else {"name": "default"}
         group: dict[str, Any] = {"params": [], "name": _name(rule, index)}
         group |= {key: value for key, value in rule.items() if key not in _CONDITIONS | {"name", "lr_scale"}}
@@ -155,7 +154,6 @@ def _takes(rule: Mapping[str, Any], name: str, ndim: int) -> bool:
 
 
 def _idle(rule: Mapping[str, Any], index: int, model: nn.Module, names: list[str]) -> str:
-    """Say why a rule takes nothing."""
     shown = ", ".join(
         f"{key}={value.pattern if isinstance(value, re.Pattern) else value}"
         for key, value in rule.items()

@@ -284,7 +284,6 @@ def numeric_environment() -> dict[str, str]:
 
 
 def _nvidia_driver() -> str | None:
-    """Version of the NVIDIA driver, as the kernel tells it."""
     path = Path("/proc/driver/nvidia/version")
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     found = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", text)

@@ -227,10 +227,7 @@ class Journal:
         self._write([{"event": "reopen", "number": number}])
 
     def _write(self, events: list[dict[str, Any]]) -> None:
-        """Append events, all of them in one write, and sync.
-
-        What happened is in memory only after it is on disk.
-        """
+        """One write for all, synced: what happened is in memory only after it is on disk."""
         lines = [_line(_redacted(event)) for event in events]
         descriptor = appending(self.path)
         try:
@@ -277,11 +274,7 @@ class Journal:
 
 
 def _check(event: dict[str, Any]) -> None:
-    """Refuse what is not an event: a journal may have been edited, or be somebody else's.
-
-    Raises:
-        ValueError: A field is missing, or is not what it should be.
-    """
+    """Refuse what is not an event: a journal may have been edited, or be somebody else's."""
     fields = _FIELDS.get(str(event.get("event")))
     if fields is None:
         raise ValueError(f"{event.get('event')!r} is not an event of a sweep")

@@ -133,7 +133,6 @@ def objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objec
 
 
 def _objective(name: str, said: str) -> Objective:
-    """What was said of one, perhaps nothing."""
     plain = said.removeprefix(_FORCE)
     if plain not in ("minimize", "maximize", ""):
         raise ConfigError(

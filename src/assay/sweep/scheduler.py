@@ -154,7 +154,6 @@ class Scheduler:
     # -- starting ----------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Start what there is room for."""
         while not (self._halted or self._stop.name or self._no_room):
             if self._held is None:
                 self._held = self._next()

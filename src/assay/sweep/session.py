@@ -210,7 +210,6 @@ def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Repo
 
 
 def _refuse_place(sweep: SweepDefinition) -> None:
-    """Refuse a place where no new sweep can be written."""
     with located(sweep.overrides, sweep.config_dir):
         check_folder("hydra.sweep.dir", str(sweep.directory))
     refuse_existing(sweep.directory)

@@ -28,8 +28,6 @@ _LEAVE: Final = 20.0
 @final
 @dataclass
 class _Running:
-    """A job in its process."""
-
     job_spec: JobSpec
     gpus: tuple[str, ...]
     cores: int

@@ -49,8 +49,6 @@ class _Place:
 @final
 @dataclass(eq=False)
 class _Running:
-    """A job at its place."""
-
     job_spec: JobSpec
     key: int
     place: _Place
@@ -282,7 +280,6 @@ class RayLauncher(Launcher):
         return [Ended(one.job_spec.number, Outcome.from_json(said))]
 
     def _lost(self, error: Exception) -> Outcome:
-        """What is known of a job whose cluster worker died."""
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
             return Outcome("failed", "out_of_memory", "Ray ended it, as its machine ran out of memory")
         return Outcome(

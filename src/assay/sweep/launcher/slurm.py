@@ -356,11 +356,6 @@ class SlurmLauncher:
 
 
 def _executor(folder: Path, cluster: str | None, max_num_timeout: int) -> Any:
-    """Submitit's.
-
-    Raises:
-        ConfigError: It is not installed, or there is no Slurm.
-    """
     try:
         import submitit
     except ImportError as error:

@@ -98,7 +98,6 @@ def _recorded(job_spec: JobSpec, exit_status: ExitStatus) -> Outcome | None:
 
 
 def _tail(output: str) -> str:
-    """The last that a job has printed."""
     with suppress(OSError), open(output, "rb") as file:  # noqa: PTH123 - an empty name is an OSError here
         file.seek(0, os.SEEK_END)
         file.seek(max(0, file.tell() - _TAIL))
