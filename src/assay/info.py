@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 
 import psutil
 import torch
 
-from assay.record.provenance import cpu_model
+from assay.record.provenance import cpu_model, usable_cores
 
 _PACKAGES = (
     "assay",
@@ -31,7 +30,7 @@ def machine() -> dict[str, dict[str, str]]:
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
         "cpu": {
             "model": cpu_model(),
-            "cores": f"{psutil.cpu_count(logical=False)} physical, {_usable_cores()} usable",
+            "cores": f"{psutil.cpu_count(logical=False)} physical, {usable_cores()} usable",
             "threads": f"{torch.get_num_threads()} (torch)",
             "memory": f"{memory.total / 2**30:.1f} GiB, {memory.available / 2**30:.1f} GiB free",
             "bf16": "supported by the instruction set" if _cpu_bf16() else "emulated, slow",
@@ -46,10 +45,6 @@ def _version(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _usable_cores() -> int | None:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def _cpu_bf16() -> bool:

@@ -23,6 +23,7 @@ from assay.record.provenance import (
     machine,
     numeric_environment,
     packages,
+    usable_cores,
     without_credentials,
 )
 
@@ -229,21 +230,22 @@ def test_the_machine() -> None:
             "A B",
             "avx avx2 avx512_bf16 fma",
         ),
-        (None, "from py-cpuinfo", "bf16x"),
-        ("processor\t: 0\nFeatures\t: fp asimd\n", "from py-cpuinfo", "bf16x"),
+        (
+            "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n",
+            "aarch64 0x41 0xd0c",
+            "asimd sve",
+        ),
+        (None, "aarch64", ""),
     ],
 )
-def test_the_processor_is_read_from_the_kernel_or_else_from_cpuinfo(
+def test_the_processor_is_read_from_the_kernel_or_else_asked_of_the_platform(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, model: str, flags: str
 ) -> None:
-    import cpuinfo  # type: ignore[import-untyped]  # it has no stubs
-
     if text is not None:
         (tmp_path / "cpuinfo").write_text(text)
     monkeypatch.setattr(provenance, "_CPUINFO", tmp_path / "cpuinfo")
-    monkeypatch.setattr(
-        cpuinfo, "get_cpu_info", lambda: {"brand_raw": "from py-cpuinfo", "flags": ["neon", "bf16x"]}
-    )
+    monkeypatch.setattr("platform.processor", lambda: "")
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
     for cached in (provenance._cpuinfo, provenance.cpu_model):
         cached.cache_clear()
     try:
@@ -253,6 +255,29 @@ def test_the_processor_is_read_from_the_kernel_or_else_from_cpuinfo(
             cached.cache_clear()
     assert found["cpu"] == model
     assert found["cpu_flags"] == flags.split()
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 6),
+        ({"cpu.max": "max 100000\n"}, 6),
+        ({"cpu.max": "250000 100000\n"}, 3),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "900000 100000\n"}, 6),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 6),
+        ({"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2),
+    ],
+)
+def test_usable_cores_are_those_that_affinity_and_quota_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], cores: int
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(provenance, "_CGROUP", tmp_path)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
+    assert usable_cores() == cores
 
 
 def test_of_the_environment_only_what_changes_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import io
 import math
 from typing import TYPE_CHECKING
 
-import plotext  # type: ignore[import-untyped]  # ships no types
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 _FLOPS = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP")
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
-_CURVE_HEIGHT, _CURVE_WIDTH = 11, 72
+_CURVE_HEIGHT, _CURVE_WIDTH, _EIGHTHS = 8, 72, " ▁▂▃▄▅▆▇█"
 
 
 def show_job(console: Console, report: Report) -> None:
@@ -217,20 +216,15 @@ def _schedule(report: Report) -> str:
 
 
 def _show_curve(console: Console, report: Report) -> None:
-    plotext.clear_figure()
-    plotext.theme("clear")
-    count = min(len(report.lr), 4 * _CURVE_WIDTH)
-    picked = [round(i * (len(report.lr) - 1) / max(1, count - 1)) for i in range(count)]
-    plotext.plot(picked, [report.lr[i] for i in picked], marker="braille")
-    highest, last = max(report.lr), len(report.lr) - 1
-    heights = [highest * part / 4 for part in range(5)]
-    places = [round(last * part / 4) for part in range(5)]
-    plotext.ylim(0, highest or 1)
-    plotext.yticks(heights, [f"{height:.3g}" for height in heights])
-    plotext.xticks(places, [f"{place:,}" for place in places])
-    plotext.plotsize(min(_CURVE_WIDTH, max(30, console.width - 2)), _CURVE_HEIGHT)
-    plotext.xaxes(True, False)
-    plotext.yaxes(True, False)
+    """The area under the learning rate, in eighths of a character."""
     console.print(f"  [dim]{'schedule':<10}[/dim] {escape(_schedule(report))}: lr over the steps")
-    for line in plotext.uncolorize(plotext.build()).splitlines():
-        console.print(f"  {line.rstrip()}", markup=False)
+    highest, last = max(report.lr), len(report.lr) - 1
+    third = (min(_CURVE_WIDTH, max(30, console.width)) - 12) // 3
+    rates = [report.lr[round(last * i / (3 * third - 1))] for i in range(3 * third)]
+    levels = [round(8 * _CURVE_HEIGHT * rate / (highest or 1)) for rate in rates]
+    for row in range(_CURVE_HEIGHT, 0, -1):
+        label = "│" if row % 2 else f"{highest * row / _CURVE_HEIGHT:.3g}┤"
+        area = "".join(_EIGHTHS[min(8, max(0, level - 8 * row + 8))] for level in levels)
+        console.print(f"  {label:>10}{area.rstrip()}", markup=False)
+    console.print(f"  {'0┼':>10}{'─' * 3 * third}", markup=False)
+    console.print(f"{'':12}{0:<{third}}{last // 2:^{third},}{last:>{third},}", markup=False)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
 import logging
+import math
 import os
 import platform
 import re
@@ -53,7 +55,7 @@ _NUMERIC_FAMILIES = (
 )
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pixi.lock", "conda-lock.yml", "requirements.txt")
 _SHOWN = 8
-_CPUINFO = Path("/proc/cpuinfo")
+_CPUINFO, _CGROUP = Path("/proc/cpuinfo"), Path("/sys/fs/cgroup")
 _NUMERIC_FLAGS = ("amx", "asimd", "avx", "bf16", "f16c", "fma", "fphp", "i8mm", "sse4", "sve")
 
 
@@ -231,22 +233,27 @@ def _packages() -> dict[str, str]:
 @functools.cache
 def cpu_model() -> str:
     """The processor's name, as the system tells it."""
-    return _cpuinfo().get("model name") or platform.processor() or platform.machine()
+    info = _cpuinfo()
+    numbers = (info[key] for key in ("CPU implementer", "CPU part") if key in info)  # of an ARM core
+    return info.get("model name") or " ".join((platform.processor() or platform.machine(), *numbers))
 
 
 @functools.cache
 def _cpuinfo() -> dict[str, str]:
-    # The file is read directly where it says enough: py-cpuinfo starts processes and takes over a second.
-    if _CPUINFO.is_file():
-        first = _CPUINFO.read_text(encoding="utf-8").split("\n\n")[0]
-        lines = (line.partition(":") for line in first.splitlines())
-        found = {key.strip(): value.strip() for key, _, value in lines}
-        if "model name" in found:
-            return found
-    import cpuinfo  # type: ignore[import-untyped]  # it has no stubs
+    first = _CPUINFO.read_text(encoding="utf-8").split("\n\n")[0] if _CPUINFO.is_file() else ""
+    lines = (line.partition(":") for line in first.splitlines())
+    return {key.strip(): value.strip() for key, _, value in lines}
 
-    info = cpuinfo.get_cpu_info()
-    return {"model name": str(info.get("brand_raw", "")), "flags": " ".join(info.get("flags", []))}
+
+def usable_cores() -> int:
+    """Cores that this process may use: its affinity, and the quota of its control group."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # version 2, version 1
+        with contextlib.suppress(OSError, ValueError):  # the other version; `max`, which is no quota
+            quota, period = " ".join((_CGROUP / name).read_text() for name in files).split()
+            if int(quota) > 0:
+                return min(cores, math.ceil(int(quota) / int(period)))
+    return cores
 
 
 def machine(gpus: list[str], threads: int) -> dict[str, Any]:
@@ -259,7 +266,7 @@ def machine(gpus: list[str], threads: int) -> dict[str, Any]:
     import psutil
 
     info = _cpuinfo()
-    flags = info.get("flags", "").split()
+    flags = (info.get("flags") or info.get("Features", "")).split()
     return {
         "hostname": socket.gethostname(),
         "platform": platform.platform(),

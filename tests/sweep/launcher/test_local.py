@@ -238,7 +238,7 @@ def test_a_slot_is_filled_the_moment_one_ends(fork_server: ForkServer, make_job_
 def test_cores_are_shared_among_processes(
     make_job_spec: MakeJobSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.sweep.launcher.local._cores", lambda: 4)
+    monkeypatch.setattr("assay.sweep.launcher.local.usable_cores", lambda: 4)
     launcher = LocalLauncher(threads_per_job=2)
     assert launcher.slots == 2
     assert LocalLauncher(threads_per_job=8).slots == 1

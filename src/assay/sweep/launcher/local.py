@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, final
 
 from assay.check.values import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
+from assay.record.provenance import usable_cores
 from assay.sweep.checker import Checker
 from assay.sweep.launcher.gpus import Gpus
 from assay.sweep.launcher.launcher import Ended, Launcher
@@ -69,7 +70,7 @@ class LocalLauncher(Launcher):
         self._jobs_at_once, self._threads = jobs_at_once, threads_per_job
         self._asked_gpus, self._jobs_per_gpu = gpus, jobs_per_gpu
         self._known_gpus: Gpus | None = None
-        self._cores = _cores()
+        self._cores = usable_cores()
         self._running: dict[int, _Running] = {}
 
     @property
@@ -199,10 +200,3 @@ class LocalLauncher(Launcher):
         one = self._running.pop(key)
         self._give_back(one.gpus)
         return Ended(one.job_spec.number, outcome_after(one.job_spec, exit_status, told=one.told))
-
-
-def _cores() -> int:
-    """Cores that this process may use; joblib knows what control groups and affinities leave."""
-    import joblib  # type: ignore[import-untyped]  # it has no stubs
-
-    return int(joblib.cpu_count())

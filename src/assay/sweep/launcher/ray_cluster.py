@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from assay.check.installed import install
 from assay.errors import AssayError, ConfigError
+from assay.record.provenance import usable_cores
 from assay.sweep.worker import reaper
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
                     hint="hydra.launcher.address=null starts one here",
                 ) from error
         return None
-    import joblib  # type: ignore[import-untyped]  # it has no stubs
-
     # Ray's sockets lie in it, whose paths may be no longer than 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))
     mark = uuid.uuid4().hex
@@ -76,7 +75,7 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
         try:
             ray.init(
                 address="local",
-                num_cpus=max(cores, int(joblib.cpu_count())),
+                num_cpus=max(cores, usable_cores()),
                 object_store_memory=STORE,
                 include_dashboard=False,
                 _temp_dir=str(folder),
