@@ -20,11 +20,11 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from assay.assemble import assemble
+from assay.build.assemble import assemble
+from assay.build.quiet import quiet
 from assay.check.job import check_job
 from assay.check.prove import Prover
-from assay.config.compose import compose, job_config
-from assay.quiet import quiet
+from assay.compose.compose import compose, job_config
 
 NO_CALLBACKS = tuple(
     f"callbacks.{name}=null"

@@ -15,7 +15,7 @@ import torch
 
 from assay.check.all_jobs import check_all
 from assay.check.job import check_job
-from assay.config.compose import job_config
+from assay.compose.compose import job_config
 from assay.record.provenance import cpu_model
 from assay.sweep.session import plan
 

@@ -22,7 +22,7 @@ import lightning
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
-from assay.record.checkpoint_file import CheckpointFile
+from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.record.provenance import cpu_model
 
 if TYPE_CHECKING:

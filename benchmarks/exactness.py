@@ -22,11 +22,11 @@ import lightning
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from assay.assemble import assemble
-from assay.config.compose import compose, job_config
-from assay.info import auto_choice
-from assay.quiet import quiet
+from assay.build.assemble import assemble
+from assay.build.quiet import quiet
+from assay.compose.compose import compose, job_config
 from assay.record.provenance import cpu_model
+from assay.report.info import auto_choice
 
 EXACT = ("SeedEachStep", "NonFinite", "StopOnSignal", "ResumePoint")
 SIDES: dict[str, tuple[str, ...]] = {

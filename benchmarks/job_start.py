@@ -20,8 +20,8 @@ import time
 from contextlib import chdir
 from pathlib import Path
 
-from assay.config.compose import choices, compose, job_config
-from assay.config.plain import to_text
+from assay.compose.compose import choices, compose, job_config
+from assay.config.serialize import to_text
 from assay.record.provenance import cpu_model
 from assay.sweep.checker import Checker
 from assay.sweep.job_spec import JobSpec

@@ -25,13 +25,13 @@ import psutil
 
 from assay.record.provenance import cpu_model
 
-ASSAY = "from assay.cli import main; main()"
+ASSAY = "from assay.cli.app import main; main()"
 BASIC = """
 import sys
 from hydra.core.hydra_config import HydraConfig
 from assay.check.prove import Prover
-from assay.config.compose import PRIMARY, choices, complete, job_config, loader, trust_for
-from assay.run import run_job
+from assay.compose.compose import PRIMARY, choices, complete, job_config, loader, trust_for
+from assay.run.train import run_job
 
 typed = [*sys.argv[1:], "hydra/launcher=basic", "hydra/sweeper=basic"]
 prover = Prover()

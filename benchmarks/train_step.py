@@ -20,11 +20,11 @@ import lightning
 import torch
 from torch.nn import functional as F
 
-from assay.assemble import Assembly, assemble
-from assay.config.compose import compose, job_config
-from assay.info import auto_choice
-from assay.quiet import quiet
+from assay.build.assemble import Assembly, assemble
+from assay.build.quiet import quiet
+from assay.compose.compose import compose, job_config
 from assay.record.provenance import cpu_model
+from assay.report.info import auto_choice
 
 if TYPE_CHECKING:
     from assay.data.data_module import DataModule

@@ -22,8 +22,8 @@ from typing_extensions import override
 if TYPE_CHECKING:
     import lightning as L
 
-    from assay.assemble import Assembly
-    from assay.run import RunResult
+    from assay.build.assemble import Assembly
+    from assay.run.train import RunResult
 
 DEFAULTS = {
     "device": "cpu",
@@ -210,9 +210,9 @@ def unchanged_process() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
     """Trains one job in this process, on the CPU and without callbacks unless told otherwise."""
-    from assay.assemble import assemble
-    from assay.config.trust import project_packages
-    from assay.run import train as train_once
+    from assay.build.assemble import assemble
+    from assay.run.train import train as train_once
+    from assay.targets.trust import project_packages
 
     def train_watched(
         *overrides: str,
@@ -241,7 +241,7 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
             return assembly
 
         with pytest.MonkeyPatch.context() as patch, unchanged_process(), chdir(folder):
-            patch.setattr("assay.run.assemble", assemble_watched)
+            patch.setattr("assay.run.train.assemble", assemble_watched)
             result = train_once(every, config_dir=config_dir, raise_errors=raise_errors)
         return Trained(result, assemblies[0], watch)
 

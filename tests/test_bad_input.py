@@ -21,7 +21,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from assay.cli import app
+from assay.cli.app import app
 
 LINES, WIDTH = 6, 330
 QUICK = ["debug=one_batch", "device=cpu", "hydra.run.dir=run"]
@@ -293,7 +293,7 @@ def test_failure_in_training_is_told_on_stderr(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_goes_away() -> None:
-    code = f"'{sys.executable}' -c 'from assay.cli import main; main()' configs | head -1"
+    code = f"'{sys.executable}' -c 'from assay.cli.app import main; main()' configs | head -1"
     bash = shutil.which("bash")
     assert bash
     done = subprocess.run([bash, "-c", code], capture_output=True, text=True, check=False, timeout=60)
@@ -303,7 +303,14 @@ def test_a_reader_that_goes_away() -> None:
 
 def test_ctrl_c_leaves_a_record_and_a_clean_terminal(tmp_path: Path) -> None:
     main_end, terminal = pty.openpty()
-    command = [sys.executable, "-c", "from assay.cli import main; main()", "train", "device=cpu", "data=iris"]
+    command = [
+        sys.executable,
+        "-c",
+        "from assay.cli.app import main; main()",
+        "train",
+        "device=cpu",
+        "data=iris",
+    ]
     process = subprocess.Popen(
         [*command, "trainer.max_epochs=1000000", "hydra.run.dir=run"],
         stdin=terminal,

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from assay.cli import main
+from assay.cli.app import main
 from assay.record.log_file import log_file
 from assay.terminal import Console, make_printable, printable
 

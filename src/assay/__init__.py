@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.restore import load
-    from assay.run import RunResult, train
+    from assay.run.load import load
+    from assay.run.train import RunResult, train
 
 __all__ = ["RunResult", "load", "train"]
 
@@ -19,13 +19,13 @@ __all__ = ["RunResult", "load", "train"]
 def __getattr__(name: str) -> Any:
     # Torch is imported when something is trained or loaded, not by `assay --help`.
     if name == "load":
-        from assay.restore import load
+        from assay.run.load import load
 
         return load
     if name in ("RunResult", "train"):
-        from assay import run
+        from assay.run import train
 
-        return getattr(run, name)
+        return getattr(train, name)
     raise AttributeError(f"module 'assay' has no attribute {name!r}")
 
 

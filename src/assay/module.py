@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch.optim.lr_scheduler import LRScheduler
     from torchmetrics import MetricCollection
 
-    from assay.data.target_scale import TargetScale
+    from assay.data.transform.target_scale import TargetScale
 
     Batch = tuple[Tensor, Tensor]
     Observation = tuple[Tensor, Tensor, Tensor]

@@ -13,9 +13,9 @@ from omegaconf import OmegaConf
 from typing_extensions import override
 
 from assay.callbacks.ema import EMA
-from assay.check.callbacks import check_callbacks, notes_on
 from assay.check.prove import Prover
-from assay.config.compose import compose, job_config
+from assay.check.static.callbacks import check_callbacks, notes_on
+from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

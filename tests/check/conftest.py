@@ -10,7 +10,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from PIL import Image
 
-from assay.config.compose import compose, job_config
+from assay.compose.compose import compose, job_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

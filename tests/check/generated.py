@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from assay.check.call import call_of
-from assay.check.resolve import resolve
-from assay.check.supplied import supplied
-from assay.config.options import list_options
+from assay.check.signatures.injected_arguments import supplied
+from assay.compose.options import list_options
 from assay.config.tree import walk
 from assay.errors import AssayError
+from assay.targets.call_signature import call_of
+from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from assay.config.job_composer import JobComposer
+    from assay.compose.job_composer import JobComposer
 
 LONG = 300
 """Characters of a text that is too long for a name of a file."""

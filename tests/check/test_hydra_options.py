@@ -10,9 +10,9 @@ from omegaconf import DictConfig, OmegaConf
 from tests.check.generated import as_typed, values
 from tests.check.test_generated import fault_of
 
-from assay.config.compose import loader, trust_for
-from assay.config.job_composer import compose_whole
-from assay.config.options import list_options
+from assay.compose.compose import loader, trust_for
+from assay.compose.job_composer import compose_whole
+from assay.compose.options import list_options
 from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError
 from assay.sweep.definition import read_definition

@@ -15,8 +15,8 @@ import torch
 
 from assay.check.job import check_job
 from assay.check.prove import Prover
-from assay.config.compose import compose_with, job_config, loader
-from assay.config.options import list_options
+from assay.compose.compose import compose_with, job_config, loader
+from assay.compose.options import list_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

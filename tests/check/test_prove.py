@@ -11,10 +11,10 @@ import torch
 from omegaconf import open_dict
 
 from assay.check.all_jobs import check_all
-from assay.check.fake_step import take_step
 from assay.check.job import check_job
+from assay.check.proof.fake_step import take_step
 from assay.check.prove import Prover
-from assay.config.compose import compose, job_config
+from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError
 from assay.sweep.session import plan
 
@@ -109,13 +109,13 @@ def test_outputs_that_would_be_broadcast_are_refused() -> None:
 def test_a_large_model_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is it refused where there is enough; elsewhere it is."""
     words = ("data=synthetic", "model=mlp", "model.hidden=[60000,60000]")
-    monkeypatch.setattr("assay.check.capacity.device_memory", lambda _: 24 << 30)
+    monkeypatch.setattr("assay.check.proof.capacity.device_memory", lambda _: 24 << 30)
     with pytest.raises(ConfigError, match=r"^model: a step takes about .* GiB, and this machine has 24 GiB"):
         prove(*words)
-    monkeypatch.setattr("assay.check.capacity.device_memory", lambda _: 100 << 30)
+    monkeypatch.setattr("assay.check.proof.capacity.device_memory", lambda _: 100 << 30)
     report = prove(*words)
     assert any("it may not fit" in warning for warning in report.warnings)
-    monkeypatch.setattr("assay.check.capacity.device_memory", lambda _: 1 << 40)
+    monkeypatch.setattr("assay.check.proof.capacity.device_memory", lambda _: 1 << 40)
     report = prove(*words)
     assert not report.warnings
     assert report.parameters is not None

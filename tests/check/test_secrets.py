@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 import assay
 from assay.check.job import check_job
-from assay.config.compose import compose, job_config
+from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import re
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from assay.config.compose import compose, job_config
+from assay.compose.compose import compose, job_config
 from assay.config.fingerprint import fingerprint
 
 

@@ -10,11 +10,11 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from assay.cli import main
+from assay.cli.app import main
 from assay.config.yaml_file import check_yaml, load_yaml
 from assay.errors import AssayError
 from assay.paths import CONF_DIR
-from assay.restore import read_config
+from assay.run.load import read_config
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -37,7 +37,7 @@ def ask_bash(line: str, folder: Path) -> list[str]:
 def test_in_bash(tmp_path: Path) -> None:
     command = tmp_path / "assay"
     code = tmp_path / "run.py"  # a first line with an interpreter cannot hold a path with spaces
-    code.write_text("from assay.cli import main\nmain()\n", encoding="utf-8")
+    code.write_text("from assay.cli.app import main\nmain()\n", encoding="utf-8")
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{code}" "$@"\n', encoding="utf-8")
     command.chmod(0o755)
     assert ask_bash("assay tr", tmp_path) == ["train"]
@@ -53,7 +53,7 @@ def test_in_bash(tmp_path: Path) -> None:
 def test_prints_a_script(
     shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.cli import main
+    from assay.cli.app import main
 
     monkeypatch.setattr(sys, "argv", ["assay", "-sc", f"install={shell}"])
     main()
@@ -61,7 +61,7 @@ def test_prints_a_script(
 
 
 def test_fish_gets_a_word_a_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.cli import main
+    from assay.cli.app import main
 
     monkeypatch.setenv("COMP_LINE", "assay train optimizer=ad")
     monkeypatch.setattr(sys, "argv", ["assay", "-sc", "query=fish"])

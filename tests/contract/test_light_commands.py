@@ -12,7 +12,7 @@ from assay.paths import CONF_DIR
 
 PROBE = """
 import sys
-from assay.cli import main
+from assay.cli.app import main
 sys.argv = ["assay", *sys.argv[1:]]
 try:
     main()

@@ -13,8 +13,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from assay.cli import app
-from assay.config.compose import compose
+from assay.cli.app import app
+from assay.compose.compose import compose
 from assay.paths import CONF_DIR
 from assay.sweep.session import plan
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from assay.config.options import list_options
+from assay.compose.options import list_options
 from assay.paths import CONF_DIR
 
 ROOT = Path(__file__).parents[2]
-RUN = "from assay.cli import main; main()"
+RUN = "from assay.cli.app import main; main()"
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
@@ -73,7 +73,7 @@ def test_every_config_and_every_module_is_inside(wheel: Path) -> None:
 
 
 def test_the_installed_package_uses_its_own_configs(installed: Path, elsewhere: Path) -> None:
-    code = "import assay.paths, assay.cli; print(assay.paths.CONF_DIR); print(assay.cli.__file__)"
+    code = "import assay.paths, assay.cli.app; print(assay.paths.CONF_DIR); print(assay.cli.app.__file__)"
     out = run(sys.executable, "-P", "-c", code, cwd=elsewhere, PYTHONPATH=str(installed))
     conf, cli = map(Path, out.splitlines())
     assert conf == installed.resolve() / "assay" / "conf"

@@ -13,7 +13,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf, open_dict
 from PIL import Image
 
-from assay.config.compose import compose
+from assay.compose.compose import compose
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:

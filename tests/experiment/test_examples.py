@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it ships no types
 
-from assay.run import train
+from assay.run.train import train
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/sweep.md", "docs/exact.md", "examples/my_project/README.md")
@@ -108,7 +108,7 @@ def test_it_trains_to_its_score(command: str, project: Path, monkeypatch: pytest
 
 def best_of_sweep(words: list[str], metric: str, project: Path) -> float:
     """Runs the command as it is typed, and reads the best score from its table."""
-    code = "import sys; from assay.cli import main; sys.argv[0] = 'assay'; main()"
+    code = "import sys; from assay.cli.app import main; sys.argv[0] = 'assay'; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "train", *words],
         cwd=project,

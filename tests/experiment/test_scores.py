@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.config.options import list_options
-from assay.run import train
+from assay.compose.options import list_options
+from assay.run.train import train
 
 SCORES = {
     "digits_image": ("test/accuracy", 0.98),

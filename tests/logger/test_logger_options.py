@@ -15,9 +15,9 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
     EventAccumulator,
 )
 
-from assay.assemble import build
-from assay.check.signature import check_signatures
-from assay.config.compose import compose, job_config
+from assay.build.assemble import build
+from assay.check.signatures.signature import check_signatures
+from assay.compose.compose import compose, job_config
 
 ROOT = Path(__file__).parents[2]
 ALL = ("csv", "tensorboard", "mlflow", "wandb")

@@ -13,8 +13,8 @@ import pytest
 import torch
 from tests.record.killing import at_call, count_calls, dies_at
 
-from assay.record.checkpoint_file import CheckpointFile
-from assay.record.newest import newest_valid
+from assay.checkpoint.checkpoint_file import CheckpointFile
+from assay.checkpoint.select_checkpoint import newest_valid
 from assay.record.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def test_a_file_that_the_system_does_not_let_grow(tmp_path: Path) -> None:
         f"hydra.run.dir={tmp_path / 'run'}",
     ]
     done = subprocess.run(
-        [sys.executable, "-c", "from assay.cli import main; main()", "train", *overrides],
+        [sys.executable, "-c", "from assay.cli.app import main; main()", "train", *overrides],
         cwd=tmp_path,
         capture_output=True,
         text=True,

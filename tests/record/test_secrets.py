@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from assay.config.plain import to_yaml
+from assay.config.serialize import to_yaml
 from assay.record.secrets import STRUCK, is_secret, redact, redact_tree, redact_values
 
 

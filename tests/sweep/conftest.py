@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import psutil
 import pytest
 
-from assay.config.compose import choices, compose, job_config
-from assay.config.plain import to_text
+from assay.compose.compose import choices, compose, job_config
+from assay.config.serialize import to_text
 from assay.record.run_record import RunRecord
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.worker.fork_server import ForkServer
@@ -22,8 +22,8 @@ from assay.sweep.worker.fork_server import ForkServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from assay.record.outcome import Outcome
     from assay.sweep.launcher.launcher import Launcher
-    from assay.sweep.outcome import Outcome
 
 PROJECT = Path(__file__).parent / "project"
 TINY = (
@@ -33,7 +33,7 @@ TINY = (
 )
 
 
-ASSAY = (sys.executable, "-c", "from assay.cli import main; main()")
+ASSAY = (sys.executable, "-c", "from assay.cli.app import main; main()")
 
 
 class MakeJobSpec(Protocol):

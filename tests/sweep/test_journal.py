@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import AssayError
+from assay.record.outcome import Outcome
 from assay.sweep.journal import FILE, Entry, Journal, _line, unfinished
-from assay.sweep.outcome import Outcome
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assay.sweep.outcome import Outcome
+from assay.record.outcome import Outcome
 from assay.sweep.policy import Policy, Retry, after_failure
 
 JOB: dict[str, Any] = {"data": {"batch_size": 64}, "trainer": {"accumulate_grad_batches": 3}}

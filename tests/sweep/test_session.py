@@ -14,7 +14,7 @@ from assay.sweep.journal import Journal
 from assay.sweep.session import check, go_on, plan, start
 
 if TYPE_CHECKING:
-    from assay.sweep.outcome import Outcome
+    from assay.record.outcome import Outcome
     from assay.sweep.result import SweepResult
 
 QUICK = ["debug=one_batch", "device=cpu", "data=iris", "callbacks=[]"]

@@ -131,7 +131,7 @@ def _import_like_a_run() -> None:
 
 
 def _command(words: list[str]) -> None:
-    from assay.cli import main
+    from assay.cli.app import main
 
     sys.argv = ["assay", *words]
     main()

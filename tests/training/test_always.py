@@ -10,13 +10,13 @@ from tests.conftest import unchanged_process
 
 import assay
 from assay.errors import AssayError
-from assay.summary import say_run
+from assay.run.summary import say_run
 from assay.terminal import Console
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.run import RunResult
+    from assay.run.train import RunResult
 
 JOB = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=2", "hydra.run.dir=run")
 

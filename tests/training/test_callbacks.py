@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 import assay
-from assay.config.options import list_options
+from assay.compose.options import list_options
 
 if TYPE_CHECKING:
     import lightning as L

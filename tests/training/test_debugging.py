@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from assay.config.options import list_options
+from assay.compose.options import list_options
 
 if TYPE_CHECKING:
     from tests.conftest import Train
@@ -67,7 +67,7 @@ def test_small(train: Train) -> None:
 @pytest.mark.parametrize("option", ["one_batch", "overfit", "profiler", "anomaly", "small"])
 def test_its_own_length_counts(train: Train, option: str) -> None:
     """Without an override the option's own number of epochs is what runs."""
-    from assay.config.compose import compose
+    from assay.compose.compose import compose
 
     epochs = compose([f"debug={option}"]).trainer.max_epochs
     assert epochs == {"one_batch": 1, "overfit": 100, "profiler": 1, "anomaly": 1, "small": 2}[option]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from assay.config.options import list_options
+from assay.compose.options import list_options
 from assay.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ with_gpu = pytest.mark.skipif(not GPU, reason="this machine has no CUDA GPU")
 
 
 def test_every_option_is_tried() -> None:
-    tried = {"cpu", "auto", "gpu", "mps", "ddp", "fsdp", "ddp_cpu"}  # ddp_cpu in test_ranks.py
+    tried = {"cpu", "auto", "gpu", "mps", "ddp", "fsdp", "ddp_cpu"}  # ddp_cpu in tests/run/test_ranks.py
     assert {option.name for option in list_options("device")} == tried
 
 

@@ -16,7 +16,7 @@ from tests.mounting import mounted
 from tests.training.interrupting import outcome
 from typer.testing import CliRunner
 
-from assay.cli import app
+from assay.cli.app import app
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_no_room_in_the_middle_of_training(
 def test_a_disk_of_its_own_that_runs_full(tmp_path: Path) -> None:
     run_dir = tmp_path / "disk" / "run"
     words = ("train", *JOB, "device=cpu", "trainer.max_epochs=100000", f"hydra.run.dir={run_dir}")
-    command = [sys.executable, "-c", "from assay.cli import main; main()", *words]
+    command = [sys.executable, "-c", "from assay.cli.app import main; main()", *words]
     with mounted(disk := tmp_path / "disk", "size=8m") as able:
         if not able:
             pytest.skip("nothing can be mounted here")

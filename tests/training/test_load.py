@@ -18,7 +18,7 @@ from sklearn.metrics import r2_score  # type: ignore[import-untyped]  # ships no
 
 import assay
 from assay.errors import AssayError, DataError
-from assay.summary import load_command
+from assay.run.summary import load_command
 
 if TYPE_CHECKING:
     from pathlib import Path

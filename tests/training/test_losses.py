@@ -12,7 +12,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
-from assay.config.options import list_options
+from assay.compose.options import list_options
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

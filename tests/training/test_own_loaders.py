@@ -15,7 +15,7 @@ from lightning.pytorch.callbacks import Callback
 from tests.conftest import unchanged_process
 from tests.training.interrupting import Interrupt, outcome
 
-from assay.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from tests.conftest import Train, Trained

@@ -28,7 +28,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`assay train device=ddp_cpu` as a command, once."""
     folder = tmp_path_factory.mktemp("ranks")
     command = [
-        *(sys.executable, "-c", "from assay.cli import main; main()", "train"),
+        *(sys.executable, "-c", "from assay.cli.app import main; main()", "train"),
         *("--config-dir", str(PROJECT / "conf"), "trusted_packages=[own_project]"),
         *("data=breast_cancer", "device=ddp_cpu", "callbacks=[checkpoint,last_checkpoint,rank_notes]"),
         *("trainer.max_epochs=2", "model.hidden=[16]", "optimizer.lr=0.01", "trainer.log_every_n_steps=1"),

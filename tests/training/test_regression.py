@@ -15,13 +15,13 @@ from torch import nn
 from torchmetrics import MetricCollection
 
 import assay
-from assay.check.initial_outputs import far_from_targets
+from assay.check.proof.initial_outputs import far_from_targets
 from assay.check.prove import Prover
-from assay.config.compose import compose, job_config
-from assay.data.target_scale import TargetScale
+from assay.compose.compose import compose, job_config
+from assay.data.transform.target_scale import TargetScale
 from assay.errors import ConfigError
 from assay.module import Module
-from assay.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from tests.conftest import Train

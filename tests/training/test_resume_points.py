@@ -17,8 +17,8 @@ from lightning.pytorch.callbacks import Checkpoint
 from tests.conftest import unchanged_process
 from tests.training.interrupting import Hook, Interrupt, outcome
 
-from assay.assemble import assemble
-from assay.resume import resume
+from assay.build.assemble import assemble
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from tests.conftest import Train
@@ -177,7 +177,7 @@ def test_interrupted_again_and_again(train: Train, monkeypatch: pytest.MonkeyPat
         assembly.trainer.callbacks.append(Interrupt("batch", 3))  # type: ignore[attr-defined]  # a plain list
         return assembly
 
-    monkeypatch.setattr("assay.run.assemble", interrupted)
+    monkeypatch.setattr("assay.run.train.assemble", interrupted)
     with chdir(run_dir.parent), unchanged_process():
         ends = [resume(run_dir).status for _ in range(2)]
     monkeypatch.undo()
@@ -190,7 +190,7 @@ HERE = Path(__file__).parent
 
 
 def command(*words: str, cwd: Path, **environment: str) -> None:
-    full = [sys.executable, "-c", "from assay.cli import main; main()", *words]
+    full = [sys.executable, "-c", "from assay.cli.app import main; main()", *words]
     known = {**os.environ, "PYTHONPATH": str(HERE / "project"), "OMP_NUM_THREADS": "1", **environment}
     subprocess.run(full, cwd=cwd, env=known, capture_output=True, check=False, timeout=300)
 

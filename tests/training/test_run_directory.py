@@ -16,8 +16,8 @@ from omegaconf import OmegaConf
 from typer.testing import CliRunner
 from typing_extensions import override
 
-from assay.assemble import assemble
-from assay.cli import app
+from assay.build.assemble import assemble
+from assay.cli.app import app
 
 if TYPE_CHECKING:
     from tests.conftest import Train, Trained
@@ -179,7 +179,7 @@ def test_ctrl_c_ends_the_command_with_130(tmp_path: Path, monkeypatch: pytest.Mo
         trainer.callbacks.append(Interrupt())
         return assembly
 
-    monkeypatch.setattr("assay.run.assemble", with_interrupt)
+    monkeypatch.setattr("assay.run.train.assemble", with_interrupt)
     arguments = ["train", "data=digits", "model=linear", "device=cpu", f"hydra.run.dir={tmp_path / 'run'}"]
     try:
         with chdir(tmp_path):

@@ -54,7 +54,7 @@ class Teacher:
         inside = getattr(model, "model", None)
         if hasattr(model, "normalized") and isinstance(
             inside, nn.Module
-        ):  # an assay.loaded_model.LoadedModel
+        ):  # an assay.run.loaded_model.LoadedModel
             there: Any = model
             self._rescale = _rescale((mean, std), (there.mean, there.std))
             model = inside

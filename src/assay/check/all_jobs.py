@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.check.monitor import check_asked_for
+from assay.check.error_summary import each
 from assay.check.prove import Prover
-from assay.check.together import each
-from assay.config.compose import job_config
-from assay.config.origin import located, overrides_of
+from assay.check.static.monitor import check_asked_for
+from assay.compose.compose import job_config
+from assay.compose.origin import located, overrides_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
-from assay.check.data_root import check_data_root
-from assay.check.installed import check_installed
-from assay.check.output_paths import check_output_paths
-from assay.check.ranges import check_ranges
-from assay.check.target import check_targets
-from assay.check.trainer import check_trainer
-from assay.check.values import LARGEST_SEED, check_values, check_whole_number
+from assay.check.static.data_root import check_data_root
+from assay.check.static.output_paths import check_output_paths
+from assay.check.static.ranges import check_ranges
+from assay.check.static.trainer import check_trainer
+from assay.check.static.values import LARGEST_SEED, check_values, check_whole_number
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
-from assay.config.unread import OUR_DATA, OUR_MODULE
+from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
 from assay.record.secrets import STRUCK, holds_secret, note_given
+from assay.targets.judge_name import check_targets
+from assay.targets.optional_packages import check_installed
 
 if TYPE_CHECKING:
     from assay.config.tree import Entry

@@ -12,8 +12,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
-from assay import ranks
-from assay.assemble import (
+from assay.build.assemble import (
     build,
     build_trainer,
     describe,
@@ -21,22 +20,18 @@ from assay.assemble import (
     open_data,
     open_stated,
 )
-from assay.check.batch_sizes import batch_sizes
-from assay.check.callbacks import check_callbacks, notes_on
-from assay.check.capacity import check_capacity
-from assay.check.checkpoint_names import check_checkpoint_names
-from assay.check.device import check_device
-from assay.check.eval_steps import try_eval_steps
-from assay.check.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step, try_sizes
-from assay.check.fit import check_fit, check_outputs, num_outputs
-from assay.check.initial_outputs import far_from_targets
-from assay.check.loggers import check_loggers
-from assay.check.monitor import check_monitors, scores
-from assay.check.optimization import follow_lr, unfinished
-from assay.check.patience import out_of_reach
-from assay.check.processes import check_processes
-from assay.check.proof_key import but_for_rates, copy_of, elsewhere, plain_node
-from assay.check.real_step import (
+from assay.build.compatibility import check_fit, check_outputs, num_outputs
+from assay.build.device import check_device
+from assay.build.quiet import quiet
+from assay.build.run_length import check_length, check_plateau, run_length
+from assay.check.proof.batch_sizes import batch_sizes
+from assay.check.proof.capacity import check_capacity
+from assay.check.proof.eval_steps import try_eval_steps
+from assay.check.proof.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step, try_sizes
+from assay.check.proof.initial_outputs import far_from_targets
+from assay.check.proof.optimization import follow_lr, unfinished
+from assay.check.proof.proof_key import but_for_rates, copy_of, elsewhere, plain_node
+from assay.check.proof.real_step import (
     FEW,
     bytes_of,
     error_of_step,
@@ -45,19 +40,24 @@ from assay.check.real_step import (
     module_of,
     refusal,
 )
+from assay.check.proof.smoke_batch import Trial, try_parts
 from assay.check.report import Report
-from assay.check.resolve import resolve
-from assay.check.run_length import check_length, check_plateau, run_length
-from assay.check.signature import check_signatures
-from assay.check.target import trusted_in
-from assay.check.trainer import may_end_early
-from assay.check.trial import Trial, try_parts
+from assay.check.signatures.signature import check_signatures
+from assay.check.static.callbacks import check_callbacks, notes_on
+from assay.check.static.checkpoint_names import check_checkpoint_names
+from assay.check.static.loggers import check_loggers
+from assay.check.static.monitor import check_monitors, scores
+from assay.check.static.patience import out_of_reach
+from assay.check.static.processes import check_processes
+from assay.check.static.trainer import may_end_early
 from assay.config.tree import walk
-from assay.config.unread import OUR_DATA, OUR_MODULE
+from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule, input_dtype
-from assay.data.own_batches import own_batches
+from assay.data.loading.own_batches import own_batches
 from assay.errors import ConfigError
-from assay.quiet import quiet
+from assay.run import ranks
+from assay.targets.judge_name import trusted_in
+from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     import lightning as L
     from lightning.pytorch.plugins import Precision
 
-    from assay.data.own_batches import OwnBatches
+    from assay.data.loading.own_batches import OwnBatches
     from assay.data.spec import Spec
 
     Sizes = Mapping[bool, Sequence[int]]

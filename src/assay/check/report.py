@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.check.fake_step import Step
+    from assay.check.proof.fake_step import Step
 
 
 @final

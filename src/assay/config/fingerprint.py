@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from assay.config.plain import written
+from assay.config.serialize import written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

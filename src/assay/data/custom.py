@@ -13,8 +13,8 @@ from torchvision.transforms.v2 import functional as F  # type: ignore[import-unt
 from assay.data.samples import Stream
 from assay.data.spec import Task
 from assay.data.validate import check_labels_fit
+from assay.error_location import own_frame
 from assay.errors import DataError
-from assay.own_code import own_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

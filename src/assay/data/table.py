@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 import torch
 
-from assay.data.column_kind import kind_of
 from assay.data.samples import Unfitted
 from assay.data.spec import Task
-from assay.data.table_encoder import TableEncoder
-from assay.data.table_file import CLEAN, check_columns, read_table, task_of
-from assay.data.target_leak import leak
+from assay.data.tabular.column_kind import kind_of
+from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.tabular.table_file import CLEAN, check_columns, read_table, task_of
+from assay.data.tabular.target_leak import leak
 from assay.errors import DataError
-from assay.typed import override
+from assay.quoting import override
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ class Table:
         exclude: Columns to leave out.
         keep: Columns to use although they look like ids, free text or dates (which become days since 1970),
             or tell the target.
-        task: `auto` goes by the target, see `assay.data.table_file.task_of`.
+        task: `auto` goes by the target, see `assay.data.tabular.table_file.task_of`.
         missing: `error`, or `impute`: the median of a column of numbers, the most frequent of a column of
             categories.
         separator: Between the columns of a CSV file: one character, or `\s+` for any white space.

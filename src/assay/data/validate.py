@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from assay.data.part import blocks
 from assay.data.samples import Samples
+from assay.data.splitting.subset import blocks
 from assay.errors import DataError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
 from assay.errors import AssayError
-from assay.record.inside import appending
+from assay.files.inside import appending
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from assay.record.archive import ArchiveError, check_weights
+from assay.checkpoint.archive import ArchiveError, check_weights
 
 _WRAPPERS: Final = ("model.network.", "network.", "module.", "model.")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from assay.errors import AssayError
-from assay.record.atomic import remove_unfinished, write_text
-from assay.record.inside import check_links, read_whole
+from assay.files.atomic import remove_unfinished, write_text
+from assay.files.inside import check_links, read_whole
+from assay.files.sealed import seal_yaml, yaml_is_whole
 from assay.record.run_record import FILE
-from assay.record.sealed import seal_yaml, yaml_is_whole
 from assay.record.secrets import redact_values
 
 if TYPE_CHECKING:

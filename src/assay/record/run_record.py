@@ -11,9 +11,9 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, final, get_args, get_origin, get_type_hints
 
 from assay.errors import AssayError
-from assay.record.atomic import write_text
-from assay.record.inside import read_whole
-from assay.record.sealed import json_is_whole, seal_json
+from assay.files.atomic import write_text
+from assay.files.inside import read_whole
+from assay.files.sealed import json_is_whole, seal_json
 from assay.record.secrets import redact, redact_tree
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class RunRecord:
         packages: Version of every installed distribution.
         machine: See `assay.record.provenance.machine`.
         data_sha256: Of the data's contents and division.
-        weights_sha256: Of the weights that training ended with; see `assay.record.weights`.
+        weights_sha256: Of the weights that training ended with; see `assay.checkpoint.weights_hash`.
         files: SHA-256 of the files of the run directory when the run had ended.
         metrics: Last value of each scalar; values that are not finite as the strings `nan`, `inf`, `-inf`.
         matrices: Confusion matrices and the like, as nested lists.
@@ -56,7 +56,7 @@ class RunRecord:
         checkpoints: File name of each role, relative to `checkpoints/`.
         model: `parameters`, `trainable_parameters`.
         reason: How it ended, when not well: exception and message.
-        cause: Kind of the failure; see `assay.sweep.outcome.Cause`. Empty where it did not fail.
+        cause: Kind of the failure; see `assay.record.outcome.Cause`. Empty where it did not fail.
         signal: Name of the signal that interrupted it.
         resumed: One entry each time the run went on: `at`, `from_step`, `checkpoint`, `overrides`, `changed`.
         interpolations: What was written as `${…}` in the config, by key.

@@ -62,7 +62,7 @@ class Checker:
         """Refuse a job that cannot run.
 
         Args:
-            config: As `assay.config.plain.to_text` writes it.
+            config: As `assay.config.serialize.to_text` writes it.
             overrides: What was typed for it.
             config_dir: The user's folder of config groups, to say where a wrong value stands.
 
@@ -167,8 +167,8 @@ def _answer(question: dict[str, Any], prover: Prover) -> dict[str, Any]:
 
         return {"gpus": torch.cuda.device_count()}
     from assay.check.job import check_job
-    from assay.config.origin import located
-    from assay.config.plain import from_text
+    from assay.compose.origin import located
+    from assay.config.serialize import from_text
 
     asked = question["check"]
     folder = asked["config_dir"]

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, final
 
 from omegaconf import OmegaConf
 
+from assay.check.error_summary import each
 from assay.check.job import check_job
-from assay.check.monitor import check_asked_for
-from assay.check.together import each
-from assay.check.values import LARGEST_SEED, check_whole_number
+from assay.check.static.monitor import check_asked_for
+from assay.check.static.values import LARGEST_SEED, check_whole_number
+from assay.compose.origin import located
 from assay.config.fingerprint import fingerprint_of
-from assay.config.origin import located
-from assay.typed import reads_as_number
+from assay.quoting import reads_as_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from assay.config.job_composer import Job
+    from assay.compose.job_composer import Job
     from assay.sweep.checker import Checked
     from assay.sweep.objective import Objective
 

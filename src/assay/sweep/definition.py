@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.check.output_paths import check_folder
-from assay.config.compose import job_config, trust_for
-from assay.config.job_composer import JobComposer, compose_whole
-from assay.config.plain import written
+from assay.check.static.output_paths import check_folder
+from assay.compose.compose import job_config, trust_for
+from assay.compose.job_composer import JobComposer, compose_whole
+from assay.config.serialize import written
 from assay.errors import ConfigError
 from assay.sweep.factory import arguments, chosen, made, target
 from assay.sweep.launcher.serial import SerialLauncher
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hydra._internal.hydra import Hydra
 
-    from assay.config.job_composer import Job
+    from assay.compose.job_composer import Job
     from assay.sweep.launcher.launcher import Launcher
     from assay.sweep.objective import Objective
     from assay.sweep.search.search import Search

@@ -9,10 +9,10 @@ import types
 import typing
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.check.annotation import accepts, in_words
+from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.config.did_you_mean import did_you_mean
-from assay.config.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.errors import ConfigError
+from assay.targets.annotation import accepts, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

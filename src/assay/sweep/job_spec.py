@@ -16,7 +16,7 @@ class JobSpec:
         number: Of the job, from 0.
         attempt: From 1.
         run_dir: Where it writes.
-        config: The composed job as `assay.config.plain.to_text` writes it.
+        config: The composed job as `assay.config.serialize.to_text` writes it.
         overrides: What stands for this job in the sweep, such as `optimizer.lr=0.1`.
         choices: Which option of each group.
         spec: What the data is, as the check found it; empty where the check had to read the data.

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args
 
 from assay.errors import AssayError
-from assay.record.atomic import sync_directory
-from assay.record.inside import appending, check_links, read_whole
+from assay.files.atomic import sync_directory
+from assay.files.inside import appending, check_links, read_whole
+from assay.record.outcome import Cause, Outcome, State
 from assay.record.run_record import finite, numbers
 from assay.record.secrets import redact_tree
-from assay.sweep.outcome import Cause, Outcome, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,7 +11,7 @@ from assay.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.sweep.outcome import Outcome
+    from assay.record.outcome import Outcome
 
 Direction = Literal["minimize", "maximize"]
 

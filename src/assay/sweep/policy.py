@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.sweep.outcome import Outcome
+    from assay.record.outcome import Outcome
 
 
 @final
@@ -74,7 +74,7 @@ def after_failure(
     Returns:
         The next attempt; None where there is none.
 
-    >>> from assay.sweep.outcome import Outcome
+    >>> from assay.record.outcome import Outcome
     >>> oom = Outcome("failed", "out_of_memory")
     >>> job = {"data": {"batch_size": 64}, "trainer": {}}
     >>> after_failure(Policy(on_out_of_memory="halve_batch"), oom, 0, job).changes

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from assay.sweep.outcome import Outcome
+    from assay.record.outcome import Outcome
 
 _PATIENCE: Final = 30.0
 """Seconds that the processes of a killed sweep have to save and end."""

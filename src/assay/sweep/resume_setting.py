@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, final
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from assay.config.trust import KEY, trust, typed_packages
 from assay.errors import AssayError
 from assay.paths import project_conf
+from assay.targets.trust import KEY, trust, typed_packages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

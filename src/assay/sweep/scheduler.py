@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
-from assay.config.plain import to_text_of
+from assay.config.serialize import to_text_of
 from assay.errors import AssayError, cannot_write
+from assay.record.outcome import Outcome
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.journal import Entry
 from assay.sweep.objective import scores_of
-from assay.sweep.outcome import Outcome
 from assay.sweep.policy import Retry, after_failure
 from assay.sweep.resources import num_gpus, num_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from assay.config.job_composer import Job
+    from assay.compose.job_composer import Job
     from assay.sweep.checker import Checked
     from assay.sweep.journal import Journal
     from assay.sweep.launcher.launcher import Ended, Launcher

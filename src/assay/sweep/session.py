@@ -9,31 +9,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.check.job import check_job
-from assay.check.output_paths import check_folder
-from assay.config.compose import job_config, loader
-from assay.config.origin import located, overrides_of
-from assay.config.plain import to_text_of
+from assay.check.static.output_paths import check_folder
+from assay.compose.compose import job_config, loader
+from assay.compose.origin import located, overrides_of
+from assay.config.serialize import to_text_of
 from assay.errors import AssayError
-from assay.record.inside import check_links
+from assay.files.inside import check_links
+from assay.quoting import quoted
 from assay.record.log_file import FILE as LOG
 from assay.record.provenance import check_clean
 from assay.record.run_lock import writing
-from assay.summary import say_warnings
+from assay.run.summary import say_warnings
 from assay.sweep.checker import Checker, CheckerHere
 from assay.sweep.checking import Checking
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared
 from assay.sweep.journal import Entry, Journal, refuse_existing, unfinished
 from assay.sweep.objective import Objective, scores_of
-from assay.sweep.progress import SweepProgress, shown
+from assay.sweep.output.progress import SweepProgress, shown
+from assay.sweep.output.summary import say_results, write_results
 from assay.sweep.recovery import recovered, wait_for
 from assay.sweep.result import SweepResult
 from assay.sweep.resume_setting import merged, setting_of, without_trust
 from assay.sweep.scheduler import Scheduler, entry_of
 from assay.sweep.stop_request import StopRequest
-from assay.sweep.summary import say_results, write_results
 from assay.sweep.worker.fork_server import ForkServer
 from assay.terminal import Console
-from assay.typed import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from assay.check.report import Report
-    from assay.config.job_composer import Job
+    from assay.compose.job_composer import Job
+    from assay.record.outcome import Outcome
     from assay.sweep.checker import Checked
     from assay.sweep.launcher.launcher import Launcher
-    from assay.sweep.outcome import Outcome
 
 
 def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResult:

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from assay.cli import app
+from assay.cli.app import app
 
 VERB = "check"
 LINES, LINES_OF_A_SWEEP, WIDTH = 4, 12, 400

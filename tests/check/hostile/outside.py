@@ -11,8 +11,8 @@ from tests.check.hostile.case import LINEAR, QUICK, Case, experiment, put, run_d
 from tests.check.hostile.folder import EVIL
 from tests.check.hostile.payloads import MARKER, TOUCH, call
 
+from assay.files.sealed import seal_json, seal_yaml
 from assay.record.run_record import RunRecord
-from assay.record.sealed import seal_json, seal_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,9 +58,9 @@ LAUNCHERS: dict[str, Any] = {
     "storage-file": {"sweeper": {"storage": f"{UP}.journal"}},
     "sweep-dir": {"sweep": {"dir": UP}},
     "subdir": {"sweep": {"subdir": f"../../{MARKER}"}},
-    "guard": {"launcher": {"_target_": "assay.sweep.worker.reaper.guard", "mark": "x", "folder": MARKER}},
+    "guard": {"launcher": {"_target_": "assay.process.reaper.guard", "mark": "x", "folder": MARKER}},
     "start": {"launcher": {"_target_": "assay.sweep.session.start", "overrides": ["trusted_packages=[os]"]}},
-    "orphans": {"launcher": {"_target_": "assay.sweep.worker.orphans.kill_marked", "mark": "x"}},
+    "orphans": {"launcher": {"_target_": "assay.process.orphans.kill_marked", "mark": "x"}},
     "plugin": {"launcher": {"_target_": "hydra_plugins.evil.Launcher"}},
     "sweeper": {"sweeper": {"_target_": "assay.sweep.session.plan", "overrides": []}},
     "keeper": {"launcher": {"_target_": "assay.sweep.launcher.cluster_worker.ClusterWorker"}},
@@ -204,7 +204,7 @@ def hostile_sweeps() -> Iterator[Case]:
         "storage": _sweep(
             "hydra/sweeper=optuna", "optimizer.lr=interval(0.1,1)", f"hydra.sweeper.storage=sqlite:///{UP}"
         ),
-        "launcher": _sweep("hydra.launcher._target_=assay.sweep.worker.reaper.guard"),
+        "launcher": _sweep("hydra.launcher._target_=assay.process.reaper.guard"),
         "path": _sweep(f"logger.csv.path={UP}", "logger=[csv]"),
         "subdir": _sweep(f"hydra.sweep.subdir=../../{MARKER}"),
         "name": _sweep(f"name=../../{MARKER}"),

@@ -33,10 +33,10 @@ _OS_ALIASES = (
     *("torch.nn.parallel.distributed.os", "torchmetrics.os", "torchmetrics.utilities.checks.os"),
     *("torchvision.datasets.utils.os", "torchvision.datasets.folder.os", "torchvision.datasets.mnist.os"),
     *("lightning.pytorch.callbacks.model_checkpoint.os", "lightning.pytorch.loggers.csv_logs.os"),
-    *("lightning.pytorch.profilers.profiler.os", "assay.ranks.os"),
+    *("lightning.pytorch.profilers.profiler.os", "assay.run.ranks.os"),
     *(
         "assay.logger.run_csv.os",
-        "assay.record.atomic.os",
+        "assay.files.atomic.os",
         "numpy.lib._datasource.os",
         "pathlib.os",
         "shutil.os",
@@ -90,7 +90,7 @@ FILES: dict[str, Node] = {
     "torch.save": call("torch.save", {}, MARKER),
     "numpy.savetxt": call("numpy.savetxt", MARKER, [1]),
     "git.Repo.init": call("git.Repo.init", MARKER),
-    "assay_write": call("assay.record.atomic.write_text", call("pathlib.Path", MARKER), "x"),
+    "assay_write": call("assay.files.atomic.write_text", call("pathlib.Path", MARKER), "x"),
     "assay_run": call("assay.record.run_directory.RunDirectory.create", call("pathlib.Path", MARKER)),
 }
 EVALUATORS: dict[str, Node] = {
@@ -183,8 +183,8 @@ IMPORTERS: dict[str, Node] = {
     "lightning_importlib": call(
         "lightning.pytorch.callbacks.progress.tqdm_progress.importlib.import_module", IMPORT_MODULE
     ),
-    "assay_importlib": call("assay.check.resolve.importlib.import_module", IMPORT_MODULE),
-    "assay_locate": call("assay.check.resolve._locate", IMPORT_MODULE),
+    "assay_importlib": call("assay.targets.resolve.importlib.import_module", IMPORT_MODULE),
+    "assay_locate": call("assay.targets.resolve._locate", IMPORT_MODULE),
     "pydoc.locate": call("pydoc.locate", IMPORT_MODULE),
     "pkgutil.resolve_name": call("pkgutil.resolve_name", IMPORT_MODULE),
     "runpy.run_module": call("runpy.run_module", IMPORT_MODULE),

@@ -57,7 +57,7 @@ def watch(event: str, args: tuple[Any, ...]) -> None:
 
 def run(case: Case) -> tuple[int, str]:
     """Exit code and everything said."""
-    from assay.cli import app
+    from assay.cli.app import app
 
     if case.verb == "load":
         import assay

@@ -247,7 +247,7 @@ def run_directories() -> Iterator[Case]:
     yield experiment("run/load-as-loss", loads, files=run_directory(SYSTEM))
     option = {"conf/model/x.yaml": "# X.\n_target_: assay.load\nrun: evil_run\n"}
     yield Case("run/load-as-model", (*QUICK, "model=x"), {**option, **run_directory(SYSTEM)})
-    loads = {"model": {"_target_": "assay.restore.load", "run": "evil_run"}}
+    loads = {"model": {"_target_": "assay.run.load.load", "run": "evil_run"}}
     yield experiment("run/load-by-another-name", loads, files=run_directory(SYSTEM))
     arrays = {"arrays/inputs.npy": "!npy", "arrays/targets.npy": "!npy"}
     yield Case("run/data-arrays", (*QUICK, "data=arrays", "data.source.root=evil.npy"), arrays)

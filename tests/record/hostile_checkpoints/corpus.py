@@ -26,7 +26,7 @@ import hydra.utils
 import numpy as np
 import torch
 
-from assay.record.atomic import write_text
+from assay.files.atomic import write_text
 
 MARKER = "MARKER"
 CODE = f"open({MARKER!r}, 'w').close()"

@@ -11,9 +11,9 @@ import pytest
 import torch
 from tests.training.interrupting import Interrupt
 
+from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import AssayError
-from assay.record.checkpoint_file import CheckpointFile
-from assay.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

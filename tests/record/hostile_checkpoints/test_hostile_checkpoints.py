@@ -21,11 +21,11 @@ from tests.record.hostile_checkpoints.corpus import (
 )
 
 import assay
+from assay.checkpoint.select_checkpoint import newest_valid
 from assay.errors import AssayError
-from assay.record.checksum import write_sums
-from assay.record.newest import newest_valid
+from assay.files.checksum import write_sums
 from assay.record.run_record import RunRecord
-from assay.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from tests.conftest import Train

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.sweep.conftest import environment, until
 
+from assay.process import reaper
+from assay.record.outcome import Outcome
 from assay.sweep.launcher.cluster_worker import ClusterWorker
-from assay.sweep.outcome import Outcome
-from assay.sweep.worker import reaper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

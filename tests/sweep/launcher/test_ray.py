@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.sweep.conftest import MakeJobSpec
 
-    from assay.sweep.outcome import Outcome
+    from assay.record.outcome import Outcome
     from assay.sweep.worker.fork_server import ForkServer
 
 LAUNCHER = ("hydra/launcher=ray", "hydra.launcher.jobs_at_once=2")

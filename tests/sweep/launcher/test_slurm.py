@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from tests.sweep.conftest import MakeJobSpec
 
+    from assay.record.outcome import Outcome
     from assay.sweep.job_spec import JobSpec
-    from assay.sweep.outcome import Outcome
     from assay.sweep.worker.fork_server import ForkServer
 
 LAUNCHER = ("hydra/launcher=slurm", "hydra.launcher.cluster=local")

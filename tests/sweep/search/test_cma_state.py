@@ -13,7 +13,7 @@ import pytest
 from optuna.samplers import _cmaes
 
 from assay.errors import ConfigError
-from assay.sweep.outcome import Outcome
+from assay.record.outcome import Outcome
 from assay.sweep.search.cma_state import CmaState, without_pickle
 from assay.sweep.search.optuna import OptunaSearch
 

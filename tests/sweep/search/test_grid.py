@@ -10,9 +10,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.config.compose import loader
+from assay.compose.compose import loader
 from assay.errors import ConfigError
-from assay.sweep.outcome import Outcome
+from assay.record.outcome import Outcome
 from assay.sweep.search.grid import GridSearch
 
 if TYPE_CHECKING:

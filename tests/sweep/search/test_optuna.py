@@ -14,7 +14,7 @@ import pytest
 from optuna.trial import TrialState
 
 from assay.errors import AssayError, ConfigError
-from assay.sweep.outcome import Outcome
+from assay.record.outcome import Outcome
 from assay.sweep.search.optuna import OptunaSearch
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import optuna
 
-    from assay.sweep.outcome import State
+    from assay.record.outcome import State
     from assay.sweep.search.search import Proposal
 
 SPACE = {"lr": "tag(log, interval(1e-5, 1))", "width": "range(1, 65)", "opt": "sgd,adamw"}
@@ -363,7 +363,7 @@ DRIVER = """
 import json, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from assay.sweep.outcome import Outcome
+from assay.record.outcome import Outcome
 from test_optuna import loss, search
 folder = Path(sys.argv[1])
 journal = folder / "journal.jsonl"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assay.record.outcome import Outcome
 from assay.record.run_record import RunRecord, now
 from assay.sweep.job_spec import JobSpec
-from assay.sweep.outcome import Outcome
 from assay.sweep.worker.exit_status import ExitStatus, outcome_after, outcome_of
 
 if TYPE_CHECKING:

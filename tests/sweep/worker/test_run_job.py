@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import ConfigError
+from assay.record.outcome import Outcome
 from assay.record.run_record import RunRecord
-from assay.sweep.outcome import Outcome
 from assay.sweep.worker.run_job import failed
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
+from assay.process import reaper
+from assay.record.outcome import Outcome
 from assay.sweep.job_spec import JobSpec
-from assay.sweep.outcome import Outcome
-from assay.sweep.worker import reaper
 from assay.sweep.worker.exit_status import outcome_after
 from assay.sweep.worker.fork_server import MARK, ForkServer
 

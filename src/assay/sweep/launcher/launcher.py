@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol, final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from assay.record.outcome import Outcome
     from assay.sweep.job_spec import JobSpec
-    from assay.sweep.outcome import Outcome
 
 
 @final

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, final
 
-from assay.check.values import MOST_THREADS, check_whole_number
+from assay.check.static.values import MOST_THREADS, check_whole_number
 from assay.errors import AssayError
+from assay.record.outcome import Outcome
 from assay.record.run_lock import is_written
 from assay.sweep.launcher import ray_cluster
 from assay.sweep.launcher.cluster_worker import ClusterWorker
 from assay.sweep.launcher.launcher import Ended, Launcher
-from assay.sweep.outcome import Outcome
 from assay.sweep.worker.exit_status import ExitStatus, outcome_after
 
 if TYPE_CHECKING:

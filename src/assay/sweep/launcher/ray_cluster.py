@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from assay.check.installed import install
 from assay.errors import AssayError, ConfigError
+from assay.process import reaper
 from assay.record.provenance import usable_cores
-from assay.sweep.worker import reaper
+from assay.targets.optional_packages import install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import psutil
 
-from assay.check.installed import install
-from assay.check.values import MOST_THREADS, check_whole_number
+from assay.check.static.values import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
-from assay.record.atomic import write_text
+from assay.files.atomic import write_text
+from assay.record.outcome import Outcome
 from assay.sweep.launcher.launcher import Ended
 from assay.sweep.launcher.ray_cluster import variables
 from assay.sweep.launcher.slurm_job import AT_ONCE, SlurmJob, stop_signal
-from assay.sweep.outcome import Outcome
 from assay.sweep.worker.exit_status import ExitStatus, outcome_after
+from assay.targets.optional_packages import install
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.record.atomic import write_text
+from assay.files.atomic import write_text
+from assay.record.outcome import Outcome
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.cluster_worker import ClusterWorker
-from assay.sweep.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ import importlib.util
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.callbacks.optuna_study import build_part, takes_argument
-from assay.check.installed import install
 from assay.errors import ConfigError
+from assay.targets.optional_packages import install
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.sweep.outcome import Outcome
+    from assay.record.outcome import Outcome
 
 Known = tuple[str, "Outcome | None", "Sequence[float] | None"]
 """A proposal's token, how its job ended (None: not yet), and its scores."""

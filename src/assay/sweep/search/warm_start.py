@@ -14,9 +14,9 @@ from yaml import YAMLError
 
 from assay.config.yaml_file import load_yaml
 from assay.errors import AssayError, ConfigError
+from assay.record.outcome import Outcome
 from assay.record.run_directory import RunDirectory, find_runs
 from assay.record.run_record import RunRecord
-from assay.sweep.outcome import Outcome
 from assay.sweep.search.space import Choice
 
 if TYPE_CHECKING:

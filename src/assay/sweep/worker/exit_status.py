@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from assay.errors import AssayError
+from assay.record.failure_cause import of_message, of_signal, signal_name
+from assay.record.outcome import Outcome
 from assay.record.run_record import FILE, RunRecord
-from assay.sweep.failure_cause import of_message, of_signal, signal_name
-from assay.sweep.outcome import Outcome
 
 if TYPE_CHECKING:
+    from assay.record.outcome import Cause
     from assay.sweep.job_spec import JobSpec
-    from assay.sweep.outcome import Cause
 
 _TAIL = 4096
 _CLOCK = 1.0

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, Final, final
 
 from assay.errors import AssayError, ProcessError
-from assay.sweep.worker import orphans
+from assay.process import orphans
 from assay.sweep.worker.exit_status import ExitStatus
 
 if TYPE_CHECKING:

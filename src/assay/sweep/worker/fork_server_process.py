@@ -23,10 +23,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Final, final
 
+from assay.process import orphans
+from assay.process.oom_killer import kills
+from assay.record.outcome import Outcome
 from assay.sweep.job_spec import JobSpec
-from assay.sweep.outcome import Outcome
-from assay.sweep.worker import forked_process, orphans
-from assay.sweep.worker.oom_killer import kills
+from assay.sweep.worker import forked_process
 from assay.sweep.worker.preload import preload, preload_study
 
 if TYPE_CHECKING:

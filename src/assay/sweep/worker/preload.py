@@ -18,8 +18,8 @@ _GROUPS: Final = (
     "logger",
 )
 _MODULES: Final = (
-    "assay.run",
-    "assay.resume",
+    "assay.run.train",
+    "assay.run.resume",
     "assay.sweep.worker.run_job",
     "fsspec.implementations.chained",
     "git",
@@ -68,7 +68,7 @@ def _look_up_options() -> None:
     """Find the classes that assay's own options name, and parse their interpolations once: parsers learn."""
     from omegaconf import grammar_parser
 
-    from assay.check.resolve import resolve
+    from assay.targets.resolve import resolve
 
     for path in sorted(CONF_DIR.glob("*/*.yaml")):
         text = path.read_text(encoding="utf-8")

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from assay.errors import AssayError
-from assay.record.inside import appending
-from assay.sweep.failure_cause import of_exception
-from assay.sweep.outcome import TRIAL, Outcome
+from assay.files.inside import appending
+from assay.record.failure_cause import of_exception
+from assay.record.outcome import TRIAL, Outcome
 from assay.sweep.worker.exit_status import outcome_of
 
 if TYPE_CHECKING:
@@ -162,8 +162,8 @@ def _attempt(job_spec: JobSpec) -> Outcome:
 
 def _begin(job_spec: JobSpec) -> None:
     from assay.check.report import Report
-    from assay.config.plain import from_text
-    from assay.run import run_job
+    from assay.config.serialize import from_text
+    from assay.run.train import run_job
 
     config = from_text(job_spec.config)
     report = Report(
@@ -173,10 +173,10 @@ def _begin(job_spec: JobSpec) -> None:
 
 
 def _go_on(job_spec: JobSpec, run_dir: Path) -> None:
-    from assay.check.target import trusted_in
-    from assay.config.outside import said_in
-    from assay.config.plain import from_text
-    from assay.resume import resume
+    from assay.config.serialize import from_text
+    from assay.run.resume import resume
+    from assay.targets.judge_name import trusted_in
+    from assay.targets.outside import said_in
 
     config = from_text(job_spec.config)
     resume(run_dir, trusted_packages=trusted_in(config), said=said_in(config), raise_errors=True)

@@ -1,0 +1,129 @@
+"""What went wrong while an object was built, as one message that names the key."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hydra.errors import InstantiationException
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.build.compatibility import SUITS
+from assay.check.signatures.signature import example
+from assay.config.did_you_mean import did_you_mean, named
+from assay.config.tree import walk
+from assay.errors import AssayError, ConfigError
+from assay.targets.optional_packages import install
+
+_FULL_KEY = re.compile(r"full_key: (\S+)")
+_IN_LIST = re.compile(r"(?<=\D)(\d+)(?=\.|$)", re.ASCII)
+_PLAIN_KINDS = (ValueError, TypeError, MisconfigurationException, ModuleNotFoundError)
+_UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
+_NAMES = re.compile(r"^(\w+)\b|[`'](\w+)\b|\b(\w+)=")
+"""A name at the start, in quotes, or before an equals sign."""
+_VALUE = re.compile(r"[:=] *(-?\w[\w.]*(?:[eE]-\d+)?)$")
+_NOT_IN_SPEC = re.compile(r"Interpolation key '(spec\.\w+)' not found")
+
+
+def build_error(error: BaseException, config: DictConfig, key: str) -> AssayError:
+    """Find the cause, and the value at fault, of a failed call.
+
+    Args:
+        error: What Hydra's `instantiate`, OmegaConf or the call itself raised.
+        config: The job.
+        key: Of the node that was to be built.
+    """
+    match = _FULL_KEY.search(str(error))
+    if match and isinstance(error, InstantiationException):
+        found = _IN_LIST.sub(r"[\1]", match[1])  # Hydra writes `train0` for `train[0]`
+        key = next((one for one in (match[1], found) if OmegaConf.select(config, one) is not None), key)
+    cause = error
+    while not isinstance(cause, AssayError) and isinstance(cause.__cause__, Exception):
+        cause = cause.__cause__
+    if isinstance(cause, AssayError):
+        return cause
+    if isinstance(cause, OmegaConfBaseException):
+        return _dangling(cause, config, key)
+    text = " ".join(str(cause).split()) or type(cause).__name__
+    node = OmegaConf.select(config, key)
+    if isinstance(cause, ModuleNotFoundError):
+        return ConfigError(
+            text, key=key, hint=install(key, cause.name) if cause.name else "install what is missing"
+        )
+    if match := _UNEXPECTED.search(text):
+        return _unexpected(match[1], node, key, text)
+    if isinstance(cause, KeyError) and cause.args:
+        text = f"cannot be made with these values: it looks for {text}, which is not there"
+    elif not isinstance(cause, _PLAIN_KINDS):
+        text = f"cannot be made with these values: {text}"
+    at = _value_at_fault(text, node, key)
+    return ConfigError(text, key="" if text.startswith(f"{at}=") else at, hint=_way_out(config, at))
+
+
+def _way_out(config: DictConfig, key: str) -> str:
+    group, _, rest = key.partition(".")
+    if group == "metrics" and config.get("spec"):
+        return SUITS[config.spec.task]
+    if group == "callbacks" and "." not in rest:
+        return f"or leave it out: ~{key}"
+    return example(config, key)
+
+
+def _dangling(cause: OmegaConfBaseException, config: DictConfig, key: str) -> ConfigError:
+    text = str(cause).splitlines()[0]
+    key = str(getattr(cause, "full_key", None) or key)
+    match = _NOT_IN_SPEC.search(text)
+    if match is None:
+        return ConfigError(text, key=key, hint=f"{key}=VALUE")
+    node = OmegaConf.select(config, key)
+    if isinstance(node, DictConfig):
+        asking = (one for one in walk(node, key) if one.is_interpolation and match[1] in one.node._value())
+        key = next((one.key for one in asking), key)
+    known = [f"spec.{name}" for name in config.get("spec") or {}]
+    guess = did_you_mean(match[1], known)
+    return ConfigError(
+        f"the data has no {match[1]!r}{'; ' + guess if guess else ''}",
+        key=key,
+        hint=f"it has: {named(known, match[1])}" if known else f"the data is not read yet; {key}=VALUE",
+    )
+
+
+def _unexpected(name: str, node: Any, key: str, text: str) -> ConfigError:
+    """An argument of a mapping inside the node that the class hands on."""
+    at = next((found for found in _typed(node, key) if found.rpartition(".")[2] == name), key)
+    hint = f"leave out {at}" if at != key else f"leave out {name}"
+    return ConfigError(text.replace(".__init__()", ""), key=at, hint=hint)
+
+
+def _value_at_fault(text: str, node: Any, key: str) -> str:
+    """The full key of the argument that the message is about, where it is clear; else the node's."""
+    leaves = list(_typed(node, key).items())
+    spelled = [found for found, _ in leaves if f"{found}=" in text]
+    if spelled:
+        return spelled[0]
+    words = {match[0] or match[1] or match[2] for match in _NAMES.findall(text)}
+    by_name = {found for found, _ in leaves if found.removeprefix(f"{key}.") in words}
+    if len(by_name) == 1:
+        return by_name.pop()
+    words |= {word for word in re.findall(r"\w+", text) if "_" in word}  # no word of English has one
+    deeper = {found for found, _ in leaves if found.rpartition(".")[2] in words}
+    if not by_name and len(deeper) == 1:
+        return deeper.pop()
+    shown = _VALUE.search(text.rstrip("."))
+    by_value = {found for found, value in leaves if shown and value is not None and str(value) == shown[1]}
+    return by_value.pop() if len(by_value) == 1 else key
+
+
+def _typed(node: Any, key: str) -> dict[str, Any]:
+    """What was written in a node as plain values; what comes from elsewhere is not what was typed."""
+    if not isinstance(node, DictConfig):
+        return {}
+    return {
+        entry.key: OmegaConf.to_container(entry.node) if entry.is_container else entry.node._value()
+        for entry in walk(node, key)
+        if isinstance(entry.parent, DictConfig)  # a list is one value
+        and not (isinstance(entry.node, DictConfig) or entry.is_interpolation or entry.is_missing)
+        and not str(entry.name).startswith("_")
+    }

@@ -1,0 +1,109 @@
+"""Which way a monitored metric is better, for those that keep, stop or lower something by it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from omegaconf import DictConfig, OmegaConf
+
+from assay.config.unread_keys import OUR_MODULE
+from assay.errors import ConfigError
+from assay.targets.judge_name import trusted_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from assay.metrics.direction import Mode
+
+AUTO: Final = "auto"
+FORCED: Final = ("force_min", "force_max")
+WRITTEN: Final = (AUTO, "min", "max", *FORCED)
+"""What a `mode` may say."""
+_WORDS: Final = {"min": "lower", "max": "higher"}
+
+
+def monitors(config: DictConfig) -> Iterator[tuple[str, str]]:
+    """Key of each node that follows a metric, and the metric.
+
+    Args:
+        config: A job.
+    """
+    for key in [*(f"callbacks.{name}" for name in config.get("callbacks") or {}), "scheduler"]:
+        node = OmegaConf.select(config, key)
+        monitor = node.get("monitor") if isinstance(node, DictConfig) else None
+        if isinstance(monitor, str):
+            yield key, monitor
+
+
+def mode_of(config: DictConfig, key: str, known: Callable[[], Mapping[str, Mode]]) -> Mode | None:
+    """What the `mode` of a node comes to.
+
+    `auto`, or none, is as the metric has it. `min` or `max` must agree with the metric, where that says
+    anything; `force_min` and `force_max` need not.
+
+    Args:
+        config: A job.
+        key: Of the node.
+        known: Says which way each metric is better; asked where it is needed.
+
+    Returns:
+        None for a node that follows no metric, or whose class has no `mode`.
+
+    Raises:
+        ConfigError: The mode contradicts its metric, has to be stated, or is none.
+    """
+    metric = dict(monitors(config)).get(key)
+    if metric is None and OmegaConf.select(config, f"{key}.mode") in (AUTO, *FORCED):
+        raise ConfigError(
+            "a metric is followed here; none is named", key=f"{key}.monitor", hint=f"{key}.monitor=val/loss"
+        )
+    if metric is None or not _has_mode(config, key):
+        return None
+    return _mode(config, key, metric, "min" if is_loss(metric) else known().get(metric))
+
+
+def is_loss(metric: str) -> bool:
+    """Whether a score is a loss, by its name.
+
+    Args:
+        metric: Such as `val/loss`.
+
+    >>> is_loss("val/loss"), is_loss("g_loss"), is_loss("val/accuracy")
+    (True, True, False)
+    """
+    return metric.replace("/", "_").rpartition("_")[2] == "loss"
+
+
+def _has_mode(config: DictConfig, key: str) -> bool:
+    from assay.targets.call_signature import call_of  # both import torch
+    from assay.targets.resolve import resolve
+
+    call = call_of(resolve(key, str(OmegaConf.select(config, key)._target_), trusted_in(config)))
+    return call is not None and "mode" in call.parameters
+
+
+def _mode(config: DictConfig, key: str, metric: str, better: Mode | None) -> Mode:
+    written = OmegaConf.select(config, f"{key}.mode")
+    at = f"{key}.mode"
+    if written not in (None, *WRITTEN):
+        raise ConfigError(f"{written!r} is none of {', '.join(WRITTEN)}", key=at, hint=f"{at}={AUTO}")
+    if written in FORCED:
+        forced: Mode = "min" if written == "force_min" else "max"
+        return forced
+    if written in (None, AUTO):
+        if better is None:
+            says = "" if config.module._target_ == OUR_MODULE else ", for your own module logs it"
+            raise ConfigError(
+                f"whether {metric} is better high or low is not known{says}; it has to be stated",
+                key=at,
+                hint=f"{at}=max, or {at}=min",
+            )
+        return better
+    stated: Mode = "min" if written == "min" else "max"
+    if better is not None and better != stated:
+        raise ConfigError(
+            f"{metric} is better the {_WORDS[better]} it is, which mode={stated} turns round",
+            key=at,
+            hint=f"{at}={AUTO}; to have the worst all the same: {at}=force_{stated}",
+        )
+    return stated

@@ -1,0 +1,193 @@
+"""A step done for real where fake tensors cannot follow it, and what is told of one that fails."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+from assay.build.assemble import build, build_optimization
+from assay.check.proof.fake_step import StepError, take_step, try_sizes
+from assay.config.tree import walk, written_at
+from assay.data.transform.target_scale import TargetScale
+from assay.errors import AssayError, ConfigError
+from assay.module import Module
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lightning.pytorch.plugins import Precision
+
+    from assay.check.proof.fake_step import Batch
+
+    Sizes = Mapping[bool, Sequence[int]]
+
+FEW = 4
+"""Samples of a batch where nothing says how many there are, or all would take time."""
+_VALUES = 1 << 20
+"""Inputs of a batch up to which it is computed for real."""
+
+
+def error_of_step(
+    config: DictConfig,
+    loss: nn.Module,
+    batch: Batch,
+    precision: Precision,
+    sizes: Sizes,
+    *,
+    of_values: bool = False,
+    steps: bool = True,
+) -> StepError | None:
+    """The error of small real batches, if there is one: fake tensors may be at fault themselves.
+
+    Args:
+        config: The job, with its `spec`.
+        loss: As it will be used.
+        batch: Of training.
+        precision: Lightning's plugin.
+        sizes: Of the other batches, see `assay.check.proof.batch_sizes.batch_sizes`.
+        of_values: What the model does depends on values. Then an error of the first batch tells nothing, as
+            real values may do, and only one in evaluation or with another number of samples counts.
+        steps: Take optimizer steps first; else the model is only called.
+    """
+    module = _real_module(config, loss, precision)
+    base = batch.of_size(*few_of(config, [batch.inputs[0]]))
+    try:
+        if steps:
+            take_step(module, base, precision, config.model, None)
+        else:
+            try_sizes(module, base, {True: [base.inputs[0]]}, precision, config.model)
+    except StepError as error:
+        return None if of_values else error
+    try:
+        _try_all(config, module, base, precision, sizes)
+    except StepError as error:
+        return error
+    return None
+
+
+def _real_module(config: DictConfig, loss: nn.Module, precision: Precision) -> Module:
+    model = precision.convert_module(build(config, "model"))
+    return module_of(config, model, precision.convert_module(copy.deepcopy(loss)))
+
+
+def _try_all(config: DictConfig, module: Module, base: Batch, precision: Precision, sizes: Sizes) -> None:
+    """The other batches of training, and those of evaluation, as far as that takes no time."""
+    try_sizes(module, base, {True: few_of(config, sizes[True])}, precision, config.model)
+    few = few_of(config, sizes[False], base.inputs[0])
+    try_sizes(module, evaluated(config, base), {False: few}, precision, config.model)
+
+
+def few_of(config: DictConfig, sizes: Sequence[int], otherwise: int = FEW) -> list[int]:
+    """Numbers of samples that are few enough to be computed for real.
+
+    Args:
+        config: The job, with its `spec`.
+        sizes: Of batches.
+        otherwise: What to take where all are too large.
+    """
+    most = max(FEW, _VALUES // max(1, int(config.spec.num_features)))
+    return sorted({size for size in sizes if size <= most}) or ([otherwise] if sizes else [])
+
+
+def bytes_of(model: nn.Module) -> int:
+    """Of the parameters that have a shape.
+
+    Args:
+        model: Real, fake or on the meta device.
+    """
+    known = [p for p in model.parameters() if not isinstance(p, nn.UninitializedParameter)]
+    return sum(p.numel() * p.element_size() for p in known)
+
+
+def module_of(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
+    """The run's module over parts that may be fake.
+
+    Args:
+        config: The job, with its `spec`.
+        model: Of the precision's type.
+        loss: As `model`.
+    """
+    metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
+    return Module(
+        model=model,
+        loss=loss,
+        metrics=metrics,
+        target_scale=_target_scale(config),
+        **build_optimization(config),
+    )
+
+
+def _target_scale(config: DictConfig) -> TargetScale:
+    """One of the kind that the run will have: the numbers change neither shapes nor types."""
+    spec = config.spec
+    wanted = spec.task == "regression" and bool(config.data.get("standardize_targets"))
+    return TargetScale([0.0] * spec.num_targets, [1.0] * spec.num_targets) if wanted else TargetScale()
+
+
+def refusal(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
+    """What to tell of a step that fails.
+
+    Args:
+        config: The job, with its `spec`.
+        error: What became of it.
+        batch: Of training.
+    """
+    key = error.key or error.stage
+    if isinstance(error.__cause__, AssayError):
+        return error.__cause__
+    shape = list(config.spec.input_shape)
+    hint = f"a sample of this data has the shape {shape}; the model's outputs: {config.spec.num_outputs}"
+    if not batch.input_dtype.is_floating_point:
+        hint = _of_integers(config, str(batch.input_dtype).removeprefix("torch."))
+    text = f"{'evaluation' if ' in evaluation' in error.where else 'a training step'} fails: {error}"
+    if error.stage == "model" and config.spec.get("train_shape"):
+        sized, trained = ", ".join(_sizes(config)), list(config.spec.train_shape)
+        text += f"; data.transform.train makes samples {trained}, data.transform.eval {shape}"
+        text += f", see {sized}" if sized else ""
+        hint = "give data.transform.train and data.transform.eval one size, or take a model for any"
+    if " in training" in error.where:
+        hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
+    if error.stage == "backward" and "scalar outputs" in str(error):
+        return ConfigError(
+            "gives several values for a batch; a training step needs a single one",
+            key="loss",
+            hint="take their mean in its forward",
+        )
+    if error.stage == "backward" and "does not require grad" in str(error):
+        return ConfigError(
+            "a training step fails: the loss does not depend on the model's parameters",
+            key=key,
+            hint="leave out .detach(), .item() and torch.no_grad() in the model and the loss",
+        )
+    if error.stage in ("optimizer", "backward"):
+        hint = f"choose another {'optimizer' if error.stage == 'optimizer' else 'model or loss'}"
+    return ConfigError(text, key=key, hint=hint)
+
+
+def _of_integers(config: DictConfig, dtype: str) -> str:
+    """What to do with integers that a model does not take."""
+    takes = ", which an embedding takes" if dtype in ("int32", "int64") else "; an embedding takes int64"
+    own = "dtype" not in (OmegaConf.select(config, "data.source") or {})
+    instead = "return floating-point numbers from the data set" if own else "data.source.dtype=float32"
+    return f"the inputs are {dtype}{takes}; to have numbers: {instead}"
+
+
+def _sizes(config: DictConfig) -> dict[str, None]:
+    """Where the sizes that transforms make are written."""
+    node = OmegaConf.select(config, "data.transform")
+    entries = walk(node, "data.transform") if isinstance(node, DictConfig) else ()
+    return dict.fromkeys(written_at(config, one.key) for one in entries if one.name == "size")
+
+
+def evaluated(config: DictConfig, batch: Batch) -> Batch:
+    """A batch with samples as they are evaluated, which training may cut or enlarge.
+
+    Args:
+        config: The job, with its `spec`.
+        batch: Of training.
+    """
+    return replace(batch, inputs=(batch.inputs[0], *config.spec.input_shape))

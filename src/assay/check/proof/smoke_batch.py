@@ -1,0 +1,210 @@
+"""One made-up batch through augmentation, loss and metrics, before anything is written."""
+
+from __future__ import annotations
+
+import re
+import traceback
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+from omegaconf import OmegaConf
+from torch import nn
+
+from assay.build.compatibility import SUITS, targets_in_words
+from assay.config.tree import walk
+from assay.data.data_module import input_dtype
+from assay.errors import AssayError, ConfigError
+from assay.metrics.values import is_scalar, listed
+from assay.module import Module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from omegaconf import DictConfig
+    from torch import Tensor
+    from torchmetrics import MetricCollection
+
+    from assay.metrics.tracker import Tracker
+
+_FEW, _MANY = 4, 16
+_SIZE = re.compile(r"torch\.Size\((\[[^]]*\])\)")
+
+
+@final
+@dataclass(frozen=True)
+class Trial:
+    """What a made-up batch showed.
+
+    Attributes:
+        names: Scalars that training (`train/…`) and evaluation (`val/…`) will log.
+        targets: Shape of one sample's target as the loss gets it in training.
+        target_dtype: Its type.
+    """
+
+    names: dict[str, list[str]]
+    targets: tuple[int, ...]
+    target_dtype: torch.dtype
+
+
+class _Outputs(nn.Module):
+    """Stands in for the model: values that are probabilities as well as logits."""
+
+    def __init__(self, num_outputs: int) -> None:
+        super().__init__()
+        self.num_outputs = num_outputs
+        self.center = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.center + 0.4 * (2 * torch.rand(len(inputs), self.num_outputs) - 1)
+
+
+def try_parts(
+    config: DictConfig,
+    loss: nn.Module,
+    metrics: Mapping[str, MetricCollection],
+    augment: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None,
+) -> Trial:
+    """Refuse parts that cannot take this data's batches, or each other's outputs.
+
+    Real parts, made-up numbers, a stand-in for the model: it takes milliseconds, whatever the model.
+
+    Args:
+        config: The job, with its `spec`.
+        loss: As it will be used.
+        metrics: Collections `train` and `eval`; not changed.
+        augment: As it will be used.
+
+    Raises:
+        ConfigError: Naming the part.
+    """
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a made-up batch may lack a class
+        torch.manual_seed(0)
+        model = _Outputs(int(config.spec.num_outputs))
+        stand_in = Module(model=model, loss=loss, optimizer=torch.optim.SGD, metrics=metrics)
+        plain = _batch(config, _MANY)
+        names = {"val": _try_stage(config, "eval", stand_in, stand_in.val_tracker, plain)}
+        batch = plain if augment is None else _try_augment(config, augment, loss, stand_in)
+        names["train"] = _try_stage(config, "train", stand_in, stand_in.train_tracker, batch)
+    return Trial(names, tuple(batch[1].shape[1:]), batch[1].dtype)
+
+
+def _batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
+    spec = config.spec
+    if rows == spec.num_outputs:
+        rows += 1  # else a transposed shape would pass for the right one
+    return made_up(config, rows, spec.get("train_shape") or spec.input_shape)
+
+
+def made_up(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Numbers of the shape and type that the data will give.
+
+    Args:
+        config: The job, with its `spec`.
+        rows: Samples.
+        shape: Of one of them.
+
+    Returns:
+        Inputs `[rows, *shape]`, and targets of the data's task.
+    """
+    spec = config.spec
+    index = torch.arange(rows)
+    targets = {
+        "multiclass": index // 2 % max(1, spec.num_classes),
+        "binary": index // 2 % 2,
+        "multilabel": (index[:, None] + torch.arange(spec.num_classes)) % 2,
+        "regression": torch.rand(rows, max(1, spec.num_targets)),
+    }[spec.task]
+    inputs = torch.randn(rows, *shape)
+    dtype = input_dtype("32-true", spec.get("input_dtype", "float32"))
+    return (inputs if dtype.is_floating_point else (inputs > 0).to(dtype)), targets
+
+
+def _try_augment(
+    config: DictConfig, augment: Any, loss: nn.Module, stand_in: Module
+) -> tuple[Tensor, Tensor]:
+    inputs, targets = _batch(config, _FEW)
+    try:
+        batch: tuple[Tensor, Tensor] = augment(inputs, targets)
+    except Exception as error:
+        raise _error(
+            error,
+            _failed(error, augment),
+            f"cannot be applied to inputs {list(inputs.shape[1:])} and {targets_in_words(config)}: "
+            f"{_text(error)}",
+            _with_a_point(config) if "'Long'" in str(error) else "augment=none",
+        ) from error
+    try:
+        stand_in.training_step(batch, 0)
+    except Exception as error:
+        raise _error(
+            error,
+            _typed_classes(config),
+            f"{type(loss).__name__} cannot take the targets it makes: {_text(error)}",
+            "augment=none",
+        ) from error
+    return batch
+
+
+def _failed(error: Exception, augment: Any) -> str:
+    """Key of the augmentation that raised an error, where several are applied."""
+    raising = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    members = enumerate(getattr(augment, "transforms", ()))
+    found = (f"augment.transforms[{n}]" for n, member in members if any(member is one for one in raising))
+    return next(found, "augment")
+
+
+def _with_a_point(config: DictConfig) -> str:
+    """Whole numbers as the floats that torch's distributions want."""
+    values = {one.key: one.node._value() for one in walk(config.augment, "augment") if not one.is_container}
+    return ", ".join(f"{key}={n}.0" for key, n in values.items() if type(n) is int) or "augment=none"
+
+
+def _typed_classes(config: DictConfig) -> str:
+    """Key of a number of classes that is not taken from the data; else of the augmentation."""
+    entries = walk(config.augment, "augment")
+    return next(
+        (one.key for one in entries if one.name == "num_classes" and not one.is_interpolation), "augment"
+    )
+
+
+def _try_stage(
+    config: DictConfig, stage: str, stand_in: Module, tracker: Tracker, batch: tuple[Tensor, Tensor]
+) -> list[str]:
+    suits = SUITS[config.spec.task]
+    try:
+        stand_in.training_step(batch, 0)
+    except Exception as error:
+        message = f"{type(stand_in.loss).__name__} cannot take {targets_in_words(config)}: {_text(error)}"
+        raise _error(error, "loss", message, suits) from error
+    observed = stand_in._observed
+    assert observed is not None  # noqa: S101 - training_step has just set it
+    _, predictions, targets = observed
+    for name, metric in tracker.metrics.items(keep_base=True, copy_state=False):
+        try:
+            one = metric.clone()
+            if hasattr(one, "validate_args"):
+                one.validate_args = True  # off in a run, where it would wait for the device
+            one.update(predictions.float(), targets)
+            listed(one.compute())
+        except Exception as error:
+            key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"
+            message = f"{type(metric).__name__} cannot score {targets_in_words(config)}: {_text(error)}"
+            at = key if OmegaConf.select(config, key) is not None else f"metrics.{stage}"
+            raise _error(error, at, message, suits) from error
+    tracker.update(*observed)
+    names = [name for name, value in tracker.compute().items() if is_scalar(value)]
+    tracker.reset()
+    return names
+
+
+def _error(error: Exception, key: str, message: str, hint: str) -> AssayError:
+    return error if isinstance(error, AssayError) else ConfigError(message, key=key, hint=hint)
+
+
+def _text(error: Exception) -> str:
+    first = str(error).strip().split("\n", maxsplit=1)[0]
+    short = _SIZE.sub(r"\1", first.partition(". ")[0].rstrip("."))
+    return short or type(error).__name__

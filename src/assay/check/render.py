@@ -1,0 +1,230 @@
+"""What `assay check` prints: a job in some lines and a curve, a sweep as a table."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from assay.errors import AssayError
+from assay.files.atomic import write_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from assay.check.proof.fake_step import Step
+    from assay.check.report import Report
+    from assay.terminal import Console
+
+_FLOPS = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP")
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+_CURVE_HEIGHT, _CURVE_WIDTH, _EIGHTHS = 8, 72, " ▁▂▃▄▅▆▇█"
+
+
+def show_job(console: Console, report: Report) -> None:
+    """Print what is known of one job.
+
+    Args:
+        console: Where to.
+        report: Of the check.
+    """
+    rows = [("data", _data(report)), ("model", _model(report))]
+    if report.step is not None:
+        rows += [("step", _step(report)), ("memory", _memory(report.step))]
+    if report.unproven:
+        rows.append(("step", f"[yellow]unproven[/yellow]: {escape(report.unproven)}; the run will show"))
+    if report.spec:
+        an_epoch, total = report.spec["steps_per_epoch"], report.spec["total_steps"]
+        in_all = "until time or a callback ends the run"
+        if total is not None:
+            in_all = f"{'at most ' if report.may_end_early else ''}{total:,} in all"
+        each = f"{an_epoch:,} an epoch" if an_epoch is not None else "nobody knows how many an epoch"
+        rows.append(("steps", f"{each}, {in_all}"))
+    rows += [("[yellow]note[/yellow]", escape(note)) for note in report.notes]
+    console.print(f"[bold]{escape(report.name)}[/bold]  {escape(' '.join(report.overrides))}")
+    for name, text in rows:
+        console.print(f"  [dim]{name:<10}[/dim] {text}")
+    if report.lr:
+        _show_curve(console, report)
+    for warning in report.warnings:
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+    console.print(
+        f"[bold green]ready[/bold green], checked in {report.seconds:.1f} s; nothing was run or written"
+    )
+
+
+def show_sweep(console: Console, reports: Sequence[Report]) -> None:
+    """Print a table of jobs: what differs, and what each takes.
+
+    Args:
+        console: Where to.
+        reports: One a job.
+    """
+    common = set(reports[0].overrides).intersection(*(report.overrides for report in reports))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in ("job", "overrides", "parameters", "a step", "memory", "steps"):
+        table.add_column(column, justify="left" if column == "overrides" else "right", overflow="fold")
+    for number, report in enumerate(reports):
+        own = " ".join(one for one in report.overrides if one not in common)
+        step = report.step
+        table.add_row(
+            str(number),
+            Text(own),
+            _number(report.parameters),
+            in_flops(step.flops) if step else "unproven",
+            in_bytes(step.memory.peak) if step else "",
+            _number(report.spec.get("total_steps")),
+        )
+    wide = max(console.width, 20) if console.is_terminal else 1000
+    console.print(table, width=wide, soft_wrap=not console.is_terminal)
+    if common:
+        in_order = [one for one in reports[0].overrides if one in common]
+        console.print(f"[dim]all with[/dim] {escape(' '.join(in_order))}")
+    unproven = {report.unproven: None for report in reports if report.unproven}
+    for reason in unproven:
+        console.print(f"[yellow]unproven[/yellow]: {escape(reason)}; the run will show")
+    for note in {note: None for report in reports for note in report.notes}:
+        console.print(f"[yellow]note[/yellow]: {escape(note)}")
+    for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+    models = len({(report.parameters, report.step) for report in reports})
+    seconds = sum(report.seconds for report in reports)
+    console.print(
+        f"[bold green]ready[/bold green]: {len(reports)} jobs, {models} different step"
+        f"{'s' if models > 1 else ''}, checked in {seconds:.1f} s; nothing was run or written"
+    )
+
+
+def save_curve(report: Report, path: Path) -> None:
+    """Draw the learning rate over the steps into an image file.
+
+    Args:
+        report: Of a check with a curve.
+        path: A new file; its ending says the format (`.png`, `.svg`, `.pdf`).
+
+    Raises:
+        AssayError: matplotlib is not installed, there is no such format, or the file cannot be written.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise AssayError("--plot needs matplotlib", hint="pip install 'assay[plot]'") from error
+    figure = Figure(figsize=(7, 3.2), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.plot(report.lr, color="#2563eb", linewidth=1.8)
+    axes.set(xlabel="step", ylabel="lr", title=f"{report.name}: {_schedule(report)}")
+    axes.set_xlim(0, max(1, len(report.lr) - 1))
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    image = io.BytesIO()
+    try:
+        figure.savefig(image, format=path.suffix.lstrip(".") or "png")
+        write_bytes(path, image.getvalue())
+    except ValueError as error:
+        raise AssayError(f"--plot {path}: {error}", hint="a name that ends in .png, .svg or .pdf") from error
+    except OSError as error:
+        raise AssayError(
+            f"--plot {path}: {error.strerror}", hint="a file in a folder that is there"
+        ) from error
+
+
+def in_flops(count: int) -> str:
+    """A number of floating-point operations with three digits.
+
+    Args:
+        count: A multiplication and an addition are two.
+
+    >>> in_flops(231_702_528), in_flops(0)
+    ('232 MFLOP', '0 FLOP')
+    """
+    return _scaled(count, 1000, _FLOPS)
+
+
+def in_bytes(count: int) -> str:
+    """A size with three digits.
+
+    Args:
+        count: Bytes.
+
+    >>> in_bytes(4_317_502)
+    '4.12 MiB'
+    """
+    return _scaled(count, 1024, _BYTES)
+
+
+def _scaled(count: float, base: int, units: Sequence[str]) -> str:
+    power = min(int(math.log(count, base)) if count >= 1 else 0, len(units) - 1)
+    value = count / base**power
+    return f"{value:.0f} {units[0]}" if not power else f"{value:.3g} {units[power]}"
+
+
+def _number(count: int | None) -> str:
+    return "" if count is None else f"{count:,}"
+
+
+def _data(report: Report) -> str:
+    spec = report.spec
+    if not spec:
+        return "a datamodule of your own, which tells no spec"
+    shape = "×".join(map(str, spec["input_shape"]))
+    what = f"{spec['num_classes']} classes" if spec["num_classes"] else f"{spec['num_targets']} target(s)"
+    if spec["task"] == "multilabel":
+        what = f"{spec['num_classes']} labels"
+    parts = f"{spec['num_train']:,} + {spec['num_val']:,} + {spec['num_test']:,} samples"
+    read = "read" if report.data_read else "not read"
+    return f"{spec['task']}, {shape}, {what}; {parts} to train, validate, test ({read})"
+
+
+def _model(report: Report) -> str:
+    name = report.targets.get("model", "a LightningModule of your own")
+    if report.parameters is None:
+        return f"{name}, whose parameters are known after the first batch"
+    frozen = "" if report.trainable == report.parameters else f", {_number(report.trainable)} of them trained"
+    return f"{name}, {report.parameters:,} parameters{frozen}"
+
+
+def _step(report: Report) -> str:
+    assert report.step is not None  # noqa: S101 - the caller looked
+    parts = [report.targets.get(key, "") for key in ("loss", "optimizer", "scheduler")]
+    each = f" on each of {report.devices} devices" if report.devices > 1 else ""
+    return (
+        f"{in_flops(report.step.flops)} for a batch of {report.batch_size}{each}: forward, "
+        f"{', '.join(part for part in parts if part)}"
+    )
+
+
+def _memory(step: Step) -> str:
+    memory = step.memory
+    return (
+        f"about {in_bytes(memory.peak)} at its peak: weights {in_bytes(memory.weights)}, gradients "
+        f"{in_bytes(memory.gradients)}, optimizer {in_bytes(memory.optimizer)}, activations "
+        f"{in_bytes(memory.activations)}"
+    )
+
+
+def _schedule(report: Report) -> str:
+    name = report.targets.get("scheduler", "constant")
+    return f"{name} ({report.lr_note})" if report.lr_note else name
+
+
+def _show_curve(console: Console, report: Report) -> None:
+    """The area under the learning rate, in eighths of a character."""
+    console.print(f"  [dim]{'schedule':<10}[/dim] {escape(_schedule(report))}: lr over the steps")
+    highest, last = max(report.lr), len(report.lr) - 1
+    third = (min(_CURVE_WIDTH, max(30, console.width)) - 12) // 3
+    rates = [report.lr[round(last * i / (3 * third - 1))] for i in range(3 * third)]
+    levels = [round(8 * _CURVE_HEIGHT * rate / (highest or 1)) for rate in rates]
+    for row in range(_CURVE_HEIGHT, 0, -1):
+        label = "│" if row % 2 else f"{highest * row / _CURVE_HEIGHT:.3g}┤"
+        area = "".join(_EIGHTHS[min(8, max(0, level - 8 * row + 8))] for level in levels)
+        console.print(f"  {label:>10}{area.rstrip()}", markup=False)
+    console.print(f"  {'0┼':>10}{'─' * 3 * third}", markup=False)
+    console.print(f"{'':12}{0:<{third}}{last // 2:^{third},}{last:>{third},}", markup=False)

@@ -1,0 +1,301 @@
+"""Do the arguments of every `_target_` fit its signature?"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.check.signatures.injected_arguments import Supplied, is_called_later, supplied
+from assay.config.did_you_mean import did_you_mean
+from assay.config.tree import walk, written_at
+from assay.config.unread_keys import OUR_DATA
+from assay.data.declared import Stated
+from assay.data.splitting.split import Split
+from assay.errors import ConfigError
+from assay.targets.annotation import Made, accepts, as_typed, choices_of, example_of, in_words
+from assay.targets.call_signature import call_of, names_of
+from assay.targets.judge_name import trusted_in
+from assay.targets.resolve import resolve, resolve_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from assay.targets.call_signature import Call
+
+_OF_HYDRA = {"_target_", "_args_", "_partial_", "_convert_", "_recursive_"}
+_EXTRAS = {
+    "data": {"spec"},
+    "scheduler": {"interval", "frequency", "monitor"},
+    "trainer": {"compile", "channels_last", "matmul_precision"},
+}
+"""Keys that `assemble` takes off a node before it is built."""
+_WORDS_OF_HYDRA: dict[str, Any] = {
+    "_partial_": bool,
+    "_recursive_": bool,
+    "_convert_": Literal["none", "partial", "object", "all"],
+    "_args_": list[Any],
+}
+_INDEX = re.compile(r"\[(\d+)\]")
+_IS_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def check_signatures(config: DictConfig, nodes: Sequence[str] | None = None) -> None:
+    """Refuse arguments that no call would take, and calls that lack one.
+
+    Args:
+        config: A job; values that wait for the data (`${spec.…}`) are not looked at while it has no `spec`.
+        nodes: Top-level keys to look at; all of them when not given.
+
+    Raises:
+        ConfigError: A target cannot be imported, has no such argument, lacks one, gets one twice, or wants
+            another type.
+    """
+    resolve_targets(config, nodes)
+    left_alone: list[str] = []
+    for key, node in _targets(config):
+        if nodes is not None and key.partition(".")[0] not in nodes:
+            continue
+        # Hydra leaves what is inside such a node to its class, which may add arguments.
+        inside = any(key.startswith((f"{one}.", f"{one}[")) for one in left_alone)
+        _check_node(key, node, None if inside else supplied(config, key))
+        if node.get("_recursive_") is False:
+            left_alone.append(key)
+    if nodes is None or "data" in nodes:
+        _check_taken_apart(config)
+
+
+def _targets(config: DictConfig | ListConfig) -> Iterator[tuple[str, DictConfig]]:
+    for entry in walk(config):
+        if entry.is_container and isinstance(entry.node, DictConfig) and "_target_" in entry.node:
+            yield entry.key, entry.node
+
+
+def _check_taken_apart(config: DictConfig) -> None:
+    """The mappings that our datamodule's arguments are, which become objects inside it."""
+    if OmegaConf.select(config, "data._target_") != OUR_DATA:
+        return
+    for key, kind in {"data.split": Split, "data.spec": Stated}.items():
+        node = OmegaConf.select(config, key)
+        if node is None:
+            continue
+        if not isinstance(node, DictConfig):
+            raise ConfigError(f"{as_typed(node)} was given; a mapping was expected", key=key)
+        call = call_of(kind)
+        if call is not None:
+            _check_call(key, node, call, Supplied())
+
+
+def _check_words_of_hydra(key: str, node: DictConfig) -> None:
+    for name, wanted in _WORDS_OF_HYDRA.items():
+        if name in node and not accepts(wanted, value := _as_given(node, name)):
+            raise ConfigError(
+                f"{as_typed(value)} was given; {in_words(wanted)} was expected",
+                key=f"{key}.{name}",
+                hint=f"leave it out: ~{_typed(key)}.{name}",
+            )
+
+
+def _check_node(key: str, node: DictConfig, later: Supplied | None) -> None:
+    _check_words_of_hydra(key, node)
+    call = call_of(_locate(key, node))
+    if call is not None:  # built-ins have no signature
+        _check_call(key, node, call, later)
+
+
+def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) -> None:
+    names = [name for name in map(str, node) if name not in _OF_HYDRA and name not in _EXTRAS.get(key, ())]
+    given = node.get("_args_") or []
+    count = len(given) + (later.by_position if later else 0)
+    by_position = names_of(call.by_position)
+    if given and count > len(by_position) and call.many is None:
+        raise ConfigError(
+            f"{call.name} takes {len(by_position)} values by position, not {count}",
+            key=f"{key}._args_",
+            hint=call.in_short(),
+        )
+    twice = dict.fromkeys(
+        by_position[: len(given)], ("given twice: also by position, in _args_", "leave one out")
+    )
+    for name in by_position[len(given) : count]:
+        twice[name] = f"assay itself gives {call.name} its {name!r}", "leave it out"
+    for name, instead in (later.names if later else {}).items():
+        twice[name] = f"assay itself gives {call.name} its {name!r}", instead
+    for name in names:
+        if name in twice:
+            raise ConfigError(
+                twice[name][0], key=f"{key}.{name}", hint=f"{twice[name][1]}\n    {call.in_short([name])}"
+            )
+        _check_name(f"{key}.{name}", name, call)
+    for name, value in _values(node, names):
+        if name != "mode" or not isinstance(node.get("monitor"), str):  # that one: assay.build.monitor_mode
+            _check_value(_written_at(node, f"{key}.{name}"), value, call, call.parameters.get(name))
+    for index, value in _values(given, range(len(given))):
+        parameter = call.by_position[index] if index < len(by_position) else None
+        _check_value(f"{key}._args_[{index}]", value, call, parameter)
+    if later is not None:
+        _check_takes(key, call, later)
+        _check_missing(key, node, call, {*names, *by_position[:count], *later.names})
+
+
+def _check_name(key: str, name: str, call: Call) -> None:
+    parameter = call.parameters.get(name)
+    if parameter is None and not call.takes_any:
+        guess = did_you_mean(name, call.parameters)
+        raise ConfigError(
+            f"{call.name} has no argument {name!r}{'; ' + guess if guess else ''}",
+            key=key,
+            hint=f"it takes: {call.in_short([name])}" if call.parameters else "it takes no arguments",
+        )
+    if parameter is not None and parameter.kind is parameter.POSITIONAL_ONLY:
+        raise ConfigError(
+            f"{call.name} takes {name!r} by position only",
+            key=key,
+            hint=f"put it into _args_\n    {call.in_short()}",
+        )
+
+
+def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter | None) -> None:
+    wanted = parameter.annotation if parameter is not None else call.many
+    default = parameter.default if parameter is not None else None
+    if wanted is None or accepts(wanted, value):
+        return
+    if parameter is not None and type(value) is type(default) and not accepts(wanted, default):
+        return  # the annotation says less than the class takes: the default does not fit it either
+    shown = f"{value!r} (text)" if isinstance(value, str) and _IS_NUMBER.fullmatch(value) else as_typed(value)
+    told = _instead(_typed(key), value, wanted, default)
+    signature = call.in_short([parameter.name] if parameter is not None else ())
+    raise ConfigError(
+        f"{shown} was given; {in_words(wanted)} was expected",
+        key=key,
+        hint=f"{told}\n    {signature}" if told else signature,
+    )
+
+
+def _instead(key: str, value: Any, wanted: Any, default: Any) -> str:
+    if isinstance(value, str) and _IS_NUMBER.fullmatch(value):
+        number = float(value)
+        if accepts(wanted, number):
+            return f"without quotes: {key}={value}"
+        value = number
+    if isinstance(value, float) and value.is_integer() and accepts(wanted, int(value)):
+        return f"{key}={int(value)}"
+    if isinstance(value, Made) and value.kind is functools.partial:
+        return "leave out its _partial_: true"
+    if value is not None and not isinstance(value, list | dict | Made):
+        pair = not isinstance(default, list | tuple)  # 32 for an image's height and width, but no 3 for betas
+        for several in ([value], *([[value, value]] if pair else [])):
+            if accepts(wanted, several):
+                return f"{key}=[{','.join(map(as_typed, several))}]"
+    if isinstance(value, str) and (meant := difflib.get_close_matches(value, choices_of(wanted), n=1)):
+        return f"{key}={meant[0]}"
+    example = example_of(wanted, default)
+    return f"for example {key}={example}" if example else ""
+
+
+def _check_takes(key: str, call: Call, later: Supplied) -> None:
+    for name in later.names:
+        if name not in call.parameters and not call.takes_any:
+            raise ConfigError(
+                f"{call.name} has no argument {name!r}, which assay gives",
+                key=key,
+                hint=f"{later.otherwise}it takes: {call.in_short([name])}",
+            )
+
+
+def _typed(key: str) -> str:
+    """A key as an override names it: `model._args_.1.p` for `model._args_[1].p`."""
+    return _INDEX.sub(r".\1", key)
+
+
+def _check_missing(key: str, node: DictConfig, call: Call, given: set[str]) -> None:
+    missing = [name for name in call.required if name not in given]
+    if not missing:
+        return
+    if is_called_later(key, node) and not node.get("_partial_"):
+        raise ConfigError(
+            f"{call.name} can only be made later: it waits for {missing[0]!r}, which assay gives",
+            key=key,
+            hint=f"add to its YAML: _partial_: true (or type +{key}._partial_=true)",
+        )
+    typed = " ".join(f"+{_typed(key)}.{name}=…" for name in missing)
+    raise ConfigError(
+        f"{call.name} needs {'this' if len(missing) == 1 else 'each of these'}",
+        key=", ".join(f"{key}.{name}" for name in missing),
+        hint=f"add {typed}{'; a loss is a class, a torch.nn.Module' if key == 'loss' else ''}\n"
+        f"    {call.in_short()}",
+    )
+
+
+def _values(node: Any, names: Any) -> Iterator[tuple[Any, Any]]:
+    """What is given, as far as it is known before the data is."""
+    for name in names:
+        try:
+            value = _as_given(node, name)
+        except OmegaConfBaseException:
+            continue
+        yield name, value
+
+
+def _as_given(node: Any, name: Any) -> Any:
+    value = node[name]
+    if isinstance(value, DictConfig):
+        if "_target_" in value:
+            return Made(_kind(value))
+        return {one: _as_given(value, one) for one in value}
+    return [_as_given(value, one) for one in range(len(value))] if isinstance(value, ListConfig) else value
+
+
+def _kind(node: DictConfig) -> type | None:
+    """The class of what a node will be; None where a function, or its class, decides."""
+    if node.get("_partial_"):
+        return functools.partial
+    if not _recursive(node):
+        return None
+    try:
+        target = _locate("", node)
+    except ConfigError:
+        return None  # said at the node itself
+    return target if inspect.isclass(target) else None
+
+
+def _recursive(node: DictConfig) -> bool:
+    """Whether Hydra makes this node before the one around it."""
+    around = node._get_parent()
+    while around is not None:
+        if isinstance(around, DictConfig) and around.get("_recursive_") is False:
+            return False
+        around = around._get_parent()
+    return True
+
+
+def example(config: DictConfig, key: str) -> str:
+    """A value that an argument takes, ready to type; empty where the signature tells none.
+
+    Args:
+        config: A job.
+        key: Full key of an argument, such as `optimizer.lr`.
+    """
+    parent, _, name = key.rpartition(".")
+    node = OmegaConf.select(config, parent) if parent else None
+    if not isinstance(node, DictConfig) or "_target_" not in node:
+        return ""
+    call = call_of(_locate(parent, node))
+    parameter = call.parameters.get(name) if call is not None else None
+    value = example_of(parameter.annotation, parameter.default) if parameter is not None else ""
+    return f"for example {key}={value}" if value else ""
+
+
+def _written_at(node: DictConfig, key: str) -> str:
+    root: Any = node._get_root()
+    return written_at(root, key)
+
+
+def _locate(key: str, node: DictConfig) -> Any:
+    root: Any = node._get_root()
+    return resolve(key, str(node._target_), trusted_in(root))

@@ -1,0 +1,114 @@
+"""The checkpoint that a run goes on from."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from assay.checkpoint.checkpoint_file import read
+from assay.errors import AssayError
+from assay.files.checksum import SUFFIX, damage
+from assay.record.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@final
+@dataclass(frozen=True)
+class Newest:
+    """What was found.
+
+    Attributes:
+        path: The valid checkpoint that is furthest on; None when the run has saved none yet.
+        step: Optimizer steps done in it.
+        refused: Files that cannot be used, and why, as a sentence without its subject.
+        followed: Whether another one is as far on.
+        midway: Those in the middle of an epoch of data that can only be read from the start of one.
+    """
+
+    path: Path | None
+    step: int = 0
+    refused: list[tuple[Path, str]] = field(default_factory=list)
+    followed: bool = False
+    midway: list[Path] = field(default_factory=list)
+
+
+def newest_valid(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
+    """Find the checkpoint with the most steps done, after verifying the SHA-256 of every one.
+
+    Nothing is unpickled before its sum was found right, and the weights are not read then either.
+
+    Args:
+        run_dir: Run directory; no other process may be saving there.
+        expected: Names of files that the record says are there, relative to `checkpoints/`.
+
+    Raises:
+        AssayError: There are checkpoints, but none can be used: the message names each and says why.
+
+    Example:
+        >>> found = newest_valid(run_dir, RunRecord.load(run_dir).checkpoints.values())  # doctest: +SKIP
+    """
+    folder, wanted = RunDirectory(run_dir).checkpoints, set(expected)
+    valid: list[tuple[tuple[int, ...], Path]] = []
+    refused: list[tuple[Path, str]] = []
+    midway: list[Path] = []
+    lost = False
+    for path in _candidates(folder, wanted):
+        try:
+            progress, epoch_lost = _progress(path)
+            if epoch_lost:
+                midway.append(path)
+            else:
+                valid.append((progress, path))
+        except AssayError as error:
+            refused.append((path, error.message.removeprefix(f"{path} ")))
+            # The first save may have been cut short between the sum and the checkpoint.
+            lost = lost or path.is_file() or path.is_symlink() or path.name in wanted
+    if valid:
+        progress, path = max(valid, key=lambda one: (one[0], one[1].name == "last.ckpt"))
+        equal = sum(one == progress and not other.is_symlink() for one, other in valid)
+        return Newest(path, progress[1], refused, followed=equal > 1, midway=midway)
+    if lost:
+        told = "; ".join(f"{path.name} {reason}" for path, reason in refused)
+        raise AssayError(
+            f"{run_dir} has no checkpoint that can be used: {told}",
+            hint="restore one from a copy; to begin anew, train with the same overrides in another directory",
+        )
+    return Newest(None, 0, refused, midway=midway)
+
+
+def _candidates(folder: Path, wanted: set[str]) -> list[Path]:
+    """Every checkpoint, and what should be one."""
+    there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    named = {name.removesuffix(SUFFIX) for name in there if not name.startswith(".")}
+    named |= {name for name in wanted if Path(name).name == name}  # a record may be anybody's
+    return [folder / name for name in sorted(named) if name.endswith(".ckpt")]
+
+
+def _progress(path: Path) -> tuple[tuple[int, ...], bool]:
+    """Batches and optimizer steps done in a checkpoint that is whole; whether its epoch cannot go on."""
+    if not path.is_file():
+        raise AssayError(f"{path} is not there")
+    source = path.resolve()
+    try:
+        with source.open("rb") as file:
+            if reason := damage(source, file):
+                raise AssayError(f"{path} {reason}")
+            loaded = read(source, path, mmap=True)
+            if not os.path.samestat(os.fstat(file.fileno()), source.stat()):
+                raise AssayError(f"{path} was replaced while it was read: another process trains this run")
+    except OSError as error:
+        raise AssayError(f"{path} cannot be read: {error.strerror or error}") from error
+    batches = _number(loaded, "loops", "fit_loop", "epoch_loop.batch_progress", "total", "completed")
+    note = dict.get(loaded, "resume_point")
+    epoch_lost = isinstance(note, dict) and note.get("epoch_lost") is True
+    return (batches, _number(loaded, "global_step")), epoch_lost
+
+
+def _number(value: Any, *keys: str) -> int:
+    for key in keys:
+        value = dict.get(value, key) if isinstance(value, dict) else None
+    return value if type(value) is int else 0

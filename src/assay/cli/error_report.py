@@ -1,0 +1,69 @@
+"""An error as the command line tells it: one message, what to type, an exit code."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from assay.error_location import one_line_of
+from assay.errors import AssayError, ConfigError, exit_place
+from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def reported(
+    debug: bool, overrides: list[str] | None = None, config_dir: Path | None = None
+) -> Iterator[None]:
+    """Turn an error into one message and an exit code; with `debug`, let it through.
+
+    Args:
+        debug: Let it through.
+        overrides: What is wrong with a job composed from these is told with the file and line of its key.
+        config_dir: The user's folder of config groups.
+
+    Raises:
+        typer.Exit: With the exit code, where there was an error.
+    """
+    try:
+        yield
+    except AssayError as error:
+        if overrides is not None and isinstance(error, ConfigError):
+            from assay.compose.origin import locate
+
+            locate(error, overrides, config_dir)
+        if debug:
+            raise
+        _say_error(error)
+        raise typer.Exit(error.exit_code) from error
+    except typer.Exit:
+        raise
+    except KeyboardInterrupt as error:
+        raise typer.Exit(130) from error
+    except SystemExit as stop:  # code of the user's own, such as the constructor of a model
+        if debug or isinstance(stop.__context__, BrokenPipeError):
+            raise
+        _say_error(AssayError(exit_place(stop), hint="raise an exception that says what is wrong"))
+        raise typer.Exit(1) from stop
+    except BrokenPipeError:
+        raise  # the reader has gone, as in `assay configs | head`; see main()
+    except Exception as error:
+        if debug:
+            raise
+        _say_error(
+            AssayError(one_line_of(error), hint="the same command with --debug shows where this came from")
+        )
+        raise typer.Exit(1) from error
+
+
+def _say_error(error: AssayError) -> None:
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print("error:", style="bold red", end=" ")
+    console.print(error.message, markup=False)
+    if error.hint:
+        console.print(f"  → {error.hint}", markup=False, style="cyan")

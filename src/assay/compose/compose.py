@@ -1,0 +1,227 @@
+"""From command-line overrides to a composed config, through Hydra's own loader."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra import version
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from assay.compose.composition_error import composition_error
+from assay.compose.hydra_node import check_hydra
+from assay.compose.own_parts import settle_own_parts
+from assay.compose.resolvers import register
+from assay.compose.task_choice import task_to_choose
+from assay.config.tree import walk
+from assay.config.unread_keys import check_options, check_read
+from assay.config.yaml_file import bound_hydra
+from assay.errors import ConfigError
+from assay.paths import CONF_DIR, project_conf
+from assay.targets.outside import check_below, check_hydra_outside, check_name, check_outside, check_place
+from assay.targets.trust import (
+    Trust,
+    check_project,
+    check_search_path,
+    project_folder,
+    settle_trust,
+    trust,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PRIMARY = "train"
+_CALL = re.compile(r"\$\{[\w.]+:")
+
+
+@contextmanager
+def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
+    """Hydra over assay's configs, and over the user's own folder after them.
+
+    Hydra keeps its state in a process-wide singleton; whatever was there before is put back at the end, so
+    that this works inside somebody else's Hydra app and in a notebook.
+
+    Args:
+        config_dir: The user's folder of config groups. Defaults to `./conf` if that is a folder of another
+            project.
+
+    Raises:
+        ConfigError: `config_dir` is no folder.
+    """
+    own = config_dir or project_conf()
+    if own is not None and not own.is_dir():
+        raise ConfigError(
+            f"--config-dir {own} is not a folder", hint="give a folder that holds config groups"
+        )
+    register()
+    bound_hydra()
+    before = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
+    try:
+        GlobalHydra.instance().clear()
+        version.setbase("1.3")
+        search_path = create_config_search_path(str(CONF_DIR))
+        if own is not None:
+            # Before the schema, which must stay the last.
+            search_path.prepend("project", f"file://{own.resolve()}", anchor="schema")
+        yield Hydra.create_main_hydra2("assay", search_path)
+    finally:
+        GlobalHydra.instance().hydra, HydraConfig.instance().cfg = before
+
+
+def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> DictConfig:
+    """Compose one job.
+
+    Args:
+        overrides: As typed: `optimizer=sgd`, `optimizer.lr=0.1`, `+experiment=x`, `~callbacks.ema`.
+        config_dir: The user's folder of config groups.
+
+    Returns:
+        The whole config with its `hydra` node; `name` and `run_dir` are filled in.
+
+    Raises:
+        ConfigError: The overrides name no such group, option or key, or cannot be parsed.
+    """
+    with loader(config_dir) as hydra:
+        return compose_with(hydra, overrides)
+
+
+def compose_with(
+    hydra: Hydra,
+    overrides: Sequence[str],
+    mode: RunMode = RunMode.RUN,
+    trusted: Trust | None = None,
+) -> DictConfig:
+    """Compose with a loader that is already open; see `compose`.
+
+    Args:
+        hydra: From `loader()`.
+        overrides: As typed.
+        mode: `RunMode.MULTIRUN` leaves sweeping overrides to the sweeper.
+        trusted: Where not all of `overrides` was typed by the person who types now.
+
+    Raises:
+        ConfigError: As `compose`.
+    """
+    trusted = trusted or trust_for(hydra, overrides)
+    with explained(hydra, overrides):
+        typed = list(overrides)
+        config: DictConfig = hydra.compose_config(
+            config_name=PRIMARY, overrides=typed, run_mode=mode, with_log_configuration=False
+        )
+        if mode is RunMode.RUN and (task := task_to_choose(config, typed)):
+            config = hydra.compose_config(
+                config_name=PRIMARY, overrides=[*typed, task], run_mode=mode, with_log_configuration=False
+            )
+        if mode is RunMode.RUN:
+            HydraConfig.instance().set_config(config)
+            complete(config, config.hydra, trusted)
+    return config
+
+
+@contextmanager
+def explained(hydra: Hydra, overrides: Sequence[str]) -> Iterator[None]:
+    """Turn what Hydra or OmegaConf raises in the block into one `ConfigError`.
+
+    Args:
+        hydra: From `loader()`.
+        overrides: What is being composed.
+    """
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, YAMLError, TypeError, ValueError, OSError) as error:
+        raise composition_error(error, overrides, hydra.config_loader) from error
+
+
+def trust_for(hydra: Hydra, overrides: Sequence[str]) -> Trust:
+    """Which packages may be imported for a command; asked before anything is composed.
+
+    Args:
+        hydra: From `loader()`.
+        overrides: As typed.
+
+    Raises:
+        ConfigError: The project's `project.yaml` or the command line names what cannot be trusted, a config
+            folder from elsewhere wants packages trusted, or configs are to be found in a package that is not.
+    """
+    trusted = trust(overrides)
+    check_project(project_folder(hydra), overrides, trusted)
+    check_search_path(overrides, trusted)
+    return trusted
+
+
+def complete(
+    config: DictConfig, hydra_node: DictConfig, trusted: Trust, run_dir: str | Path | None = None
+) -> None:
+    """Fill in `run_dir` and what only Hydra can resolve: a job depends neither on Hydra nor the clock.
+
+    Args:
+        config: A composed job; changed in place.
+        hydra_node: Its `hydra` node. Hydra's own state must be set to it.
+        trusted: From `trust_for()`.
+        run_dir: Where this job writes; Hydra's `hydra.run.dir` when not given.
+
+    Raises:
+        ConfigError: An option names packages to trust, the `hydra` node what Hydra may not call, or anything
+            what nobody has typed: an address, a place to write to, lines for a shell; a group that takes one
+            option has several, or nothing reads a key.
+    """
+    settle_trust(config, trusted)
+    settle_own_parts(config, hydra_node)
+    check_hydra(hydra_node)
+    check_hydra_outside(hydra_node, trusted)
+    check_options(config)
+    check_read(config)
+    with open_dict(config):
+        if OmegaConf.is_interpolation(config, "name"):
+            raw = str(config._get_node("name")._value())  # type: ignore[union-attr]  # it is there
+            config.name = OmegaConf.create({"hydra": hydra_node, "name": raw}).name
+        config.run_dir = str(run_dir or hydra_node.run.dir)
+        check_name(config)
+        if run_dir is None:
+            check_place("hydra.run.dir", config.run_dir, trusted)
+        else:
+            check_below(Path(run_dir), Path(str(hydra_node.sweep.dir)), "hydra.sweep.subdir")
+        check_outside(config, trusted)
+        _resolve_calls(config)
+
+
+def _resolve_calls(config: DictConfig) -> None:
+    """Replace every `${resolver:…}` by its value: later on, the clock and Hydra's state are others."""
+    for entry in list(walk(config)):
+        if entry.is_interpolation and not entry.key.startswith("hydra.") and entry.name != "_target_":
+            text = str(entry.node._value())
+            if _CALL.search(text) and "spec." not in text:  # what asks for the spec waits for the data
+                entry.parent[entry.name] = entry.parent[entry.name]
+
+
+def job_config(config: DictConfig) -> DictConfig:
+    """A copy without the `hydra` node; plain interpolations such as `${spec.num_classes}` stay as they are.
+
+    Args:
+        config: A composed config.
+    """
+    job = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    OmegaConf.set_struct(job, True)
+    return job
+
+
+def choices(hydra_node: DictConfig) -> dict[str, Any]:
+    """Which option of each group a composed config uses.
+
+    Args:
+        hydra_node: Its `hydra` node.
+    """
+    chosen = OmegaConf.to_container(hydra_node.runtime.choices)
+    assert isinstance(chosen, dict)  # noqa: S101 - a mapping in Hydra's schema
+    return {str(group): option for group, option in chosen.items() if not str(group).startswith("hydra/")}

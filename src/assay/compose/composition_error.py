@@ -1,0 +1,281 @@
+"""Hydra's composition errors as one message that names the key and what was probably meant."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.types import RunMode
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.compose.file_error import faulty_file, file_error, where_is, who_names
+from assay.config.did_you_mean import did_you_mean, key_meant, named
+from assay.config.tree import walk
+from assay.config.unread_keys import TOP
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hydra.core.config_loader import ConfigLoader
+
+_MANY_OPTIONS = ("callbacks", "logger")
+_OF_OPTUNA = ("hydra/sweeper/pruner", "hydra/sweeper/sampler")
+_OPTIONAL = ("augment", "debug", "experiment", "param_groups", "scheduler")
+
+
+@dataclass(frozen=True)
+class _Mistake:
+    """What Hydra's message says, what was typed, and what there is.
+
+    Attributes:
+        parts: Groups of the pattern that matched the message.
+        overrides: What was typed.
+        loader: Hydra's.
+    """
+
+    parts: tuple[str, ...]
+    overrides: Sequence[str]
+    loader: ConfigLoader
+
+    def options(self, group: str) -> list[str]:
+        return [option for option in self.loader.get_group_options(group) if not option.startswith("_")]
+
+    def value(self, key: str) -> str:
+        texts = (one.lstrip("+~").partition("=") for one in self.overrides)
+        return next((value for name, _, value in texts if name == key), "…")
+
+    def groups(self) -> list[str]:
+        names = self.loader.get_group_options("", None)
+        return [name for name in names if name[0].isalpha() and name not in ("hydra", "train")]
+
+    def keys(self, without: str) -> list[str]:
+        """Every key there is when one override is left out."""
+        kept = [one for one in self.overrides if one.lstrip("+~").partition("=")[0] != without]
+        try:
+            config = self.loader.load_configuration("train", kept, run_mode=RunMode.RUN)
+        except (HydraException, OmegaConfBaseException):
+            return []  # a second mistake in the same line; the first is reported without a guess
+        keys = [entry.key for entry in walk(config) if "[" not in entry.key]
+        return [key for key in keys if key.startswith("hydra.") == without.startswith("hydra.")]
+
+
+def composition_error(error: Exception, overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
+    """Turn what Hydra or OmegaConf raised while composing into one `ConfigError`.
+
+    Args:
+        error: The exception.
+        overrides: What the user typed.
+        loader: Hydra's loader, asked for the groups, options and keys there are.
+    """
+    if (found := file_error(error, overrides, loader)) is not None:
+        return found
+    name, text = faulty_file(str(error))
+    found = _classified(error, text, overrides, loader)
+    if isinstance(error, MissingConfigException):
+        option = str(error.missing_cfg_file).rpartition("/")[2]
+        found.add_file(who_names(option, overrides, loader))
+    elif name and name != "train":
+        found.add_file(where_is(name, found.key, loader))
+    return found
+
+
+def _classified(error: Exception, text: str, overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
+    if isinstance(error, OverrideParseException):
+        return _unreadable(error.override, text)
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        group, _, option = str(error.missing_cfg_file).rpartition("/")
+        return _unknown_option(_Mistake((group, option), overrides, loader))
+    if match := re.search(r"Error merging override ([~+]*)(.+)", text):
+        return _unmergeable(match[1], match[2], error)
+    for pattern, explain in _KINDS:
+        if match := re.search(pattern, text):
+            return explain(_Mistake(match.groups(), overrides, loader))
+    key = getattr(error, "full_key", None) or ""
+    message = " ".join(text.partition("\n    full_key")[0].split())
+    return ConfigError(message or type(error).__name__, key=str(key))
+
+
+def _unreadable(override: str, text: str) -> ConfigError:
+    if not override.strip("=+~ "):
+        return ConfigError(f"{override!r} names no key", hint="write key=value")
+    if override.startswith("="):
+        return ConfigError(f"{override!r} has no key before the '='", hint=f"write key{override}")
+    if "=" not in override:
+        ways = f"write {override}=VALUE, or ~{override} to leave it out"
+        return ConfigError("has no value", key=override, hint=ways)
+    key, _, value = override.partition("=")
+    return ConfigError(
+        f"the value {value} cannot be read: {text.splitlines()[0]}",
+        key=key.lstrip("+~"),
+        hint="close every bracket; put text with spaces, commas or brackets in quotes: 'key=\"a, b\"'",
+    )
+
+
+def _unmergeable(sign: str, override: str, error: Exception) -> ConfigError:
+    key, cause = override.partition("=")[0], error
+    while isinstance(cause.__cause__, Exception):
+        cause = cause.__cause__
+    text = str(cause).partition("\n")[0]
+    if "~" in sign and "Interpolation" in text:
+        hint = "choose another option of the group, or write one of your own into ./conf"
+        return ConfigError("its value comes with the data, so it cannot be taken away", key=key, hint=hint)
+    return ConfigError(text, key=key, hint="`assay train --cfg` shows what is there")
+
+
+def _unknown_option(mistake: _Mistake) -> ConfigError:
+    group, option = mistake.parts
+    options = mistake.options(group) if group else []
+    inner = group.rpartition("/")[2]
+    if not options and inner in mistake.groups():  # in the list of an option, a group is looked for beside it
+        return ConfigError(
+            f"there is no such group; {inner} is one of its own",
+            key=group,
+            hint=f"override /{inner}: {option}",
+        )
+    guess = did_you_mean(option, options)
+    return ConfigError(
+        f"there is no option {option!r}{'; ' + guess if guess else ''}",
+        key=group,
+        hint=f"choose from: {named(options, option)}" if options else "see: assay configs",
+    )
+
+
+def _no_option(mistake: _Mistake) -> ConfigError:
+    """`model=null`, `model=3` or `model=[1]`: a group takes the name of an option."""
+    for override in mistake.overrides:
+        try:
+            parsed = OverridesParser.create().parse_override(override)
+        except HydraException:
+            continue
+        group, value = str(parsed.key_or_group), parsed.value()
+        if not group:
+            return _unreadable(override, "")
+        options = mistake.options(group)
+        names = value if isinstance(value, list) else [value]
+        if not options or all(isinstance(name, str) for name in names):
+            continue
+        if isinstance(value, dict):
+            ways = " ".join(f"{group}.{name}={inner}" for name, inner in value.items())
+            return ConfigError(
+                "takes the name of an option, not a mapping", key=group, hint=f"its values one by one: {ways}"
+            )
+        without = f"; without: ~{group}" if group in _OPTIONAL else ""
+        if group in _MANY_OPTIONS:
+            without = f"; for none of them: {group}=[]"
+        return ConfigError(
+            f"takes the name of an option; {'null' if value is None else value} is none",
+            key=group,
+            hint=f"choose from: {named(options)}{without}",
+        )
+    return ConfigError("a group takes the name of an option", hint="see: assay configs")
+
+
+def _of_a_list(mistake: _Mistake) -> ConfigError:
+    """`~augment.transforms.0`: OmegaConf takes away what is in a mapping alone."""
+    key = next((one[1:] for one in mistake.overrides if re.fullmatch(r"~.*\.\d+(=.*)?", one)), "")
+    around = key.partition("=")[0].rpartition(".")[0]
+    return ConfigError(
+        "one value of a list cannot be taken away", key=key, hint=f"give the whole list: {around}=[…]"
+    )
+
+
+def _several_values(mistake: _Mistake) -> ConfigError:
+    key, values = mistake.parts
+    return ConfigError(
+        f"{values} are several values, and this is one run",
+        key=key,
+        hint=f"for a run of each: assay train -m {key}={values}; for a list: '{key}=[{values}]'",
+    )
+
+
+def _unknown_group(mistake: _Mistake) -> ConfigError:
+    what, group = mistake.parts
+    known = mistake.groups()
+    if not group:
+        return _unreadable(next((one for one in mistake.overrides if one.startswith("=")), "="), "")
+    if group in known and what == "delete":
+        return ConfigError("is a list of options", key=group, hint=f"for none of them: {group}=[]")
+    if group in known:
+        return ConfigError(
+            "has no option yet", key=group, hint=f"add one: +{group}=…; see: assay configs {group}"
+        )
+    if group in _OF_OPTUNA:
+        return ConfigError(
+            "belongs to hydra/sweeper=optuna, which is not the one chosen",
+            key=group,
+            hint="hydra/sweeper=optuna, which with hydra/sweeper/sampler=random draws at random",
+        )
+    guess = did_you_mean(group, known)
+    return ConfigError(
+        f"there is no such group or key{'; ' + guess if guess else ''}",
+        key=group,
+        hint=f"groups: {', '.join(known)}",
+    )
+
+
+def _unknown_key(mistake: _Mistake) -> ConfigError:
+    what, key = mistake.parts
+    known = mistake.keys(without=key)
+    parent, _, last = key.rpartition(".")
+    inside = {
+        one.removeprefix(f"{parent}.").partition(".")[0] for one in known if one.startswith(f"{parent}.")
+    }
+    siblings = sorted(name for name in inside if not name.startswith("_"))
+    if siblings:
+        guess = did_you_mean(last, siblings).replace("'", f"'{parent}.", 1)
+        hint = f"{parent} has: {named(siblings, last)}"
+    else:
+        guess = did_you_mean(key, known)
+        hint = f"groups: {', '.join(mistake.groups())}" if guess and not parent else ""
+    if what == "override" and parent.partition(".")[0] in TOP:  # anything else would be read by nothing
+        hint = f"{hint} (to add a new key: +{key}=…)" if hint else f"to add a new key: +{key}=…"
+    meant = "" if guess else key_meant(key, known)
+    if meant.startswith("assay "):
+        hint = meant
+    elif meant:
+        guess, hint = f"did you mean {meant!r}?", f"{meant}={mistake.value(key)}"
+    if key in mistake.groups():
+        return _no_option(mistake)
+    if key == "run_dir":
+        hint = "the run directory is set with hydra.run.dir=…"
+    return ConfigError(
+        f"there is no such key{'; ' + guess if guess else ''}",
+        key=key,
+        hint=hint or "`assay train --cfg` shows every key",
+    )
+
+
+def _there_already(mistake: _Mistake) -> ConfigError:
+    (key,) = mistake.parts
+    return ConfigError("is there already", key=key, hint=f"leave out the plus: {key}=…")
+
+
+def _another_value(mistake: _Mistake) -> ConfigError:
+    key, value = mistake.parts
+    return ConfigError(f"is {value.rstrip('.')}", key=key, hint=f"~{key} takes it away, whatever it is")
+
+
+def _cannot_be_left_out(mistake: _Mistake) -> ConfigError:
+    (group,) = mistake.parts
+    hint = f"choose from: {named(mistake.options(group))}"
+    return ConfigError("this group cannot be left out", key=group, hint=hint)
+
+
+_KINDS: tuple[tuple[str, Callable[[_Mistake], ConfigError]], ...] = (
+    (r"Config group override must be a string or a list", _no_option),
+    (r"^argument of type '\w+' is not iterable$", _no_option),
+    (r"^list indices must be integers", _of_a_list),
+    (r"Ambiguous value for argument '([^=]+)=(.*?)'(?:\s|$)", _several_values),
+    (r"Could not (override|delete)[^']*'([^'@]*)[^']*'\. No match in the defaults list", _unknown_group),
+    (r"Could not (override) '([^']+)'", _unknown_key),
+    (r"Could not (delete) from config\. '([^']+)' does not exist", _unknown_key),
+    (r"Could not delete from config\. The value of '([^']+)' is (.*)", _another_value),
+    (r"Could not append to config\. An item is already at '([^']+)'", _there_already),
+    (r"Multiple values for (\S+?)\. To override", _there_already),
+    (r"'hydra\.runtime\.choices\.(\w+)' not found", _cannot_be_left_out),
+)
+"""Hydra says what went wrong in its message alone."""

@@ -1,0 +1,189 @@
+"""What `assay explain` prints: a value, who set it, and what that overrode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from rich.text import Text
+
+from assay.compose.compose import compose
+from assay.compose.origin import origins, plain
+from assay.config.did_you_mean import did_you_mean
+from assay.config.source_location import split
+from assay.config.tree import walk
+from assay.config.yaml_lines import shortened
+from assay.errors import ConfigError
+from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from omegaconf import DictConfig
+
+    from assay.compose.group_choice import Choice
+    from assay.compose.origin import Origins
+    from assay.config.source_location import Setting
+    from assay.config.tree import Entry
+
+_AWAITED = "known once the data is read"
+_Row = tuple[str, ...]
+_Entries = dict[tuple[str, ...], "Entry"]
+
+
+def show(key: str, overrides: Sequence[str] = (), config_dir: Path | None = None) -> None:
+    """Print a value, or a group with all its keys, and where each comes from.
+
+    Args:
+        key: Full key such as `optimizer.lr`, a node such as `callbacks.checkpoint`, or a group.
+        overrides: As typed, of one job.
+        config_dir: The user's folder of config groups.
+
+    Raises:
+        ConfigError: There is no such key, or the overrides do not compose.
+    """
+    config = compose(overrides, config_dir)
+    say(Console(highlight=False, soft_wrap=True), key, config, origins(overrides, config_dir))
+
+
+def say(console: Console, key: str, config: DictConfig, found: Origins) -> None:
+    """As `show`, of a job that is composed already.
+
+    Args:
+        console: Where to print.
+        key: Full key, node or group; what tab completion puts after it does not count.
+        config: The composed job.
+        found: Where its values come from.
+
+    Raises:
+        ConfigError: There is no such key.
+    """
+    key = key.rstrip("=./")
+    entries = {split(entry.key): entry for entry in walk(config)}
+    entry, choice = entries.get(split(key)), found.choice_of(key)
+    if choice is not None:
+        _say(console, choice.group, choice.option.replace(",", ", ") or "none", "")
+        _print_chain(console, choice.settings)
+        _print_rows(console, _rows_of_choice(choice, found, entries))
+    elif entry is not None and not _is_one_value(entry):
+        _say(console, entry.key, "", "")
+        _print_rows(console, _rows_below(split(key), found, entries))
+    else:
+        _print_value(console, key, entry, found, entries)
+
+
+def _print_value(console: Console, key: str, entry: Entry | None, found: Origins, entries: _Entries) -> None:
+    chain = found.chain(key)
+    if entry is None and not (chain and not chain[-1].text):
+        raise _unknown(key, found, entries)
+    if entry is None:
+        _say(console, key, "", "was taken away")
+    else:
+        _say(console, entry.key, *_raw_and_resolved(entry, chain))
+    _print_chain(console, chain)
+    for choice in found.choices.values():
+        if chain and chain[-1].path and _is_part_of(chain[-1].path, choice):
+            by = choice.settings[-1].where
+            console.print(f"  with    {choice.group}={choice.option}, chosen by {by}", markup=False)
+
+
+def _is_part_of(path: Path, choice: Choice) -> bool:
+    """Whether a file lies in the folder of a group, so that its choice brought it here."""
+    return bool(choice.option) and path.parent.as_posix().endswith(f"/{choice.group.partition('@')[0]}")
+
+
+def _say(console: Console, key: str, value: str, remark: str) -> None:
+    line = Text(key, style="bold")
+    if value:
+        line.append(" = ", style="not bold dim").append(value, style="not bold cyan")
+    if remark:
+        line.append(f"  {remark}", style="not bold")
+    console.print(line)
+
+
+def _is_one_value(entry: Entry) -> bool:
+    """Whether it is shown in one line: a plain value, a list of such, or an empty mapping."""
+    if not entry.is_container:
+        return True
+    nested = [other for other in walk(entry.node) if other.is_container]
+    return not len(entry.node) or (OmegaConf.is_list(entry.node) and not nested)
+
+
+def _raw_and_resolved(entry: Entry, chain: Sequence[Setting]) -> tuple[str, str]:
+    if entry.is_missing:
+        return "???", f"must be given: {entry.key}=…"
+    if entry.is_container:
+        return plain(OmegaConf.to_container(entry.node, resolve=False)), ""
+    raw = plain(entry.node._value())
+    if entry.is_interpolation:
+        return str(entry.node._value()), f"→ {_resolved(entry)}"
+    written = chain[-1].text if chain else raw
+    return (written, f"→ {raw}") if "${" in written else (raw, "")
+
+
+def _resolved(entry: Entry) -> str:
+    try:
+        value: Any = entry.parent[entry.name]
+    except OmegaConfBaseException:
+        return _AWAITED if "spec." in str(entry.node._value()) else "cannot be resolved"
+    return shortened(plain(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value))
+
+
+def _print_chain(console: Console, chain: Sequence[Setting]) -> None:
+    """The newest first: what counts, then what it overrode."""
+    rows = [
+        ("set by" if not number else "over", one.where, one.override or shortened(one.text))
+        for number, one in enumerate(reversed(chain))
+    ]
+    _print_rows(console, rows, gap=False)
+
+
+def _rows_of_choice(choice: Choice, found: Origins, entries: _Entries) -> list[_Row]:
+    package = split(choice.package)
+    if package and package == split(choice.group.replace("/", ".")):
+        return _rows_below(package, found, entries)
+    # A fragment of another node, such as `device` in the trainer, or of the whole config: what its file sets.
+    rows: list[_Row] = []
+    for setting in found.settings_in(f"{choice.group}/{choice.option}"):
+        last = found.chain(setting.key)[-1]
+        over = f"overridden: {last.override or last.text}, {last.where}" if last != setting else ""
+        rows.append((setting.key, shortened(setting.text), setting.where, over))
+    return rows
+
+
+def _rows_below(node: tuple[str, ...], found: Origins, entries: _Entries) -> list[_Row]:
+    rows: list[_Row] = []
+    whole = {key for key, entry in entries.items() if _is_one_value(entry)}
+    for key, entry in entries.items():
+        if key[: len(node)] == node and key in whole and key[:-1] not in whole:
+            chain = found.chain(entry.key)
+            value, _ = _raw_and_resolved(entry, chain)
+            rows.append((entry.key, shortened(value), chain[-1].where if chain else ""))
+    return rows
+
+
+def _print_rows(console: Console, rows: Sequence[_Row], gap: bool = True) -> None:
+    """Aligned columns; one line a row in a pipe, whatever the width."""
+    if gap and rows:
+        console.print()
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        line = Text(" ")
+        for cell, width, style in zip(row, widths, ("", "cyan", "dim", "dim"), strict=False):
+            line.append(f" {cell:<{width}} ", style=style)
+        line.rstrip()
+        console.print(line)
+
+
+def _unknown(key: str, found: Origins, entries: Mapping[tuple[str, ...], Entry]) -> ConfigError:
+    if split(key)[:1] == ("spec",):
+        return ConfigError(_AWAITED, key=key, hint="a run's config.yaml has it")
+    known = [entry.key for entry in entries.values() if split(entry.key)[:1] != ("hydra",)]
+    guess = did_you_mean(key, [*known, *found.choices])
+    return ConfigError(
+        f"there is no such key or group{'; ' + guess if guess else ''}",
+        key=key,
+        hint="`assay train --cfg` shows every key, `assay configs` every group",
+    )

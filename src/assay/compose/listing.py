@@ -1,0 +1,60 @@
+"""The table that `assay configs` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from assay.compose.options import groups, list_options
+from assay.config.did_you_mean import did_you_mean
+from assay.errors import ConfigError
+from assay.paths import CONF_DIR, project_conf
+from assay.terminal import Console, printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.compose.options import Option
+
+
+def show(group: str, config_dir: Path | None) -> None:
+    """Print options and descriptions, a group a block.
+
+    Args:
+        group: Only this one and its subgroups; all when empty.
+        config_dir: The user's folder of config groups, listed too; `./conf` by default.
+
+    Raises:
+        ConfigError: There is no such group.
+    """
+    own = config_dir or project_conf()
+    folders = (CONF_DIR, *([own] if own else []))
+    options = list_options(group, *folders)
+    if not options:
+        known = groups(*folders)
+        guess = did_you_mean(group, known)
+        raise ConfigError(
+            f"there is no such group{'; ' + guess if guess else ''}",
+            key=group,
+            hint=f"groups: {', '.join(known)}",
+        )
+    console = Console(highlight=False)
+    for name in sorted({option.group for option in options}):
+        console.print(name, style="bold", markup=False)
+        _print_options(console, [option for option in options if option.group == name])
+
+
+def _print_options(console: Console, options: list[Option]) -> None:
+    if not console.is_terminal:  # one line an option, whatever the width: for grep
+        width = max(len(option.name) for option in options)
+        for option in options:
+            console.file.write(printable(f"  {option.name:<{width}}  {option.description}".rstrip()) + "\n")
+        return
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True, style="cyan")
+    table.add_column()
+    for option in options:
+        table.add_row(f"  {option.name}", Text(option.description))
+    console.print(table)

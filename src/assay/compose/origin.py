@@ -1,0 +1,285 @@
+"""Where each value of a composed config was written."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import yaml
+from hydra._internal.defaults_list import create_defaults_list
+from omegaconf import OmegaConf
+
+from assay.compose.compose import PRIMARY, loader, trust_for
+from assay.compose.group_choice import Choice, find_choices
+from assay.config.source_location import COMMAND_LINE, Setting, config_file, joined, shown, split
+from assay.config.tree import walk
+from assay.config.yaml_lines import written
+from assay.errors import ConfigError
+from assay.targets.trust import project_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from hydra._internal.config_repository import IConfigRepository
+    from hydra.core.default_element import ResultDefault
+    from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
+
+_Parts = tuple[str, ...]
+_Kind = Literal["mapping", "list", "value", "gone"]
+
+
+@final
+@dataclass
+class Origins:
+    """Every setting of a composition, in the order in which they are merged.
+
+    Attributes:
+        choices: The groups, by what is typed to choose of them, such as `optimizer` or `data/transform`.
+    """
+
+    choices: dict[str, Choice] = field(default_factory=dict)
+    _events: list[tuple[_Parts, _Kind, int, Setting]] = field(default_factory=list)
+    _kinds: dict[_Parts, _Kind] = field(default_factory=dict)
+    _layer: int = 0
+
+    def chain(self, key: str) -> list[Setting]:
+        """Every setting of a key, the oldest first; the last one made it what it is.
+
+        A list or null that replaced the whole mapping or list in which the key lies is one, too.
+
+        Args:
+            key: Full key, such as `optimizer.betas[0]`.
+        """
+        parts = split(key)
+        layers: dict[int, Setting] = {}
+        for at, kind, layer, setting in self._events:
+            replaced = kind != "mapping" and parts[: len(at)] == at
+            if at == parts or replaced:
+                layers[layer] = setting  # the nearer one comes later
+        return list(layers.values())
+
+    def nearest(self, key: str) -> Setting | None:
+        """What is to be looked at when a key is wrong: its last setting, or that of what it lies in.
+
+        Args:
+            key: Full key; it need not exist. Of a group, its choice counts; of a class's node, the class.
+        """
+        parts = split(key)
+        replaced = self._kinds.get(parts) == "value"
+        if not replaced and (choice := self.choice_of(key)):
+            return choice.settings[-1]
+        while parts:
+            if (*parts, "_target_") in self._kinds:
+                return self.chain(joined((*parts, "_target_")))[-1]
+            if parts in self._kinds or any(at == parts for at, *_ in self._events):
+                return self.chain(joined(parts))[-1]
+            parts = parts[:-1]
+        return None
+
+    def choice_of(self, key: str) -> Choice | None:
+        """The group that goes by this name, or whose option is put there.
+
+        Args:
+            key: `optimizer`, `data/transform`, `data.transform`.
+        """
+        if key in self.choices:
+            return self.choices[key]
+        packages = [one for one in self.choices.values() if one.package and split(one.package) == split(key)]
+        return next(iter(packages), None)
+
+    def settings_in(self, option: str) -> list[Setting]:
+        """What the file of an option sets.
+
+        Args:
+            option: Such as `device/gpu`.
+        """
+        name = f"/{option}.yaml"
+        return [
+            setting
+            for _, kind, _, setting in self._events
+            if kind != "mapping" and setting.path and setting.path.as_posix().endswith(name)
+        ]
+
+    def put(self, at: _Parts, kind: _Kind, setting: Setting) -> None:
+        """Merge one setting, as OmegaConf does.
+
+        Args:
+            at: Its key.
+            kind: What it puts there.
+            setting: Where it is written.
+        """
+        had = self._kinds.get(at)
+        if setting.text == "???" and had is not None:
+            return  # says only that something must be there, and it is
+        for end in range(1, len(at)):
+            if self._kinds.get(at[:end], "value") == "value":
+                self._kinds[at[:end]] = "mapping"
+        if kind != "mapping" or had not in (None, "mapping"):
+            for other in [one for one in self._kinds if one[: len(at)] == at]:
+                del self._kinds[other]
+        if kind != "gone":
+            self._kinds[at] = kind
+        self._events.append((at, kind, self._layer, setting))
+
+    def next_layer(self) -> None:
+        """The next file or override begins."""
+        self._layer += 1
+
+
+def origins(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Origins:
+    """Where the values of a job come from.
+
+    Args:
+        overrides: As typed, of one job.
+        config_dir: The user's folder of config groups.
+
+    Raises:
+        ConfigError: `config_dir` is no folder, or what is trusted cannot be.
+        HydraException: The overrides do not compose.
+    """
+    with loader(config_dir) as hydra:
+        trust_for(hydra, overrides)  # before Hydra searches where it is told to
+        implementation: Any = hydra.config_loader
+        parsed, repository = implementation._parse_overrides_and_create_caching_repo(PRIMARY, list(overrides))
+        merged = create_defaults_list(
+            repo=repository,
+            config_name=PRIMARY,
+            overrides_list=parsed,
+            prepend_hydra=True,
+            skip_missing=False,
+        )
+        found = Origins(choices=find_choices(merged, parsed, repository))
+        for default in merged.defaults:
+            found.next_layer()
+            _add_file(found, default, repository)
+            if default.primary:
+                _add_project(found, project_folder(hydra))
+        for override in merged.config_overrides:
+            found.next_layer()
+            _add_override(found, override)
+    found.next_layer()
+    found.put(("run_dir",), "value", Setting("run_dir", "${hydra.run.dir}", "assay itself"))
+    return found
+
+
+def _add_file(found: Origins, default: ResultDefault, repository: IConfigRepository) -> None:
+    package = split(default.package or "")
+    name = str(default.config_path)
+    path = config_file(repository, name)
+    if path is not None:
+        for one in written(path, package):
+            where = f"{shown(path)}:{one.line}"
+            found.put(one.key, one.kind, Setting(joined(one.key), one.text, where, path, one.line))
+        return
+    loaded = repository.load_config(name)
+    if loaded is None or not OmegaConf.is_config(loaded.config):
+        return
+    config: Any = loaded.config
+    for entry in walk(config):  # Hydra's own defaults are classes, not files
+        key = (*package, *split(entry.key))
+        kind: _Kind = "mapping" if entry.is_container else "value"
+        text = "" if entry.is_container else plain(entry.node._value())
+        found.put(key, kind, Setting(joined(key), text, "Hydra's own default"))
+
+
+def _add_project(found: Origins, folder: Path | None) -> None:
+    """What the user's project says about itself beside its groups."""
+    path = folder / "project.yaml" if folder else None
+    if path is None or not path.is_file():
+        return
+    found.next_layer()
+    for one in written(path):
+        where = f"{shown(path)}:{one.line}"
+        found.put(one.key, one.kind, Setting(joined(one.key), one.text, where, path, one.line))
+
+
+def _add_override(found: Origins, override: Override) -> None:
+    typed = str(override.input_line)
+    key = split(override.key_or_group)
+    if override.is_delete():
+        found.put(key, "gone", Setting(joined(key), "", COMMAND_LINE, override=typed))
+        return
+    pending: list[tuple[_Parts, Any]] = [(key, override.value())]
+    while pending:
+        at, value = pending.pop(0)
+        setting = Setting(joined(at), plain(value), COMMAND_LINE, override=typed)
+        if isinstance(value, dict):
+            found.put(at, "mapping", setting)
+            pending += [((*at, str(name)), one) for name, one in value.items()]
+        elif isinstance(value, list):
+            found.put(at, "list", setting)
+            pending += [((*at, str(index)), one) for index, one in enumerate(value)]
+        else:
+            found.put(at, "value", setting)
+
+
+def plain(value: Any) -> str:
+    """A value as one line of YAML.
+
+    Args:
+        value: A plain value, list or mapping.
+
+    >>> plain({"a": [1, None, "x"]})
+    '{a: [1, null, x]}'
+    """
+    text: str = yaml.safe_dump(
+        value, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+@contextmanager
+def located(overrides: Sequence[str], config_dir: Path | None = None) -> Iterator[None]:
+    """Say in every `ConfigError` that leaves this block in which file and line its key was written.
+
+    Args:
+        overrides: As typed, of one job.
+        config_dir: The user's folder of config groups.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        locate(error, overrides, config_dir)
+        raise
+
+
+def locate(error: ConfigError, overrides: Sequence[str], config_dir: Path | None = None) -> ConfigError:
+    """Add the file and line of its key to an error that has none; never raises.
+
+    Args:
+        error: Changed in place.
+        overrides: As typed, of one job.
+        config_dir: The user's folder of config groups.
+
+    Returns:
+        The same error.
+    """
+    key = error.key.partition(",")[0]
+    if not key or error.file:
+        return error
+    with suppress(Exception):  # an error that cannot be placed is still to be told
+        error.add_file(_place(key, overrides, config_dir))
+    return error
+
+
+def _place(key: str, overrides: Sequence[str], config_dir: Path | None) -> str:
+    try:
+        setting = origins(overrides, config_dir).nearest(key)
+    except Exception:  # the overrides do not compose: only what was typed is known
+        typed = {re.split(r"[=@]", override.lstrip("+~"), maxsplit=1)[0] for override in overrides}
+        return COMMAND_LINE if key in typed else ""
+    return setting.where if setting else ""
+
+
+def overrides_of(config: DictConfig) -> list[str]:
+    """The overrides a composed job came from, Hydra's own among them.
+
+    Args:
+        config: A composed config with its `hydra` node.
+    """
+    typed: Any = OmegaConf.to_container(config.hydra.overrides, resolve=False)  # `seed=${x}` as it was typed
+    return [str(one) for one in (*typed["hydra"], *typed["task"])]

@@ -1,0 +1,43 @@
+"""A module or datamodule of somebody's own in the place of assay's: what it is given, and its name."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import OmegaConf, open_dict, read_write
+
+from assay.config.unread_keys import OUR_DATA, OUR_MODULE
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+_NAME = re.compile(r"\w+(\.\w+)+", re.ASCII)
+
+
+def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
+    """Leave to a typed `data._target_` what was typed for it alone, and call own parts by their class.
+
+    The other keys of the option that was there are arguments of assay's datamodule.
+
+    Args:
+        config: A composed job; changed in place.
+        hydra_node: Its `hydra` node, whose choices name the parts; changed in place.
+    """
+    words: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)  # they may hold `${…}`
+    typed = [str(text).lstrip("+~").partition("=")[0].split(".") for text in words]
+    data, module = (OmegaConf.select(config, f"{node}._target_") for node in ("data", "module"))
+    names = {}
+    if ["data", "_target_"] in typed and data != OUR_DATA:
+        kept = {parts[1] for parts in typed if parts[0] == "data" and len(parts) > 1}
+        with open_dict(config):
+            for key in [str(key) for key in config.data if str(key) not in kept]:
+                del config.data[key]
+        if isinstance(data, str) and _NAME.fullmatch(data):
+            names["data"] = data
+    if isinstance(module, str) and module != OUR_MODULE and _NAME.fullmatch(module):
+        names["model"] = module
+    with read_write(hydra_node), open_dict(hydra_node):
+        for group, target in names.items():
+            if group in hydra_node.runtime.choices:
+                hydra_node.runtime.choices[group] = str(target).rpartition(".")[2]

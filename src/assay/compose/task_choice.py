@@ -1,0 +1,99 @@
+"""What data of one's own has to be predicted, known before the job is composed: loss and metrics follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from zipfile import BadZipFile
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.config.unread_keys import OUR_MODULE
+from assay.errors import AssayError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_TASKS: Final = ("regression", "multilabel", "binary")
+"""Options of the group `task`; multiclass is what every job starts from."""
+
+
+def task_to_choose(config: DictConfig, overrides: Sequence[str]) -> str:
+    """The override that chooses the loss and metrics of the data's task.
+
+    Hydra lets what an experiment, the data or the person chooses win: group `task` comes first in
+    `train.yaml`.
+
+    Args:
+        config: A job as it was composed.
+        overrides: As typed.
+
+    Returns:
+        Such as `task=regression`; empty where nothing has to be chosen, or a task was.
+    """
+    if any(override.lstrip("+~").startswith("task=") for override in overrides):
+        return ""
+    try:
+        source: Any = config.data.source
+        if not isinstance(source, DictConfig):
+            return ""  # which is refused with its key, when nodes are looked at
+        source = OmegaConf.to_container(source, resolve=True)
+        task = source.get("task")
+    except (OmegaConfBaseException, AttributeError):
+        return ""
+    if task == "auto":
+        look = _SOURCES.get(str(source.get("_target_")))
+        task = look(source) if look is not None else ""
+    own = OmegaConf.select(config, "module._target_") == OUR_MODULE
+    return f"task={task}" if own and task in _TASKS else ""
+
+
+def _of_table(source: dict[str, Any]) -> str:
+    """By the target's columns; nothing where they cannot be read, which is said when the data is."""
+    targets = source.get("target")
+    if not isinstance(targets, str | list) or "???" in (source.get("path"), targets):
+        return ""
+    from assay.data.tabular.table_file import read_table, task_of  # pandas takes half a second to import
+
+    names = [targets] if isinstance(targets, str) else [str(name) for name in targets]
+    try:
+        frame = read_table(
+            str(source["path"]),
+            separator=_one(source.get("separator", ",")),
+            decimal=str(source.get("decimal", ".")),
+            na_values=source.get("na_values") or (),
+            columns=names,
+        )
+        return task_of(frame, names)[0]
+    except (AssayError, KeyError, TypeError, ValueError):
+        return ""
+
+
+def _of_arrays(source: dict[str, Any]) -> str:
+    """By the header of the array; nothing where there is none, which is said when the data is read."""
+    root, name = source.get("root"), source.get("targets")
+    if "???" in (root, name) or not isinstance(root, str) or not isinstance(name, str):
+        return ""
+    from assay.data.array_file import NoArrayError, header_of, task_of
+
+    try:
+        shape, dtype = header_of(Path(root), name)
+    except (NoArrayError, OSError, ValueError, BadZipFile):
+        return ""
+    return task_of(shape, is_real=dtype.kind == "f") if shape and dtype.kind in "biuf" else ""
+
+
+_SOURCES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
+    "assay.data.arrays.Arrays": _of_arrays,
+    "assay.data.table.Table": _of_table,
+}
+"""Sources that find out themselves, by a look at their targets."""
+
+
+def _one(separator: Any) -> str:
+    """A regular expression, which pandas would take, may never end."""
+    text = str(separator)
+    if len(text) != 1 and text != r"\s+":
+        raise ValueError(text)
+    return text

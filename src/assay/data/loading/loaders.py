@@ -1,0 +1,231 @@
+"""Batches of a part: gathered from memory, or read by a DataLoader."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any, final
+
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from assay.data.samples import Stream
+from assay.data.transform.transforms import seed_generators
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import torch
+    from torch import Tensor
+
+    from assay.data.loading.batch_order import BatchOrder
+    from assay.data.loading.placement import Placement
+    from assay.data.samples import IndexedDataset, Samples
+    from assay.data.splitting.subset import Part
+    from assay.data.transform.transforms import Transforms
+
+
+@final
+class MemoryLoader:
+    """Batches of a data set in memory: one gather each, on the device the data lies on.
+
+    Args:
+        part: Its data is in memory.
+        placement: Of the part's data; shared by all parts of the same data.
+        order: Over the positions of the part.
+        position: Gives (epoch, batches done); asked when the first batch is asked for, not when iteration is
+            set up.
+        device: Gives the device that batches should be on.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        placement: Placement,
+        order: BatchOrder,
+        position: Callable[[], tuple[int, int]],
+        device: Callable[[], torch.device],
+    ) -> None:
+        self.order = order
+        self._part, self._placement, self._position, self._device = part, placement, position, device
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        epoch, start = self._position()
+        part, device = self._part, self._device()
+        for chosen in self.order.batches(epoch, start):
+            inputs, targets = self._placement.take(part.rows[chosen], device)
+            yield part.transforms.batch(inputs, self.order.seed, epoch, part.keys[chosen]), targets
+
+    def samples(self, epoch: int, batch: int) -> Tensor:
+        """Which samples make up a batch, by their index in the source.
+
+        Args:
+            epoch: From 0.
+            batch: From 0, in that epoch.
+        """
+        return self._part.keys[next(self.order.batches(epoch, batch))]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing, as the position follows from the trainer's progress; tells Lightning it can resume."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing to take up.
+
+        Args:
+            state: Empty.
+        """
+
+
+@final
+class StreamLoader:
+    """Batches of a data set that is read sample by sample: torch's DataLoader over the same order of samples.
+
+    Args:
+        part: Its samples are read, and its transforms applied, with generators seeded from (seed, epoch,
+            sample), so that the number of workers changes nothing.
+        order: Over the positions of the part.
+        position: As for `MemoryLoader`.
+        options: `num_workers`, `pin_memory`, … of `torch.utils.data.DataLoader`.
+    """
+
+    def __init__(
+        self, part: Part, order: BatchOrder, position: Callable[[], tuple[int, int]], **options: Any
+    ) -> None:
+        self.order, self._part = order, part
+        self._running: Any = None
+        self._loader: DataLoader[Any] = DataLoader(
+            KeyedDataset(part.data, part.transforms, order.seed),
+            batch_sampler=_KeyedBatches(part, order, position),
+            collate_fn=collate,
+            worker_init_fn=leave_signals,
+            **options,
+        )
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __iter__(self) -> Iterator[Any]:
+        # A generator: workers start, and the position is read, when the first batch is asked for.
+        self._running = iter(self._loader)
+        for batch in self._running:
+            if isinstance(batch, DataError):
+                raise batch
+            yield batch
+
+    def samples(self, epoch: int, batch: int) -> Tensor:
+        """Which samples make up a batch, by their index in the source.
+
+        Args:
+            epoch: From 0.
+            batch: From 0, in that epoch.
+        """
+        return self._part.keys[next(self.order.batches(epoch, batch))]
+
+    def close(self) -> None:
+        """End the processes that read samples, now; another epoch starts new ones.
+
+        Left to the garbage collector, they may live until Python ends, which waits seconds for each.
+        """
+        running, self._running, self._loader._iterator = self._running, None, None
+        if hasattr(running, "_shutdown_workers"):
+            running._shutdown_workers()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing, as the position follows from the trainer's progress; tells Lightning it can resume."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing to take up.
+
+        Args:
+            state: Empty.
+        """
+
+
+def leave_signals(worker: int) -> None:
+    """Take no notice of a stop: the run needs its processes for one step more, and ends them by SIGTERM.
+
+    Args:
+        worker: torch's number of the process that this is called in.
+    """
+    del worker
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)  # a terminal, a launcher and a scheduler tell whole groups
+    for name in ("SIGINT", "SIGUSR1"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
+@final
+class KeyedDataset(Dataset[Any]):
+    """Reads and transforms the sample of a key (epoch, row, index in the source).
+
+    Args:
+        data: Gives the sample of a row.
+        transforms: Applied to its input.
+        seed: Of the run.
+    """
+
+    def __init__(self, data: Samples | Stream, transforms: Transforms, seed: int) -> None:
+        self._dataset: IndexedDataset = data.dataset if isinstance(data, Stream) else data
+        self._transforms, self._seed = transforms, seed
+
+    def __getitem__(self, key: tuple[int, int, int]) -> Any:
+        """The sample, or the `DataError` that kept it from being read, as a worker would raise it unreadably.
+
+        Args:
+            key: Epoch, row, index in the source.
+        """
+        epoch, row, index = key
+        draw = (self._seed, epoch, index)
+        try:
+            seed_generators(draw)
+            sample = self._dataset[row]
+            if not self._transforms:
+                return sample
+            if isinstance(sample, dict):
+                name = next(iter(sample))
+                return {**sample, name: self._transforms.sample(sample[name], draw)}
+            inputs, *rest = sample
+            return (self._transforms.sample(inputs, draw), *rest)
+        except DataError as error:
+            return error
+
+
+def collate(samples: list[Any]) -> Any:
+    """As torch's `default_collate`; one `DataError` among the samples stands for them all.
+
+    Args:
+        samples: Of a `KeyedDataset`.
+    """
+    for sample in samples:
+        if isinstance(sample, DataError):
+            return sample
+    try:
+        return default_collate(samples)
+    except (RuntimeError, TypeError) as error:
+        return DataError(
+            f"data: samples cannot make up one batch: {str(error).splitlines()[0]}",
+            hint="bring images to one size: data/transform=resize; give tensors, arrays or numbers",
+        )
+
+
+@final
+class _KeyedBatches:
+    """Batch sampler whose indices carry the epoch, so that a worker knows it without being told."""
+
+    def __init__(self, part: Part, order: BatchOrder, position: Callable[[], tuple[int, int]]) -> None:
+        self._part, self._order, self._position = part, order, position
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[list[tuple[int, int, int]]]:
+        epoch, start = self._position()
+        for chosen in self._order.batches(epoch, start):
+            rows, keys = self._part.rows[chosen].tolist(), self._part.keys[chosen].tolist()
+            yield [(epoch, row, key) for row, key in zip(rows, keys, strict=True)]

@@ -1,0 +1,70 @@
+"""Some transformed samples of a part, looked at before training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from assay.data.loading.loaders import KeyedDataset
+from assay.data.samples import Stream
+from assay.data.transform.transforms import stack
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from assay.data.splitting.subset import Part
+
+_BLOCK = 32
+
+
+def preview(part: Part, count: int, seed: int, num_workers: int = 0) -> Iterator[Tensor]:
+    """Inputs of samples drawn at random, as the part's loader would give them.
+
+    Args:
+        part: Any part.
+        count: Samples at most.
+        seed: Of the draw and of random transforms.
+        num_workers: Processes that read.
+
+    Yields:
+        Inputs `[B, ...]`; before the others, samples that are known to differ in shape.
+
+    Raises:
+        DataError: A sample cannot be read or transformed, is no tensor, or differs from the others in shape.
+    """
+    chosen = torch.randperm(len(part.rows), generator=torch.Generator().manual_seed(seed))[:count]
+    if isinstance(part.data, Stream) and part.data.unlike:
+        unlike = torch.isin(part.rows, torch.tensor(part.data.unlike)).nonzero()[:, 0]
+        chosen = torch.cat([unlike, chosen])
+    rows, keys = part.rows[chosen].tolist(), part.keys[chosen].tolist()
+    loader: DataLoader[Any] = DataLoader(
+        KeyedDataset(part.data, part.transforms, seed),
+        batch_size=None,
+        sampler=[(0, row, key) for row, key in zip(rows, keys, strict=True)],
+        num_workers=num_workers,
+    )
+    block: list[Tensor] = []
+    for sample in loader:
+        block.append(_input_of(sample))
+        if len(block) == _BLOCK:
+            yield stack(block)
+            block = []
+    if block:
+        yield stack(block)
+
+
+def _input_of(sample: Any) -> Tensor:
+    if isinstance(sample, DataError):
+        raise sample
+    inputs = next(iter(sample.values())) if isinstance(sample, dict) else sample[0]
+    if not isinstance(inputs, torch.Tensor):
+        raise DataError(
+            f"data: a sample's input is of type {type(inputs).__name__}; a tensor was expected",
+            hint="convert it in the data set, for example with torchvision.transforms.v2.functional.to_image",
+        )
+    return inputs

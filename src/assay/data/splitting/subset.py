@@ -1,0 +1,75 @@
+"""One part of a data set, as its loader sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import torch
+
+from assay.data.loading.memory import free_memory
+from assay.data.samples import Samples, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from assay.data.transform.transforms import Transforms
+
+_BLOCK_ELEMENTS = 1 << 22
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The samples of a part and what is still to be done to each.
+
+    Attributes:
+        data: Parts may share it.
+        rows: int64 `[n]`, the part's samples in `data`.
+        keys: int64 `[n]`, the same samples' indices in their source; what random draws are keyed by.
+        transforms: Still to be applied.
+    """
+
+    data: Samples | Stream
+    rows: Tensor
+    keys: Tensor
+    transforms: Transforms
+
+    def apply_once(self) -> Part:
+        """Apply the deterministic transforms the chain starts with, if data and result fit in memory.
+
+        Returns:
+            A part with samples of its own, or this one.
+        """
+        head, tail = self.transforms.divide()
+        if not head or not isinstance(self.data, Samples) or not len(self.rows):
+            return self
+        first = head.batch(self.data.inputs.index_select(0, self.rows[:1]), 0, 0, self.keys[:1])
+        if first.nbytes * len(self.rows) > free_memory() // 4:
+            return self
+        inputs = torch.empty((len(self.rows), *first.shape[1:]), dtype=first.dtype)
+        start = 0
+        for block in blocks(self.data.inputs, self.rows):
+            inputs[start : start + len(block)] = head.batch(block, 0, 0, self.keys)
+            start += len(block)
+        targets = self.data.targets.index_select(0, self.rows)
+        return Part(Samples(inputs, targets), torch.arange(len(self.rows)), self.keys, tail)
+
+
+def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:
+    """Samples in blocks of a few million values, so that work on them takes bounded memory.
+
+    Args:
+        inputs: `[N, ...]`.
+        rows: int64 indices.
+
+    Yields:
+        `[B, ...]`, in the order of `rows`.
+    """
+    if not len(rows):
+        return
+    size = max(1, _BLOCK_ELEMENTS // max(1, inputs[0].numel()))
+    for chunk in rows.split(size):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        yield inputs.index_select(0, chunk)

@@ -1,0 +1,150 @@
+"""What a column of a table holds, and whether that is something to predict from. Imports no torch."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from assay.quoting import reads_as_number
+
+if TYPE_CHECKING:
+    from pandas import Series
+
+Kind = Literal["number", "category", "date", "id", "text", "empty", "unclear"]
+
+_FEW = 10
+"""Different values that are never too many for categories."""
+_ID_NAME = re.compile(r"(^|[_\W])(id|uuid|guid)$|^(index|idx|row|rowid|row_?number)$|^unnamed: \d+$", re.I)
+_CAMEL_ID_NAME = re.compile(r"[a-z]I[dD]$")
+_TIME_NAME = re.compile(
+    r"(^|[_\W])(date|datum|time|timestamp|created|updated)([_\W]|$)|(^|_)ts$|_(at|on)$", re.I
+)
+_MONTHS = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DATE = re.compile(
+    rf"\d{{1,4}}[-/.]\d{{1,2}}[-/.]\d{{1,4}}([ T].*)?|(\w+,? )?\d{{1,2}}[ .-]+{_MONTHS}[ .,-]+\d{{2,4}}.*"
+    rf"|(\w+,? )?{_MONTHS} \d{{1,2}},? \d{{4}}.*",
+    re.I,
+)
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+_NUMBER = re.compile(r"[-+]?[^\w\s.,+-]{0,3}\s*[-+]?\d[\d.,' \u00a0]*\s*(%|[^\w\s]{1,3}|[A-Za-z]{2,3})?")
+_SAMPLE = 1000
+_EPOCH_SECONDS = (10**8, 10**13)
+
+
+def kind_of(column: Series[Any]) -> tuple[Kind, str]:
+    """What a column holds, and in words why it is nothing to predict from; no words where it is.
+
+    Numbers and categories are predicted from. Dates, ids, free text and columns without a value are not:
+    what a model learns from them holds for the rows it has seen alone. Text that looks like numbers is
+    unclear: taken as categories, the numbers would be lost.
+
+    Args:
+        column: Of a table.
+
+    >>> kind_of(pd.Series([1.5, 2.0], name="height"))
+    ('number', '')
+    >>> kind_of(pd.Series(["2024-01-05", "2024-02-05"], name="day"))
+    ('date', "dates such as '2024-01-05'")
+    """
+    values = column.dropna()
+    if values.empty:
+        return "empty", "no value in any row"
+    if pd.api.types.is_datetime64_any_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
+        return "date", "dates"
+    if pd.api.types.is_timedelta64_dtype(column):
+        return "date", "durations"
+    if is_number(column):
+        return _kind_of_numbers(str(column.name), values)
+    return _kind_of_text(str(column.name), values.astype(str))
+
+
+def is_number(column: Series[Any]) -> bool:
+    """Whether a column holds numbers, or yes and no.
+
+    Args:
+        column: Of a table.
+    """
+    return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
+
+
+def looks_like_number(text: str) -> bool:
+    """Whether a text is a number with a sign of its unit or of thousands.
+
+    Args:
+        text: A value.
+
+    >>> looks_like_number("$1,200.50"), looks_like_number("12 %"), looks_like_number("A12")
+    (True, True, False)
+    """
+    return _NUMBER.fullmatch(text.strip()) is not None
+
+
+def plain_numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    """Decimals as floats: Parquet and databases have columns of them.
+
+    Args:
+        frame: A table.
+    """
+    for name in frame.columns:
+        values = frame[name].dropna()
+        if values.dtype == object and len(values) and all(isinstance(value, Decimal) for value in values):
+            frame[name] = frame[name].astype(float)
+    return frame
+
+
+def _kind_of_numbers(name: str, values: Series[Any]) -> tuple[Kind, str]:
+    if pd.api.types.is_bool_dtype(values) or values.nunique() <= _FEW:
+        return "number", ""
+    numbers = values.to_numpy(dtype=np.float64)
+    integral = np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all()
+    return _kind_of_integers(name, numbers) if integral else ("number", "")
+
+
+def _kind_of_integers(name: str, numbers: np.ndarray[Any, Any]) -> tuple[Kind, str]:
+    different, low, high = len(np.unique(numbers)), int(numbers.min()), int(numbers.max())
+    if _ID_NAME.search(name) or _CAMEL_ID_NAME.search(name):
+        return "id", f"ids by its name, {different:,} different integers"
+    if different == len(numbers) == high - low + 1:
+        return "id", f"the rows' numbers, {low} to {high}"
+    if low >= 19000101 and high <= 21001231 and _are_days(numbers):
+        return "date", f"dates such as {int(numbers[0])}"
+    if _TIME_NAME.search(name) and _EPOCH_SECONDS[0] <= low and high <= _EPOCH_SECONDS[1]:
+        return "date", f"points in time such as {int(numbers[0])}"
+    return "number", ""
+
+
+def _are_days(numbers: np.ndarray[Any, Any]) -> bool:
+    month, day = numbers // 100 % 100, numbers % 100
+    return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
+
+
+def _kind_of_text(name: str, values: Series[Any]) -> tuple[Kind, str]:
+    unique = values.unique()
+    sample = [str(value).strip() for value in unique[:_SAMPLE]]
+    example = f"such as {sample[0][:40]!r}"
+    if all(_DATE.fullmatch(text) for text in sample):
+        return "date", f"dates {example}"
+    if len(unique) <= _FEW:
+        return "category", ""
+    if sum(_EMAIL.fullmatch(text) is not None for text in sample) > 0.9 * len(sample):
+        return "text", f"e-mail addresses {example}"
+    if sum(map(looks_like_number, sample)) > 0.8 * len(sample):
+        odd = next((text for text in sample if not reads_as_number(text)), sample[0])
+        return "unclear", f"text such as {odd[:40]!r}, but looks like numbers"
+    return _kind_of_words(name, sample, len(unique), len(values))
+
+
+def _kind_of_words(name: str, sample: list[str], different: int, rows: int) -> tuple[Kind, str]:
+    words = sum(len(text.split()) for text in sample) / len(sample)
+    example = f"such as {sample[0][:40]!r}"
+    if _ID_NAME.search(name) or _CAMEL_ID_NAME.search(name):
+        return "id", f"ids by its name, {different:,} different values {example}"
+    if 2 * different > rows:
+        kind: Kind = "id" if words < 1.5 else "text"
+        what = "ids or names" if kind == "id" else "free text"
+        return kind, f"{what}: {different:,} different values in {rows:,} rows, {example}"
+    return ("text", f"free text {example}") if words >= 5 else ("category", "")

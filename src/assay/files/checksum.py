@@ -1,0 +1,117 @@
+"""The SHA-256 beside a checkpoint, as `sha256sum` writes it; without torch."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+from assay.files.atomic import write_text
+from assay.files.inside import read_whole
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+    from pathlib import Path
+
+SUFFIX = ".sha256"
+
+
+def sum_file(path: Path) -> Path:
+    """Where the sum of a checkpoint lies.
+
+    Args:
+        path: The checkpoint.
+    """
+    return path.with_name(path.name + SUFFIX)
+
+
+def sha256(path: Path) -> str:
+    """The sum that is listed for a checkpoint; empty when there is none.
+
+    Args:
+        path: The checkpoint.
+    """
+    return next(iter(read_sums(path.resolve())), "")
+
+
+def read_sums(path: Path) -> list[str]:
+    """The sums that are listed for a checkpoint, the newest first; none when its sum file is damaged.
+
+    Args:
+        path: The checkpoint, no link.
+    """
+    try:
+        text = read_whole(sum_file(path), 1 << 20).decode("utf-8", "surrogateescape")
+    except OSError:
+        return []
+    line = re.compile(f"([0-9a-f]{{64}})  {re.escape(path.name)}\n")
+    # All of it must be as it was written: a flipped bit anywhere is damage.
+    return line.findall(text) if re.fullmatch(f"({line.pattern})+", text) else []
+
+
+def write_sums(path: Path, sums: list[str]) -> None:
+    """List the sums of a checkpoint.
+
+    Args:
+        path: The checkpoint.
+        sums: The newest first.
+    """
+    write_text(sum_file(path), "".join(f"{one}  {path.name}\n" for one in sums))
+
+
+def sums_of_content(path: Path) -> list[str]:
+    """Sums of which one is that of the file; read from the file itself when it came without.
+
+    Args:
+        path: The checkpoint.
+    """
+    if not path.is_file() or path.is_symlink():
+        return []
+    if sum_file(path).is_file():  # a sum that does not fit must not be made to fit
+        return read_sums(path)
+    with path.open("rb") as file:
+        return [digest_of(file)]
+
+
+def digest_of(file: BufferedReader) -> str:
+    """SHA-256 of what is left to read.
+
+    Args:
+        file: Open for reading.
+    """
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def damage(path: Path, file: BufferedReader) -> str:
+    """Why a checkpoint is not whole; empty when it is.
+
+    Args:
+        path: The checkpoint, no link.
+        file: The same, open for reading at its begin.
+    """
+    if not sum_file(path).is_file():
+        return f"has no {SUFFIX} file beside it, so whether it is whole is not known"
+    sums = read_sums(path)
+    found = digest_of(file)
+    # A writer may have been between its steps at the first look.
+    if found in sums or found in read_sums(path):
+        return ""
+    if not sums:
+        return f"cannot be verified: {sum_file(path).name} is damaged"
+    return f"is damaged: its SHA-256 is not the one in {sum_file(path).name}"
+
+
+def damage_of(path: Path) -> str:
+    """Why a checkpoint cannot be used, as a sentence without its subject; empty when it is whole.
+
+    Args:
+        path: The checkpoint, or a link to it.
+    """
+    source = path.resolve()
+    try:
+        with source.open("rb") as file:
+            return damage(source, file)
+    except FileNotFoundError:
+        return "is not there"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"

@@ -1,0 +1,217 @@
+"""A run that is told to stop ends after its step, with a checkpoint to go on from."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import torch
+from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.trainer.states import TrainerFn
+from typing_extensions import override
+
+from assay.loop.resume_point import only_whole_epochs
+from assay.terminal import leave_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    import lightning as L
+    from torch._C._distributed_c10d import Store
+
+_SIGNALS: Final = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP") if hasattr(signal, name)
+)
+_HANGUP: Final = getattr(signal, "SIGHUP", None)
+_KEY: Final = "assay/stop"
+
+
+class StoppedBySignal(BaseException):
+    """The run was told to stop, and did.
+
+    Args:
+        name: Of the signal, such as `SIGTERM`.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"stopped by {name}")
+        self.name = name
+
+
+@final
+class StopOnSignal(Checkpoint):
+    """Ends a run on SIGTERM, SIGINT, SIGUSR1 or SIGHUP: finishes the step, saves a checkpoint, raises.
+
+    SIGHUP, which comes as a terminal is closed, stays ignored where it is, as under `nohup`.
+
+    What is saved is what Lightning's `ModelCheckpoint` would save after this step. A validation is finished
+    first, as its half cannot be saved; a test is broken off. Where data can only be read from the start of an
+    epoch, nothing is saved but `epoch.ckpt` at the end of each. A second SIGINT stops at once. With several
+    processes, whichever is told first names the step that all of them stop after; they look it up in torch's
+    store, once an optimizer step, and no device has to be waited for.
+
+    A `Checkpoint` because Lightning calls those last: averages and metrics have taken in the step by then.
+
+    Args:
+        path: Where the checkpoint goes.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.received = ""
+        """Name of the signal; empty as long as there was none."""
+        self._saved = False
+        self._last_step = -1
+        self._before: dict[int, Any] = {}
+        self._process = 0
+        self._store: Store | None = None
+
+    @contextmanager
+    def watching(self, *, several: bool = False) -> Iterator[None]:
+        """Take the signals in this block, and give them back after it; nothing off the main thread.
+
+        Args:
+            several: The process is one of several, which wait for each other before training starts, where
+                Python handles no signal. Until then one simply ends the process: nothing is lost.
+        """
+        self.received, self._saved, self._process = "", False, os.getpid()
+        if threading.current_thread() is threading.main_thread():
+            before = {number: signal.getsignal(number) for number in _SIGNALS}
+            self._before = {n: old for n, old in before.items() if n != _HANGUP or old != signal.SIG_IGN}
+        if several:
+            for number in self._before:
+                signal.signal(number, signal.SIG_DFL)
+        else:
+            self._take()
+        try:
+            yield
+        finally:
+            for number, handler in self._before.items():
+                signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+            self._before = {}
+
+    def _take(self) -> None:
+        for number in self._before:
+            signal.signal(number, self._receive)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if os.getpid() != self._process:  # a process that loads data: its parent tells it when to end
+            return
+        if self.received and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if not self.received:
+            self.received = signal.Signals(number).name
+            # Not print: a signal may come in the middle of one.
+            with suppress(OSError):
+                os.write(2, f"\n{self.received}: stopping after this step (Ctrl-C: at once)\n".encode())
+            if number == _HANGUP:
+                leave_terminal()
+
+    # -- training ----------------------------------------------------------------------------------------
+
+    @override
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Take the signals back from Lightning, which has just set its own handler for SIGTERM.
+
+        That one leaves the loop after a step without saving, and with several processes calls a collective
+        from within the handler.
+        """
+        self._take()
+        self._last_step, self._store = -1, _store(trainer)
+        if self.received and self._store is None:
+            raise StoppedBySignal(self.received)
+
+    @override
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Leave, now that the step before this one has been logged too."""
+        if self._saved:
+            raise StoppedBySignal(self.received)
+
+    @override
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Save, where it was asked for and an optimizer step is done."""
+        if not self.received and self._store is None:
+            return
+        step_done = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch
+        if step_done and (self.received if self._store is None else self._agreed(trainer.global_step)):
+            if not only_whole_epochs(trainer):
+                trainer.save_checkpoint(self.path)
+            self._saved = True
+
+    def _agreed(self, step: int) -> bool:
+        """Whether all processes stop after this step.
+
+        Who is told to stop after step s says so before it takes part in s + 1; who has s + 1 behind them has
+        got that process's gradients, and so its word as well.
+        """
+        assert self._store is not None  # noqa: S101 - the caller looked
+        if self._last_step < 0 and self._store.check([_KEY]):
+            last, self.received = self._store.get(_KEY).decode().split()
+            self._last_step = int(last)
+        elif self._last_step < 0 and self.received:
+            said = self._store.compare_set(_KEY, "", f"{step + 1} {self.received}").decode().split()
+            self._last_step, self.received = int(said[0]), said[1]
+        return 0 <= self._last_step <= step
+
+    @override
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Leave before a validation that is due after the last step; the resumed run does it."""
+        if self._saved:
+            raise StoppedBySignal(self.received)
+
+    @override
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Let an epoch that needs no validation come to its end, and stop in the next one.
+
+        Where data can only be read from the start of an epoch, this is where the run can go on from.
+        """
+        self._saved = False
+        if only_whole_epochs(trainer):
+            trainer.save_checkpoint(self.path.with_name("epoch.ckpt"))
+
+    # -- validation on its own, test, prediction ---------------------------------------------------------
+
+    @override
+    def on_sanity_check_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """As `on_train_start`."""
+        self._take()
+
+    @override
+    def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """As `on_train_start`."""
+        self._take()
+        self._leave(trainer)
+
+    @override
+    def on_test_batch_end(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+        """Leave: what was trained is saved."""
+        self._leave(trainer)
+
+    @override
+    def on_validation_batch_end(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
+        """Leave where nothing has been trained yet."""
+        if trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING:
+            self._leave(trainer)
+
+    def _leave(self, trainer: L.Trainer) -> None:
+        # Of several processes none leaves alone: the others would wait for it.
+        if self.received and trainer.world_size == 1:
+            raise StoppedBySignal(self.received)
+
+
+def _store(trainer: L.Trainer) -> Store | None:
+    """What the processes of a job share; None where there is only one."""
+    if trainer.world_size == 1 or not torch.distributed.is_initialized():
+        return None
+    store: Store = torch.distributed.distributed_c10d._get_default_store()
+    return store

@@ -1,0 +1,232 @@
+"""What differs between two runs, config files, or lists of overrides."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from rich.text import Text
+
+from assay.compose.compose import compose, job_config
+from assay.compose.origin import located, plain
+from assay.config.tree import walk
+from assay.config.yaml_file import load_yaml
+from assay.config.yaml_lines import shortened
+from assay.errors import AssayError
+from assay.record.run_record import FILE, RunRecord
+from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+ABSENT = "not there"
+_MATTERS = ("status", "seed", "data_sha256", "patch_sha256", "git", "machine", "packages", "model")
+_RUN_DIR = "${run_dir}"
+
+
+@final
+@dataclass(frozen=True)
+class Side:
+    """One of the two that are compared.
+
+    Attributes:
+        name: As typed.
+        config: The job, without its `hydra` node.
+        record: How it went, when it is a run.
+    """
+
+    name: str
+    config: DictConfig
+    record: RunRecord | None = None
+
+
+Rows = dict[str, tuple[str, str]]
+
+
+def read_side(name: str, config_dir: Path | None = None) -> Side:
+    """Read a run directory or a config file, or compose overrides.
+
+    Args:
+        name: A path, or overrides with spaces between them; an empty text is the default config.
+        config_dir: The user's folder of config groups.
+
+    Raises:
+        AssayError: It is none of these, or cannot be read.
+    """
+    path = Path(name)
+    if name.strip() and path.is_dir():
+        if not (path / "config.yaml").is_file():
+            raise AssayError(
+                f"{name} is no run directory: it has no config.yaml",
+                hint="runs lie under outputs/<name>/<date>/",
+            )
+        record = RunRecord.load(path) if (path / FILE).is_file() else None
+        return Side(name, _load(path / "config.yaml"), record)
+    if name.strip() and path.is_file():
+        return Side(name, _load(path))
+    try:
+        words = shlex.split(name)
+    except ValueError as error:
+        raise AssayError(f"{name!r} cannot be read: {error}", hint="close every quote") from error
+    if any("=" not in word and not word.startswith("~") for word in words):
+        raise AssayError(
+            f"{name!r} is neither a run directory, nor a YAML file, nor overrides",
+            hint="assay diff outputs/A outputs/B, or assay diff '' 'optimizer=sgd optimizer.lr=0.1'",
+        )
+    with located(words, config_dir):
+        return Side(name, job_config(compose(words, config_dir)))
+
+
+def config_difference(one: DictConfig, other: DictConfig) -> Rows:
+    """Keys whose values differ, each with both; where runs write to does not count.
+
+    A run's config has every interpolation resolved. Compared with one that waits for its data, that one is
+    resolved with what the run knows of its own.
+
+    Args:
+        one: A job.
+        other: Another job.
+    """
+    pair = [
+        OmegaConf.masked_copy(side, [str(key) for key in side if key != "hydra"]) for side in (one, other)
+    ]
+    waiting = [any(entry.is_interpolation for entry in walk(side)) for side in pair]
+    if waiting[0] != waiting[1]:
+        late, early = (pair[0], pair[1]) if waiting[0] else (pair[1], pair[0])
+        OmegaConf.set_struct(late, False)
+        if "spec" not in late and "spec" in early:
+            late.spec = early.spec
+        elif "spec" in late and "spec" not in early:
+            del late["spec"]
+    resolve = waiting[0] != waiting[1]
+    return _rows(_values(pair[0], resolve=resolve), _values(pair[1], resolve=resolve))
+
+
+def record_difference(one: RunRecord, other: RunRecord) -> Rows:
+    """What of two records differs and can change an outcome: code, packages, machine, data, seed.
+
+    Args:
+        one: Of a run.
+        other: Of another.
+    """
+    sides = [{name: getattr(record, name) for name in _MATTERS} for record in (one, other)]
+    first, second = (_values(OmegaConf.create({"record": side})) for side in sides)
+    return {key.removeprefix("record."): values for key, values in _rows(first, second).items()}
+
+
+def score_difference(one: RunRecord, other: RunRecord) -> Rows:
+    """Scores of two runs that are not the same, those of the test first.
+
+    Args:
+        one: Of a run.
+        other: Of another.
+    """
+    first, second = ({name: f"{value:.6g}" for name, value in run.metrics.items()} for run in (one, other))
+    names = sorted({**first, **second}, key=lambda name: (not name.startswith("test/"), name))
+    names = [name for name in names if not name.startswith("lr-")]
+    shown = [name for name in names if one.metrics.get(name) != other.metrics.get(name)]
+    return {name: (first.get(name, ABSENT), second.get(name, ABSENT)) for name in shown}
+
+
+def _follows(key: str, derived: Collection[str]) -> bool:
+    """Whether a value is what others make it, in both runs."""
+    return any(key == one or key.startswith((f"{one}.", f"{one}[")) for one in ("spec", *derived))
+
+
+def show(first: str, second: str, config_dir: Path | None = None) -> None:
+    """Print what differs; `no difference` where nothing does.
+
+    Args:
+        first: A run directory, a config file, or overrides.
+        second: Another.
+        config_dir: The user's folder of config groups.
+
+    Raises:
+        AssayError: One of them cannot be read.
+    """
+    one, other = read_side(first, config_dir), read_side(second, config_dir)
+    blocks = {"config": config_difference(one.config, other.config)}
+    if one.record is not None and other.record is not None:
+        derived = set(one.record.interpolations) & set(other.record.interpolations)
+        kept = (key for key in blocks["config"] if not _follows(key, derived))
+        blocks["config"] = {key: blocks["config"][key] for key in kept}
+        blocks["record"] = record_difference(one.record, other.record)
+        blocks["scores"] = score_difference(one.record, other.record)
+    console = Console(highlight=False, soft_wrap=True)
+    if not any(blocks.values()):
+        console.print("no difference")
+        return
+    for name, rows in blocks.items():
+        if rows:
+            console.print(name, style="bold")
+            titles = tuple(shortened(side.name or "the default config") for side in (one, other))
+            _print_rows(console, [("", *titles), *((key, *values) for key, values in rows.items())])
+
+
+def _print_rows(console: Console, rows: Sequence[tuple[str, ...]]) -> None:
+    short = [tuple(shortened(cell) for cell in row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*short, strict=True)]
+    for number, row in enumerate(short):
+        line = Text(" ")
+        for cell, width, colour in zip(row, widths, ("", "red", "green"), strict=True):
+            line.append(f" {cell:<{width}} ", style="dim" if not number or cell == ABSENT else colour)
+        line.rstrip()
+        console.print(line)
+
+
+def _load(path: Path) -> DictConfig:
+    try:
+        config = load_yaml(path)
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise AssayError(f"{path}{line} is no YAML: {error.problem}") from error
+    except (yaml.YAMLError, OmegaConfBaseException, OSError, ValueError) as error:
+        raise AssayError(f"{path} cannot be read: {str(error).partition(chr(10))[0]}") from error
+    if not isinstance(config, DictConfig):
+        raise AssayError(f"{path} holds no mapping")
+    return config
+
+
+def _values(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:
+    """Every value by its key; a list of plain values is one."""
+    found: dict[str, str] = {}
+    run_dir = str(config.get("run_dir") or "")
+    whole: list[str] = []
+    for entry in walk(config):
+        if entry.key == "run_dir" or any(entry.key.startswith(f"{key}[") for key in whole):
+            continue
+        value: Any = OmegaConf.to_container(entry.node, resolve=False) if entry.is_container else None
+        if value is not None:
+            nested = isinstance(value, dict) or any(isinstance(item, dict | list) for item in value)
+            if nested and value:
+                continue
+            whole.append(entry.key)
+        else:
+            value = _value(entry.parent, entry.name) if resolve else entry.node._value()
+        if isinstance(value, str) and run_dir and (value == run_dir or value.startswith(f"{run_dir}/")):
+            value = _RUN_DIR + value.removeprefix(run_dir)
+        found[entry.key] = plain(value)
+    return found
+
+
+def _value(parent: Any, name: Any) -> Any:
+    raw = parent._get_node(name)._value()
+    try:
+        value = parent[name]
+    except OmegaConfBaseException:  # `???`, or what only the data knows
+        return raw
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+
+
+def _rows(first: Mapping[str, str], second: Mapping[str, str]) -> Rows:
+    keys = dict.fromkeys((*first, *second))
+    return {
+        key: (first.get(key, ABSENT), second.get(key, ABSENT))
+        for key in keys
+        if first.get(key) != second.get(key)
+    }

@@ -1,0 +1,106 @@
+"""What a run that goes on takes over from before: its checkpoint, its data, its place in other logs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from omegaconf import open_dict
+
+from assay.errors import AssayError
+from assay.logger.run_csv import RunCSV
+from assay.loop.pick_up import PickUp
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import lightning as L
+    from omegaconf import DictConfig
+
+    from assay.build.assemble import Assembly
+    from assay.record.run_record import RunRecord
+
+_IDS: Final[dict[str, dict[str, str | None]]] = {
+    "MLFlowLogger": {"run_id": None},
+    "WandbLogger": {"id": None, "resume": "allow"},
+}
+"""Arguments by which a logger goes on with a run it knows; None stands for the id."""
+_ID: Final = re.compile(r"[\w-]{1,128}", re.ASCII)
+
+
+def pick_up(assembly: Assembly, record: RunRecord, run_dir: Path) -> Path | None:
+    """Have the trainer go on from where the last entry of `resumed` says.
+
+    Args:
+        assembly: The run, built anew.
+        record: Of the run.
+        run_dir: Run directory.
+
+    Returns:
+        The checkpoint to load; None where a run begins, or begins anew.
+    """
+    if not record.resumed:
+        return None
+    last = record.resumed[-1]
+    if not last["checkpoint"]:
+        for logger in assembly.trainer.loggers:
+            if isinstance(logger, RunCSV):
+                logger.rewind(None)
+        return None
+    changed: dict[str, Any] = last["changed"]
+    arguments = {
+        key.removeprefix("optimizer."): (old, new)
+        for key, (old, new) in changed.items()
+        if key.startswith("optimizer.")
+    }
+    schedule = any(key.startswith("scheduler.") for key in changed)
+    callbacks: list[Any] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+    callbacks.append(PickUp(arguments, new_schedule=schedule, stop=last["stop"]))
+    return run_dir / "checkpoints" / str(last["checkpoint"])
+
+
+def same_data(assembly: Assembly, record: RunRecord) -> str:
+    """Digest of the data, which must be the one that the run began with, where that is known.
+
+    Args:
+        assembly: The run.
+        record: Of the run.
+
+    Raises:
+        AssayError: It is another one.
+    """
+    digest = getattr(assembly.datamodule, "digest", None)
+    found: str = digest() if digest is not None else ""
+    if record.data_sha256 not in ("", found):
+        raise AssayError(
+            "the data is not what the run began with: its SHA-256 is another one",
+            hint="bring the data back, or train anew",
+        )
+    return found
+
+
+def logger_ids(trainer: L.Trainer) -> dict[str, str]:
+    """Under which id other loggers know the run, by their class.
+
+    Args:
+        trainer: Its loggers have begun.
+    """
+    known = (logger for logger in trainer.loggers if type(logger).__name__ in _IDS)
+    return {type(logger).__name__: str(logger.version) for logger in known}
+
+
+def same_logs(config: DictConfig, record: RunRecord) -> None:
+    """Have other loggers go on with what they have of the run.
+
+    Args:
+        config: The job; changed in place.
+        record: Of the run.
+    """
+    for node in (config.get("logger") or {}).values():
+        kind = str(node.get("_target_")).rpartition(".")[2]
+        with open_dict(config):
+            if kind in _IDS and _ID.fullmatch(record.loggers.get(kind, "")):
+                for name, value in _IDS[kind].items():
+                    node[name] = record.loggers[kind] if value is None else value
+            elif kind == "TensorBoardLogger":  # its files only grow; what comes later is hidden
+                node.purge_step = record.resumed[-1]["from_step"] + 1

@@ -1,0 +1,56 @@
+"""`encoder.json` of a run: what its table's columns are turned into, as plain data."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from assay.data.tabular.table_encoder import TableEncoder
+from assay.errors import AssayError
+from assay.files.atomic import write_text
+from assay.files.inside import read_whole
+from assay.files.sealed import json_is_whole, seal_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.data.samples import Encoder
+
+FILE = "encoder.json"
+
+
+def write_encoder(run_dir: Path, encoder: Encoder | None) -> None:
+    """Keep what a table's encoder has learned.
+
+    Args:
+        run_dir: The run directory.
+        encoder: Of the run's data; one of somebody's own is not kept.
+    """
+    if isinstance(encoder, TableEncoder):
+        plain = json.dumps({"columns": encoder.as_plain()}, indent=2, ensure_ascii=False)
+        write_text(run_dir / FILE, seal_json(plain))
+
+
+def read_encoder(run_dir: Path) -> TableEncoder | None:
+    """The encoder of a run's table; None where the run has none.
+
+    Args:
+        run_dir: Run directory, perhaps somebody else's.
+
+    Raises:
+        AssayError: The file is damaged.
+    """
+    path = run_dir / FILE
+    if not path.is_file():
+        return None
+    try:
+        data = read_whole(path)
+        whole = json_is_whole(data)
+        plain: Any = json.loads(data) if whole else None
+        if isinstance(plain, dict) and isinstance(plain.get("columns"), list):
+            return TableEncoder.from_plain(plain["columns"])
+    except (OSError, ValueError, RecursionError) as error:
+        raise AssayError(f"{path} cannot be read: {error}") from error
+    raise AssayError(
+        f"{path} is damaged or was changed: it is not as its SHA-256 says", hint="restore it from a copy"
+    )

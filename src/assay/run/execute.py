@@ -1,0 +1,344 @@
+"""Train, test, and say in the record how it ended."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import math
+import time
+import traceback
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from lightning.pytorch.utilities.model_helpers import is_overridden
+
+from assay.build.monitor_mode import monitors
+from assay.callbacks.pruning import Pruned
+from assay.check.proof.initial_outputs import far_from_targets
+from assay.check.static.callbacks import notes_on
+from assay.checkpoint.checkpoint_file import CheckpointFile
+from assay.checkpoint.weights_hash import weights_sha256
+from assay.data.data_module import DataModule
+from assay.error_location import one_line_of
+from assay.errors import AssayError, ConfigError, NonFiniteError, exit_place
+from assay.files.checksum import damage_of, sha256
+from assay.logger.run_csv import RunCSV
+from assay.loop.pick_up import PickUp
+from assay.loop.stop_on_signal import StopOnSignal, StoppedBySignal
+from assay.module import Module
+from assay.record.failure_cause import of_exception
+from assay.record.log_file import FILE, log_file
+from assay.record.manifest import files_of
+from assay.record.run_record import now
+from assay.record.secrets import redact_tree
+from assay.run.continuation import logger_ids, pick_up, same_data
+from assay.run.encoder_file import write_encoder
+from assay.run.summary import say_start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    import lightning as L
+
+    from assay.build.assemble import Assembly
+    from assay.record.run_record import RunRecord
+
+log = logging.getLogger("assay")
+
+
+def execute(
+    assembly: Assembly,
+    record: RunRecord,
+    run_dir: Path,
+    *,
+    raise_errors: bool,
+    warnings: Sequence[str] = (),
+) -> None:
+    """Train, test, and say in the record how it ended, whatever happens.
+
+    Args:
+        assembly: The job.
+        record: Of the run; written when it ends.
+        run_dir: Its directory, with a record that says `running`.
+        raise_errors: Let an exception of the training through, after it was recorded.
+        warnings: Of the check, for the log.
+
+    Raises:
+        AssayError: The record cannot be written; it goes on saying `running`.
+    """
+    start, known_before = time.perf_counter(), record.checkpoints
+    with log_file(run_dir / FILE):
+        try:
+            record.model = _parameters(assembly.module)
+            record.data_sha256 = same_data(assembly, record)
+            write_encoder(run_dir, getattr(assembly.datamodule, "encoder", None))
+            log.info("run %s: %s", record.run_id, " ".join(record.overrides) or "no overrides")
+            for note in record.resumed[-1]["notes"] if record.resumed else ():
+                log.warning("%s", note)
+            for warning in warnings:
+                log.warning("%s", warning)
+            say_start(assembly, record, _notes(assembly))
+            with signals(assembly):
+                fit_and_test(assembly, record, run_dir)
+            record.status = "finished"
+        except StoppedBySignal as stop:
+            record.status, record.signal = "interrupted", stop.name
+            record.reason = "stopped by hand" if stop.name == "SIGINT" else str(stop)
+        except (KeyboardInterrupt, SystemExit) as stop:
+            _note_exit(stop, record)
+        except Pruned as end:
+            record.status, record.reason = "pruned", str(end)
+            record.metrics.update(_scalars(assembly.trainer.callback_metrics))
+        except Exception as error:
+            record.status, record.reason = "failed", one_line(error)
+            record.cause = of_exception(error).cause
+            log.error("%s", traceback.format_exc())
+            if raise_errors:
+                raise
+        finally:
+            record.seconds = round(time.perf_counter() - start, 3)
+            began = [record.started, *(entry["at"] for entry in record.resumed)]
+            record.finished = max(now(), *began)  # a clock may have been put back
+            if record.checkpoints is known_before:  # training did not come to its end
+                _noting(_note_checkpoints, assembly, record, run_dir)
+            _note_lost_rows(assembly.trainer, record)
+            log.info("%s after %.1f s %s", record.status, record.seconds, record.reason)
+            record.files = _noting(files_of, run_dir) or {}
+            _save(record, run_dir)
+
+
+def _note_lost_rows(trainer: L.Trainer, record: RunRecord) -> None:
+    """A run that has lost rows of metrics.csv says so wherever it is said how it ended."""
+    lost = [logger.damage for logger in trainer.loggers if isinstance(logger, RunCSV) and logger.damage]
+    if lost:
+        record.resumed[-1]["lost"] = lost
+    if record.status == "finished":
+        record.reason = "; ".join(one for entry in record.resumed for one in entry.get("lost", ()))
+
+
+def _note_exit(stop: KeyboardInterrupt | SystemExit, record: RunRecord) -> None:
+    # Lightning turns Ctrl-C into SystemExit once it has shut its loops down, rich a closed output.
+    if isinstance(stop, KeyboardInterrupt) or isinstance(stop.__context__, KeyboardInterrupt):
+        record.status, record.reason, record.signal = "interrupted", "stopped by hand", "SIGINT"
+    elif isinstance(stop.__context__, BrokenPipeError):
+        record.status, record.reason = "interrupted", "its output was closed"
+    else:
+        record.status, record.cause = "failed", "exception"
+        record.reason = exit_place(stop)
+        log.error("%s", "".join(traceback.format_exception(stop)))
+
+
+def _noting(take: Callable[..., Any], *arguments: Any) -> Any:
+    """Take something down for the record, which is saved whether or not that can be."""
+    try:
+        return take(*arguments)
+    except Exception as error:
+        log.warning("the record lacks something: %s", one_line(error), exc_info=error)
+        return None
+
+
+def _save(record: RunRecord, run_dir: Path) -> None:
+    try:
+        record.save(run_dir)
+    except OSError as error:
+        ended = f"{record.status}: {record.reason}" if record.reason else record.status
+        raise AssayError(
+            f"{run_dir / 'record.json'} cannot be written: {error.strerror}. The run has {ended}",
+            hint=f"what was saved can be read; make room, then `assay resume {run_dir}`",
+        ) from error
+
+
+def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
+    """Train, then test the best checkpoint.
+
+    Args:
+        assembly: The job.
+        record: Takes the metrics, the checkpoints and the hash of the weights.
+        run_dir: Its directory.
+
+    Raises:
+        AssayError: The training loss is not finite, or a file cannot be written.
+        KeyboardInterrupt: It was stopped by hand.
+    """
+    trainer, module, datamodule = assembly.trainer, assembly.module, assembly.datamodule
+    for logger in trainer.loggers:
+        if type(logger).__name__ not in record.loggers:  # MLflow refuses what is not as it was
+            logger.log_hyperparams(redact_tree(assembly.plain))
+    record.loggers = logger_ids(trainer)
+    if record.loggers and trainer.is_global_zero:
+        record.save(run_dir)  # now, for a run that is killed says nothing later
+    checkpoint = pick_up(assembly, record, run_dir)
+    with _picking_up(trainer, checkpoint), _monitoring(assembly):
+        trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
+    if trainer.state.status == "interrupted":
+        raise KeyboardInterrupt
+    record.metrics.update(_scalars(trainer.callback_metrics))
+    loss = record.metrics.get("train/loss", 0.0)
+    if not math.isfinite(loss):
+        raise NonFiniteError(
+            f"the training loss became {loss}",
+            hint="lower optimizer.lr, set trainer.gradient_clip_val=1.0, or look with debug=anomaly",
+        )
+    # Noted now, for the test puts the callbacks back to where they were at the best checkpoint.
+    if trainer.is_global_zero:
+        _note_checkpoints(assembly, record, run_dir)
+        if isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):  # others hold shards
+            record.weights_sha256 = weights_sha256(module.state_dict())
+    path = _to_test(trainer, record)
+    if path and any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks):  # type: ignore[attr-defined]  # a plain attribute
+        # Lightning 2.6 would test the weights from before the averaging, which lie in the checkpoint, too.
+        module.load_state_dict(CheckpointFile().load_checkpoint(path)["state_dict"])
+        path = None
+    spec = getattr(datamodule, "spec", None)
+    if not _can_test(assembly):
+        log.warning("nothing was tested: the module has no test_step, or the datamodule no test_dataloader")
+    elif spec is None or spec.num_test:
+        trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
+        record.metrics.update(_scalars(trainer.callback_metrics))
+    record.matrices = dict(getattr(module, "matrices", {}))
+
+
+def _can_test(assembly: Assembly) -> bool:
+    """Whether a module and a datamodule of somebody's own have what a test needs."""
+    return is_overridden("test_step", assembly.module) and is_overridden(
+        "test_dataloader", assembly.datamodule
+    )
+
+
+def signals(assembly: Assembly) -> AbstractContextManager[None]:
+    """Stop after a step, with a checkpoint, when told to.
+
+    Args:
+        assembly: Its trainer has `StopOnSignal`, or nothing is done.
+    """
+    callbacks: list[Any] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+    stops = (callback for callback in callbacks if isinstance(callback, StopOnSignal))
+    several = assembly.trainer.world_size > 1
+    return next((stop.watching(several=several) for stop in stops), nullcontext())
+
+
+@contextmanager
+def _picking_up(trainer: L.Trainer, checkpoint: Path | None) -> Iterator[None]:
+    """One message for whatever a checkpoint that somebody has changed may bring about."""
+    try:
+        yield
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError, AssertionError) as error:
+        callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+        if checkpoint is None or any(one.done for one in callbacks if isinstance(one, PickUp)):
+            raise
+        raise AssayError(
+            f"{checkpoint} is not as this run would have written it: {one_line(error)}",
+            hint="restore it from a copy, or remove it to go on from another one",
+        ) from error
+
+
+@contextmanager
+def _monitoring(assembly: Assembly) -> Iterator[None]:
+    """Name the key where something waits for a metric that a module of somebody's own does not log."""
+    try:
+        yield
+    except (MisconfigurationException, RuntimeError) as error:
+        logged = sorted(assembly.trainer.callback_metrics)
+        missing = [
+            (node, monitor)
+            for node, monitor in monitors(assembly.config)
+            if f"`{monitor}`" in str(error) or f"'{monitor}'" in str(error)
+        ]
+        if not missing or missing[0][1] in logged:
+            raise
+        node, monitor = missing[0]
+        other = next(iter(difflib.get_close_matches(monitor, logged, n=1, cutoff=0.0)), "NAME")
+        mode = "min" if "loss" in other else "max"
+        raise ConfigError(
+            f"there is no metric {monitor!r}; the module logs {', '.join(logged)}",
+            key=f"{node}.monitor",
+            hint=f"{node}.monitor={other} {node}.mode={mode}, or let the module log {monitor!r}",
+        ) from error
+
+
+def _best_checkpoint(trainer: L.Trainer) -> ModelCheckpoint | None:
+    kept = (callback for callback in trainer.checkpoint_callbacks if isinstance(callback, ModelCheckpoint))
+    return next((callback for callback in kept if callback.monitor is not None), None)
+
+
+def _to_test(trainer: L.Trainer, record: RunRecord) -> str | None:
+    """The best checkpoint; None where the weights of the last step are to be tested."""
+    best = _best_checkpoint(trainer)
+    path = best.best_model_path if best is not None else ""
+    if not path:
+        return None
+    if reason := damage_of(Path(path)):
+        note = f"{Path(path).name} {reason}; the weights of the last step are tested in its place"
+        log.warning("%s", note)
+        if record.resumed:
+            record.resumed[-1]["notes"].append(note)
+        return None
+    return path
+
+
+def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
+    """Name the checkpoints in the record, which stays as it is where the callbacks know of none."""
+    found: dict[str, str] = {}
+    folder = (run_dir / "checkpoints").resolve()
+    for callback in assembly.trainer.checkpoint_callbacks:
+        if isinstance(callback, StopOnSignal) and callback.received and callback.path.is_file():
+            found["last"] = callback.path.name
+        elif isinstance(callback, ModelCheckpoint):
+            role = "last" if callback.monitor is None else "best"
+            for name, kept in ((role, callback.best_model_path), ("last", callback.last_model_path)):
+                if kept and Path(kept).is_file() and not (name == "best" and damage_of(Path(kept))):
+                    found[name] = Path(kept).resolve().relative_to(folder).as_posix()
+    if not found:
+        return
+    record.checkpoints, record.best = found, {}
+    best = _best_checkpoint(assembly.trainer)
+    if "best" in found and best is not None and best.best_model_score is not None:
+        path = folder / found["best"]
+        # mmap reads the few numbers that are asked for, not the weights.
+        epoch = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["epoch"]
+        record.best = {
+            "monitor": best.monitor,
+            "value": float(best.best_model_score),
+            "epoch": epoch + 1,
+            "sha256": sha256(path),
+        }
+
+
+def _notes(assembly: Assembly) -> list[str]:
+    data, spec = assembly.datamodule, assembly.config.get("spec")
+    notes = notes_on(assembly.config)
+    if not isinstance(data, DataModule) or spec is None:
+        return notes
+    far = ""
+    if spec.task == "regression" and not spec.target_mean and isinstance(assembly.module, Module):
+        far = far_from_targets(assembly.module.model, spec.input_shape, *data.target_statistics())
+    return [*data.notes, *([far] if far else []), *notes]
+
+
+def _scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def _parameters(module: torch.nn.Module) -> dict[str, int]:
+    every = [p for p in module.parameters() if not isinstance(p, torch.nn.UninitializedParameter)]
+    return {
+        "parameters": sum(p.numel() for p in every),
+        "trainable_parameters": sum(p.numel() for p in every if p.requires_grad),
+    }
+
+
+def one_line(error: BaseException) -> str:
+    """What is kept of an exception: its type, the first line of its message, and the line of the user's code.
+
+    Args:
+        error: Any.
+    """
+    if isinstance(error, AssayError):
+        return str(error)
+    return one_line_of(error)

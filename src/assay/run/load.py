@@ -1,0 +1,201 @@
+"""The model of a finished run."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from assay.build.assemble import build, model_only
+from assay.checkpoint.checkpoint_file import CheckpointFile
+from assay.config.unread_keys import OUR_DATA, OUR_MODULE
+from assay.config.yaml_file import load_yaml
+from assay.data.transform.transforms import Transforms
+from assay.errors import AssayError, ConfigError
+from assay.files.inside import read_whole
+from assay.files.sealed import yaml_is_whole
+from assay.paths import project_conf
+from assay.record.run_record import RunRecord
+from assay.run.encoder_file import read_encoder
+from assay.run.loaded_model import LoadedModel
+from assay.targets.judge_name import check_targets
+from assay.targets.trust import KEY, Trust, checked_names, project_packages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch import nn
+
+log = logging.getLogger(__name__)
+_PREFIX = "model."
+
+
+def load(
+    run: str | Path,
+    *,
+    checkpoint: Literal["best", "last"] = "best",
+    map_location: str | torch.device | None = None,
+    trusted_packages: Sequence[str] = (),
+    raw_input: bool = True,
+) -> nn.Module:
+    """The trained model of a run, in eval mode, behind what the run's data does to raw input.
+
+    Reads weights only: nothing in the checkpoint is executed, and its config calls what a config may call.
+
+    Args:
+        run: Run directory.
+        checkpoint: `best` or `last`; `last` is taken where a run kept no best one.
+        map_location: Where to put the weights; by default the device that `device=auto` would choose.
+        trusted_packages: Packages of your own that the run's config may name, besides those of the project in
+            the current directory. What the run itself trusted does not count.
+        raw_input: Return an `assay.run.loaded_model.LoadedModel`, which transforms and normalises its
+            input as the run did and answers in the target's own unit. Otherwise the bare model, which takes
+            what the run's module got from its data, in training mode: so a config gets it
+            (`model._target_=assay.load`), whose data normalises by itself.
+
+    Returns:
+        The model; where the run trained a `LightningModule` of your own, that is the model.
+
+    Raises:
+        AssayError: There is no such run, its config names what is not trusted, or it holds no valid
+            checkpoint.
+    """
+    run_dir = Path(run)
+    config = read_config(run_dir, trusted_packages)
+    device = torch.device(map_location) if map_location is not None else _fastest()
+    path = _checkpoint(run_dir, checkpoint)
+    state = _weights(path)
+    dtype = next((value.dtype for value in state.values() if value.is_floating_point()), torch.float32)
+    own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
+    with _said_of(run_dir / "config.yaml"):
+        model = build(config, "module") if own else model_only(config, run_dir)
+    if not own:
+        state = {name.removeprefix(_PREFIX): state[name] for name in state if name.startswith(_PREFIX)}
+    try:
+        model.load_state_dict(state)
+    except (RuntimeError, TypeError) as error:
+        raise AssayError(
+            f"{path} does not fit the model of {run_dir / 'config.yaml'}: {' '.join(str(error).split()):.300}"
+        ) from error
+    model = model.to(device, dtype)
+    if raw_input:
+        model = _with_data(config, run_dir, model, dtype)
+    return model.train(not raw_input)
+
+
+def _checkpoint(run_dir: Path, role: str) -> Path:
+    """The file that a run kept as its best or last checkpoint; the last where there never was a best one."""
+    if role not in ("best", "last"):
+        raise AssayError(f"checkpoint={role!r}: 'best' or 'last' was expected")
+    try:
+        kept = RunRecord.load(run_dir).checkpoints
+    except AssayError:
+        kept = {}  # of a run that was killed early, or whose record is lost
+    folder = run_dir / "checkpoints"
+    for name in (Path(kept.get(role, "")).name, f"{role}.ckpt"):  # a record may be anybody's
+        if name and (folder / name).is_file():
+            return folder / name
+    if role in kept:
+        other = "last" if role == "best" else "best"
+        raise AssayError(
+            f"{folder / kept[role]} is not there, and the run kept it as its {role} checkpoint",
+            hint=f"restore it from a copy, or take other weights: checkpoint={other!r}",
+        )
+    if role == "best" and (folder / "last.ckpt").is_file():
+        return folder / "last.ckpt"
+    raise AssayError(
+        f"{run_dir} holds no {'' if role == 'best' else 'last '}checkpoint",
+        hint="callbacks.checkpoint and callbacks.last_checkpoint save one",
+    )
+
+
+def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch.dtype) -> LoadedModel:
+    """The model behind what the run's data does to raw input."""
+    try:
+        spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
+        if OmegaConf.select(config, "data._target_") != OUR_DATA:
+            return LoadedModel(model, spec, dtype=dtype)
+        if OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE):
+            spec = {**spec, "target_mean": [], "target_std": []}  # it was given the targets as they are
+        with _said_of(run_dir / "config.yaml"):
+            chain = (build(config, "data.transform", without=("train",)) or {}).get("eval")
+        encoder = read_encoder(run_dir)
+        return LoadedModel(model, spec, transforms=Transforms(chain or ()), encoder=encoder, dtype=dtype)
+    except (TypeError, ValueError, AttributeError, OmegaConfBaseException) as error:
+        raise AssayError(
+            f"{run_dir / 'config.yaml'} does not say how the run's data was prepared: {error}",
+            hint="assay.load(run, raw_input=False) gives the model alone",
+        ) from error
+
+
+def _weights(path: Path) -> dict[str, torch.Tensor]:
+    # An ordered mapping may bring attributes of its own, such as another `items`.
+    loaded = CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu"))
+    state = dict.get(loaded, "state_dict")
+    weights = dict(dict.items(state)) if isinstance(state, dict) else {}
+    named = all(isinstance(name, str) and isinstance(one, torch.Tensor) for name, one in weights.items())
+    if not weights or not named:
+        raise AssayError(f"{path} is no checkpoint: it has no state_dict of names and tensors")
+    return weights
+
+
+def read_config(
+    run_dir: Path, trusted_packages: Sequence[str] = (), *, must_be_whole: bool = False
+) -> DictConfig:
+    """A run's resolved config, every target in it judged by its name.
+
+    Args:
+        run_dir: Run directory, perhaps somebody else's.
+        trusted_packages: As for `load`.
+        must_be_whole: Refuse one without its SHA-256 in the last line, too; the log says so otherwise.
+
+    Raises:
+        AssayError: There is none, it cannot be read, it is damaged, or it names what is not trusted.
+    """
+    path = run_dir / "config.yaml"
+    if not path.is_file():
+        raise AssayError(
+            f"{run_dir} is no run directory: it has no config.yaml",
+            hint="runs lie under outputs/<name>/<date>/",
+        )
+    try:
+        whole = yaml_is_whole(read_whole(path))
+        if whole is False or (must_be_whole and not whole):
+            raise AssayError(
+                f"{path} is damaged or was changed: it is not as the SHA-256 in its last line says",
+                hint="restore it from a copy",
+            )
+        if whole is None:
+            log.warning("%s has no SHA-256 in its last line: whether it is whole is not known", path)
+        config = load_yaml(path)
+    except (YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError, RecursionError) as error:
+        raise AssayError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    if not isinstance(config, DictConfig):
+        raise AssayError(f"{path} holds no mapping")
+    config.pop("hydra", None)
+    config[KEY] = Trust(project_packages(project_conf()), checked_names(trusted_packages)).packages
+    with _said_of(path):
+        check_targets(config)
+    return config
+
+
+@contextmanager
+def _said_of(path: Path) -> Iterator[None]:
+    """The key of an error is one of that file, not of the job that loads it."""
+    try:
+        yield
+    except ConfigError as error:
+        error.add_file(str(path))
+        raise
+
+
+def _fastest() -> torch.device:
+    if torch.cuda.is_available():
+        return torch.device("cuda", 0)
+    return torch.device("mps") if torch.backends.mps.is_available() else torch.device("cpu")

@@ -1,0 +1,141 @@
+"""The processes of a distributed job, started from the job's config file.
+
+Lightning would start further ranks by replaying the command line, which inside a sweep starts the whole sweep
+again, and from a notebook cannot work at all. Here every rank reads `config.yaml` of the run directory, so
+where the job came from does not matter. Torch's elastic launcher listens on every network interface, kills
+ranks that are still saving after 30 seconds, and leaves them behind when it is told to stop twice.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import psutil
+import torch
+
+from assay.process.children import end_with_parent, kill, received, start, wait
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Sequence
+
+    from omegaconf import DictConfig
+
+_DISTRIBUTED: Final = ("ddp", "fsdp", "deepspeed")
+
+
+def count(config: DictConfig) -> int:
+    """How many processes this job needs on this machine; 1 where it is a rank already.
+
+    Args:
+        config: The job.
+    """
+    trainer = config.trainer
+    if "LOCAL_RANK" in os.environ or not str(trainer.get("strategy", "auto")).startswith(_DISTRIBUTED):
+        return 1
+    devices = trainer.get("devices", "auto")
+    if devices in (-1, "-1", "auto"):
+        return max(1, torch.cuda.device_count()) if trainer.get("accelerator") != "cpu" else 1
+    if isinstance(devices, str):  # as Lightning reads it: "2" is a number of devices, "0,2" are two of them
+        devices = [part for part in devices.split(",") if part.strip()] if "," in devices else int(devices)
+    return devices if isinstance(devices, int) else len(devices)
+
+
+def world_size(config: DictConfig) -> int:
+    """Processes of the whole job, over all its machines.
+
+    Args:
+        config: The job.
+    """
+    if "WORLD_SIZE" in os.environ:
+        return int(os.environ["WORLD_SIZE"])
+    return count(config) * int(config.trainer.get("num_nodes") or 1)
+
+
+def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = ()) -> str:
+    """Run a job on several processes and wait for them; when one dies, the others are ended.
+
+    They meet in a store of this process that listens on this machine alone, and die with this process.
+
+    Args:
+        run_dir: Holds the job's `config.yaml`.
+        num_processes: One a device.
+        trusted_packages: What the user trusts; a config file cannot say so itself.
+
+    Returns:
+        `finished`, `failed`, or the name of the signal that was passed on to them. What the run came to
+        stands in the record and the log.
+    """
+    from torch._C._distributed_c10d import TCPStore  # not in every build of torch
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = int(listener.getsockname()[1])
+        # The store closes what it listens on, when it goes.
+        store = TCPStore(
+            "127.0.0.1",
+            port,
+            is_master=True,
+            wait_for_workers=False,
+            master_listen_fd=os.dup(listener.fileno()),
+        )
+    # -P: else a file torch.py in the current directory would be taken for torch.
+    command = [sys.executable, "-P", "-m", "assay.run.ranks", str(run_dir), *trusted_packages]
+    ranks: list[subprocess.Popen[bytes]] = []
+    with received() as came:
+        try:
+            ranks.extend(
+                start(command, {**os.environ, **_environment(rank, num_processes, port)})
+                for rank in range(num_processes)
+            )
+            codes = wait(ranks, came)
+        finally:
+            for process in ranks:
+                kill(process)
+            del store
+    if came:
+        return came[0].name
+    return "failed" if any(codes) else "finished"
+
+
+def _environment(rank: int, num_processes: int, port: int) -> dict[str, str]:
+    """What tells a process that it is a rank, in the words of torch's own launcher."""
+    # The cores are shared evenly.
+    found = {"OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // num_processes))}
+    found |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
+    found |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(num_processes))
+    found |= {"GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    # By these Lightning and torch know that the ranks are started already, and the store is there.
+    found |= {"TORCHELASTIC_RUN_ID": "assay", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    found["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        found[name] = os.environ.get(name) or _loopback()
+    return {name: value for name, value in found.items() if value}
+
+
+@functools.cache
+def _loopback() -> str:
+    """Name of the network interface of this machine that no other one reaches."""
+    interfaces = psutil.net_if_addrs().items()
+    return next((name for name, every in interfaces if any(one.address == "127.0.0.1" for one in every)), "")
+
+
+def main() -> None:
+    """One rank: run the job of the directory named on the command line; what is trusted comes after it."""
+    end_with_parent()
+    from assay.run.train import run_rank
+
+    code = run_rank(Path(sys.argv[1]), sys.argv[2:])
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # all is written; what is left is Python's own end
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,375 @@
+"""One job, from config to finished record."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from assay.build.assemble import DATA_EXTRAS, assemble, build
+from assay.build.compatibility import check_stated
+from assay.build.quiet import quiet
+from assay.callbacks.pruning import Pruned
+from assay.check.job import check_job
+from assay.check.prove import Prover
+from assay.compose.compose import choices, compose, job_config
+from assay.compose.origin import located
+from assay.config.fingerprint import fingerprint
+from assay.config.serialize import known, to_yaml
+from assay.config.unread_keys import check_single
+from assay.errors import AssayError, ConfigError
+from assay.files.inside import appending
+from assay.loop.stop_on_signal import StoppedBySignal
+from assay.record.failure_cause import of_exception
+from assay.record.outcome import TRIAL
+from assay.record.provenance import refuse_uncommitted
+from assay.record.run_directory import RunDirectory, refuse_existing
+from assay.record.run_lock import writing
+from assay.record.run_record import RunRecord, now
+from assay.record.secrets import redact_tree
+from assay.record.stretch import stretch_here
+from assay.run import ranks
+from assay.run.continuation import same_data, same_logs
+from assay.run.execute import execute, fit_and_test, signals
+from assay.run.interpolations import as_written, interpolations
+from assay.run.load import read_config
+from assay.run.summary import say_warnings
+from assay.targets.judge_name import trusted_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from omegaconf import DictConfig
+
+    from assay.build.assemble import Assembly
+    from assay.check.report import Report
+
+_ROOM: Final = "make room, then `assay resume` the run"
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to.
+
+    Attributes:
+        run_dir: Where everything about it lies.
+        status: `finished`, `failed`, `interrupted` or `pruned`.
+        metrics: Last value of each scalar, such as `test/accuracy`.
+        best: Monitored metric, its value and the epoch of the best checkpoint; empty without one.
+        overrides: What was typed.
+        seconds: From start to end.
+        reason: How it ended, when not well.
+        signal: Name of the signal that interrupted it.
+        cause: Kind of the failure; see `assay.record.outcome.Cause`.
+    """
+
+    run_dir: Path
+    status: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    best: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Sequence[str] = ()
+    seconds: float = 0.0
+    reason: str = ""
+    signal: str = ""
+    cause: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """0 finished or pruned, 130 stopped by hand, 129 terminal closed, 143 told to stop, 1 otherwise."""
+        interrupted = {"SIGTERM": 143, "SIGUSR1": 143, "SIGHUP": 129}.get(self.signal, 130)
+        return {"finished": 0, "pruned": 0, "interrupted": interrupted}.get(self.status, 1)
+
+
+def train(
+    overrides: Sequence[str] = (), *, config_dir: str | Path | None = None, raise_errors: bool = True
+) -> RunResult:
+    """Compose, train, test and record one experiment.
+
+    Args:
+        overrides: As on the command line: `["data=wine", "model=mlp", "optimizer.lr=0.01"]`.
+        config_dir: Your own folder of config groups; `./conf` where there is one.
+        raise_errors: Let an exception of the training through, after it was recorded; else the result tells.
+
+    Returns:
+        The scores, and where the run directory is.
+
+    Raises:
+        AssayError: The config, the data or the device cannot be used; nothing was written.
+    """
+    if isinstance(overrides, str):
+        raise ConfigError(
+            f"a list of overrides was expected, not {overrides!r}", hint=f"assay.train([{overrides!r}])"
+        )
+    folder = Path(config_dir) if config_dir else None
+    with located(overrides, folder):
+        composed = compose(overrides, folder)
+        check_single(overrides)
+        return run_job(job_config(composed), overrides, choices(composed.hydra), raise_errors=raise_errors)
+
+
+def run_job(
+    config: DictConfig,
+    overrides: Sequence[str],
+    chosen: Mapping[str, Any],
+    *,
+    raise_errors: bool,
+    report: Report | None = None,
+    data_sha256: str = "",
+) -> RunResult:
+    """Run a composed job in this process, or on several where its device asks for that.
+
+    Args:
+        config: The job.
+        overrides: What was typed.
+        chosen: Which option of each group.
+        raise_errors: As for `train`.
+        report: What `check` found, where the job was checked already; it is checked here otherwise.
+        data_sha256: What the data must be, where that is known.
+
+    Raises:
+        AssayError: As for `train`.
+    """
+    run_dir = Path(config.run_dir)
+    refuse_existing(run_dir)
+    datamodule = None
+    if report is None:
+        check_job(config)
+        prover = Prover()
+        report, datamodule = prover.prove(config, overrides), prover.datamodule
+        say_warnings(report.warnings)
+    processes = ranks.count(config)
+    if processes > 1:
+        prepare(config)
+        with begun(run_dir, config, overrides, chosen, plain=known(config), data_sha256=data_sha256):
+            _launch(config, processes)
+        return result_of(run_dir)
+    with quiet():
+        assembly = _assembled(config, datamodule=datamodule, checked=True)
+        check_stated({} if report.data_read else report.spec, assembly.config)
+        # From here on there is a run; everything that can be wrong with the config was found before.
+        plain = assembly.plain
+        with begun(run_dir, config, overrides, chosen, plain=plain, data_sha256=data_sha256) as record:
+            execute(assembly, record, run_dir, raise_errors=raise_errors, warnings=report.warnings)
+    return result_of(run_dir)
+
+
+def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bool) -> RunResult:
+    """Go on with a run in its own directory.
+
+    Args:
+        config: Its job.
+        record: What the directory says, and last in `resumed` from where to go on; not yet written.
+        patch: The changes of the code that are in no commit; kept where the run did not have them before.
+        raise_errors: As for `train`.
+
+    Raises:
+        AssayError: The run cannot go on as it is asked to; nothing was written.
+    """
+    run_dir = Path(config.run_dir)
+    check_job(config)
+    prover = Prover()
+    report = prover.prove(config, record.resumed[-1]["overrides"])
+    changed = record.resumed[-1]["changed"]
+    before = as_written(config, {k: text for k, text in record.interpolations.items() if k not in changed})
+    record.fingerprint, record.interpolations = fingerprint(before), interpolations(before)
+    same_logs(config, record)
+    processes = ranks.count(config)
+    if processes > 1:
+        prepare(config)
+        with _refusal(run_dir, hint=_ROOM):
+            _write_again(RunDirectory(run_dir), known(config), record, patch)
+        _launch(config, processes)
+        return result_of(run_dir)
+    with quiet():
+        assembly = _assembled(config, datamodule=prover.datamodule, checked=True)
+        check_stated({} if report.data_read else report.spec, assembly.config)
+        same_data(assembly, record)
+        with _refusal(run_dir, hint=_ROOM):
+            _write_again(RunDirectory(run_dir), assembly.plain, record, patch)
+        execute(assembly, record, run_dir, raise_errors=raise_errors)
+    return result_of(run_dir)
+
+
+def _assembled(config: DictConfig, **options: Any) -> Assembly:
+    """The objects of a job; of one that is a trial of a study, with what reports to it."""
+    assembly = assemble(config, **options)
+    if TRIAL in os.environ:
+        from assay.callbacks.pruning import pruning_from
+
+        callbacks: list[Any] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+        callbacks.insert(0, pruning_from(json.loads(os.environ[TRIAL])))
+    return assembly
+
+
+def prepare(config: DictConfig) -> None:
+    """Download data once, before several processes need it.
+
+    Args:
+        config: The job.
+    """
+    build(config, "data", without=DATA_EXTRAS).prepare_data()
+
+
+@contextmanager
+def begun(
+    run_dir: Path,
+    config: DictConfig,
+    overrides: Sequence[str],
+    chosen: Mapping[str, Any],
+    *,
+    plain: Mapping[str, Any],
+    data_sha256: str,
+) -> Iterator[RunRecord]:
+    """Make the run directory: config, overrides, patch, and a record that says `running`; be its only writer.
+
+    Args:
+        run_dir: Where.
+        config: The job.
+        overrides: What was typed.
+        chosen: Which option of each group.
+        plain: The job, as it is written.
+        data_sha256: As for `run_job`.
+
+    Raises:
+        AssayError: There is a run already, or the directory cannot be made.
+    """
+    stretch, patch = stretch_here(gpu_names(), torch.get_num_threads())
+    if config.get("enforce_clean_git"):
+        refuse_uncommitted(Path.cwd(), stretch["git"], patch)
+    directory = RunDirectory.create(run_dir)
+    with writing(run_dir):
+        refuse_existing(run_dir)  # somebody else may have been faster
+        directory.remove_unfinished()  # of one that was killed before it had a record
+        record = RunRecord(
+            run_id=run_dir.name,
+            name=str(config.name),
+            status="running",
+            started=now(),
+            seed=int(config.seed),
+            fingerprint=fingerprint(config),
+            data_sha256=data_sha256,
+            overrides=list(overrides),
+            choices=dict(chosen),
+            tags=[str(tag) for tag in config.get("tags") or []],
+            interpolations=interpolations(config),
+            **stretch,
+        )
+        with _refusal(run_dir, hint="hydra.run.dir=SOMEWHERE/ELSE"):
+            write_config(directory, plain)
+            _write_overrides(directory, record)
+            if patch:
+                directory.write("code.patch", patch)
+            record.save(run_dir)
+            os.close(appending(directory.log))  # messages name it, however early a process of the run dies
+        yield record
+
+
+def _write_again(directory: RunDirectory, plain: Mapping[str, Any], record: RunRecord, patch: str) -> None:
+    """What a run is from here on; `code.patch` stays what it began with."""
+    earlier = [record.patch_sha256, *(entry.get("patch_sha256") for entry in record.resumed[:-1])]
+    if patch and record.resumed[-1].get("patch_sha256") not in earlier:
+        directory.write(f"code.{len(record.resumed) + 1}.patch", patch)
+    write_config(directory, plain)
+    _write_overrides(directory, record)
+    record.save(directory.path)
+
+
+@contextmanager
+def _refusal(run_dir: Path, *, hint: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise AssayError(
+            f"the run directory {run_dir} cannot be written: {error.strerror}", hint=hint
+        ) from error
+
+
+def write_config(directory: RunDirectory, plain: Mapping[str, Any]) -> None:
+    """Write `config.yaml`, without secrets.
+
+    Args:
+        directory: The run directory.
+        plain: The job, resolved as far as the data is known.
+    """
+    directory.write(directory.config.name, to_yaml(redact_tree(plain)))
+
+
+def _write_overrides(directory: RunDirectory, record: RunRecord) -> None:
+    directory.write("overrides.yaml", to_yaml(redact_tree(record.overrides)))
+
+
+def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
+    """One rank of a distributed job whose run directory is there already.
+
+    Args:
+        run_dir: Holds `config.yaml` and a record that says `running`.
+        trusted_packages: As the process that made the run directory has them.
+
+    Returns:
+        Exit code.
+    """
+    config = read_config(run_dir, trusted_packages)
+    first = int(os.environ["RANK"]) == 0
+    record = RunRecord.load(run_dir)
+    try:
+        with writing(run_dir, shared=True), quiet():
+            assembly = _assembled(config, prepare=False)
+            if first:
+                write_config(RunDirectory(run_dir), assembly.plain)
+                execute(assembly, record, run_dir, raise_errors=False)
+            else:
+                with signals(assembly):
+                    fit_and_test(assembly, record, run_dir)
+    except (StoppedBySignal, Pruned):
+        return 0  # as all others do: one that fails would have the launcher end the rest
+    except AssayError as error:
+        if first:
+            record.status, record.reason, record.finished = "failed", error.message, now()
+            record.cause = of_exception(error).cause
+            record.save(run_dir)
+        return error.exit_code
+    return 0 if not first or record.status in ("finished", "interrupted", "pruned") else 1
+
+
+def _launch(config: DictConfig, processes: int) -> None:
+    """Run a job on several processes; one that is told to stop before they train has no other word of it."""
+    run_dir = Path(config.run_dir)
+    end = ranks.launch(run_dir, processes, trusted_in(config))
+    record = RunRecord.load(run_dir)
+    if end.startswith("SIG") and record.status == "running":
+        record.status, record.signal, record.finished = "interrupted", end, now()
+        record.reason = "stopped by hand" if end == "SIGINT" else f"stopped by {end}"
+        record.save(run_dir)
+
+
+def result_of(run_dir: Path) -> RunResult:
+    """What a run directory says.
+
+    Args:
+        run_dir: The run directory.
+    """
+    record = RunRecord.load(run_dir)
+    status, reason, cause = record.status, record.reason, record.cause
+    if status == "running":  # its process died before it could say how it ended
+        status, reason, cause = "failed", "a process of the run died", "killed"
+    return RunResult(
+        run_dir=run_dir,
+        status=status,
+        metrics=record.metrics,
+        best=record.best,
+        overrides=tuple(record.overrides),
+        seconds=record.seconds,
+        reason=reason,
+        signal=record.signal,
+        cause=cause,
+    )
+
+
+def gpu_names() -> list[str]:
+    """Of the GPUs of this machine, as torch tells them."""
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

@@ -1,0 +1,339 @@
+"""A sweep in a terminal: a line for each job that has ended, and below them what is running."""
+
+from __future__ import annotations
+
+import csv
+import os
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, final
+
+from rich.console import Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from assay.files.inside import appending
+from assay.run.summary import format_score
+from assay.sweep.output.tables import in_short, varying
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from assay.record.outcome import Outcome
+    from assay.sweep.journal import Entry
+    from assay.sweep.objective import Objective
+    from assay.sweep.policy import Retry
+    from assay.terminal import Console
+
+_TAIL: Final = 4096
+"""Bytes at the end of metrics.csv that the last scores stand in."""
+_LOOK_EVERY: Final = 1.0
+_CAUSES: Final = {
+    "exception": "",
+    "out_of_memory": "out of memory",
+    "killed": "killed",
+    "timed_out": "timed out",
+    "non_finite": "not finite",
+    "cannot_write": "cannot write",
+}
+
+
+@dataclass
+class _Row:
+    entry: Entry
+    run_dir: Path
+    epochs: int = 0
+    started: float = field(default_factory=time.monotonic)
+    looked: float = 0.0
+    progress: str = ""
+
+
+@final
+class SweepProgress:
+    """Shows a sweep: live in a terminal, plain lines elsewhere.
+
+    Args:
+        console: Where to print.
+        objective: The score to show.
+        slots: Jobs that run at once.
+        fixed: Overrides that every job has.
+        log: File that takes the same lines.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        objective: Objective,
+        slots: int,
+        fixed: Iterable[str] = (),
+        log: Path | None = None,
+    ) -> None:
+        self._console, self._objective, self._slots = console, objective, max(1, slots)
+        self._rows: dict[int, _Row] = {}
+        self._labels: dict[int, str] = {}
+        self._only: set[int] | None = None
+        self._fixed, self._log = frozenset(fixed), log
+        self._counts = dict.fromkeys(("done", "failed", "pruned", "running", "waiting"), 0)
+        self._seconds: list[float] = []
+        self._live: Live | None = None
+
+    def __enter__(self) -> SweepProgress:
+        """Begin to draw."""
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            with shown(self._console):
+                self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the lines that stay."""
+        if self._live is not None:
+            with shown(self._console):
+                self._live.stop()
+            self._live = None
+
+    def started(self, entry: Entry, run_dir: Path, epochs: Any) -> None:
+        """An attempt begins.
+
+        Args:
+            entry: Of the job.
+            run_dir: Where it writes.
+            epochs: That it is to train for; anything but a number is left out.
+        """
+        self._rows[entry.number] = _Row(entry, run_dir, epochs if isinstance(epochs, int) else 0)
+        if self._live is None and self._slots == 1:
+            self._print(Text(f"job {entry.number}  {self._label(entry)}", style="dim"))
+
+    def ended(self, entry: Entry, outcome: Outcome, retry: Retry | None) -> None:
+        """An attempt has ended.
+
+        Args:
+            entry: Of the job.
+            outcome: How.
+            retry: What follows it; None where nothing does.
+        """
+        self._rows.pop(entry.number, None)
+        if outcome.state == "done":
+            self._seconds.append(outcome.seconds)
+        self._print(self._line(entry, outcome, retry))
+
+    def say(self, text: str) -> None:
+        """Something is to be known.
+
+        Args:
+            text: A line.
+        """
+        self._print(Text(text))
+
+    def tick(self, entries: Mapping[int, Entry], total: int) -> None:
+        """A moment has passed: draw what is running.
+
+        Args:
+            entries: All jobs so far.
+            total: Jobs in all.
+        """
+        if self._live is None:
+            return
+        counts = dict.fromkeys(self._counts, 0)
+        for number, entry in entries.items():
+            counts[entry.state] += self._only is None or number in self._only
+        counts["waiting"] += max(0, total - sum(counts.values()))
+        self._counts = counts
+        with shown(self._console):
+            self._live.update(self._view(), refresh=True)
+
+    def show_only(self, entries: Mapping[int, Entry] | None) -> None:
+        """Count these jobs alone, and say of each only what it does not share with the others.
+
+        Args:
+            entries: By number; None where jobs are still being thought of.
+        """
+        if entries is None:
+            return
+        self._only = set(entries)
+        ordered = [entry for _, entry in sorted(entries.items())]
+        for entry, values in zip(ordered, varying(ordered), strict=True):
+            self._labels[entry.number] = said(values)
+
+    def _print(self, line: Text) -> None:
+        with shown(self._console):
+            self._console.print(line)
+        if self._log is not None:
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            with suppress(OSError), os.fdopen(appending(self._log), "a", encoding="utf-8") as file:
+                file.write(f"{when} {line.plain}\n")
+
+    # -- drawing -----------------------------------------------------------------------------------------
+
+    def _label(self, entry: Entry) -> str:
+        if entry.number not in self._labels:
+            own = (text.partition("=") for text in entry.overrides if text not in self._fixed)
+            self._labels[entry.number] = said({key: value for key, _, value in own})
+        return self._labels[entry.number]
+
+    def _line(self, entry: Entry, outcome: Outcome, retry: Retry | None) -> Text:
+        mark, style = {
+            "done": ("✓", "green"),
+            "pruned": ("✂", "yellow"),
+            "interrupted": ("⏸", "yellow"),
+            "failed": ("✗", "red"),
+        }[outcome.state]
+        if not _can_say(self._console, mark):
+            mark = {"✓": "+", "✂": "-", "⏸": "|", "✗": "x"}[mark]
+        line = Text.assemble((f"{mark} {entry.number:<4}", style), f" {self._label(entry)}  ")
+        if outcome.state == "failed":
+            line.append(why(outcome), style="red")
+            if retry is not None:
+                what = " ".join(retry.changes) or "goes on from its last checkpoint"
+                line.append(f"  tried again: {what}", style="yellow")
+        else:
+            if outcome.state == "pruned":
+                line.append(outcome.reason)
+            score = self._objective.score(outcome) if outcome.state == "done" else None
+            shown = "" if score is None else format_score(self._objective.name, score)
+            line.append(f"{self._objective.name} {shown}" if shown else "", style="bold")
+            if outcome.state == "interrupted":
+                line.append(f"  {outcome.state}", style=style)
+            line.append(f"  {outcome.seconds:.1f} s", style="dim")
+        return line
+
+    def _view(self) -> Group:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+        for column in ("job", "what", "progress", "time"):
+            table.add_column(column, no_wrap=True, overflow="ellipsis")
+        now = time.monotonic()
+        # What does not fit on the screen would scroll it with each refresh.
+        fitting = max(1, self._console.height - 4)
+        for number, row in list(self._rows.items())[:fitting]:
+            if now - row.looked > _LOOK_EVERY:
+                row.looked, row.progress = now, last_progress(row.run_dir, self._objective.name, row.epochs)
+            table.add_row(
+                f"[cyan]● {number}[/cyan]",
+                escape(self._label(row.entry)),
+                row.progress or "[dim]starting[/dim]",
+                f"[dim]{now - row.started:.0f} s[/dim]",
+            )
+        return Group(table, self._summary())
+
+    def _summary(self) -> Text:
+        counts = self._counts
+        order = ("done", "pruned", "failed", "running", "waiting")
+        said = "  ".join(f"{counts[state]} {state}" for state in order if counts[state] or state == "done")
+        return Text(f"{said}{self._time_left()}", style="bold")
+
+    def _time_left(self) -> str:
+        left = self._counts["waiting"] + self._counts["running"]
+        if not self._seconds or not left:
+            return ""
+        each = sum(self._seconds) / len(self._seconds)
+        now = time.monotonic()
+        spent = sum(min(each, now - row.started) for row in self._rows.values())
+        return f"  about {_duration(max(0.0, left * each - spent) / self._slots)} left"
+
+
+@contextmanager
+def shown(console: Console) -> Iterator[None]:
+    """Print in this block, which a terminal or reader that is gone does not end: the jobs matter more.
+
+    What is printed after that goes nowhere.
+
+    Args:
+        console: That is printed to.
+    """
+    try:
+        yield
+    # rich leaves the program where a pipe is closed, unless it is told not to.
+    except (OSError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        console.quiet = True
+        with suppress(OSError, ValueError):  # a stream of somebody's own has no descriptor
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, console.file.fileno())
+            os.close(nowhere)
+
+
+def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:
+    """How far a run is: its epoch, and the last score.
+
+    Args:
+        run_dir: Where it writes its metrics.csv.
+        name: Of the score.
+        epochs: There will be, where that is known.
+
+    Returns:
+        Empty where nothing is known yet.
+    """
+    try:
+        with (run_dir / "metrics.csv").open("rb") as file:
+            header = file.readline()
+            start = file.tell()
+            file.seek(0, 2)
+            at = max(start, file.tell() - _TAIL)
+            file.seek(at)
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    if at > start:  # begins within a row
+        lines = lines[1:]
+    columns = header.decode(errors="replace").strip().split(",")
+    epoch = score = ""
+    for row in csv.reader(lines):
+        values = dict(zip(columns, row, strict=False))
+        epoch, score = values.get("epoch") or epoch, values.get(name) or score
+    if not epoch.isdigit():
+        return ""
+    try:
+        shown = f"  {name} {format_score(name, float(score))}" if score else ""
+    except ValueError:  # a row that is being written
+        shown = ""
+    of = f"/{epochs}" if epochs > 0 else ""
+    return f"epoch {int(epoch) + 1}{of}{shown}"
+
+
+def why(outcome: Outcome) -> str:
+    """Why a job has failed, in a line.
+
+    Args:
+        outcome: Of the job.
+    """
+    cause = _CAUSES[outcome.cause or "exception"]
+    reason = outcome.reason.splitlines()[0] if outcome.reason else ""
+    return f"{cause}{': ' if cause and reason else ''}{reason}"
+
+
+def said(values: Mapping[str, str]) -> str:
+    """What is a job's own.
+
+    Args:
+        values: By key.
+
+    >>> said({"optimizer.lr": "0.1", "seed": "1"})
+    'optimizer.lr=0.1 seed=1'
+    """
+    return " ".join(f"{key}={value}" for key, value in in_short(values).items())
+
+
+def _duration(seconds: float) -> str:
+    """A length of time, roughly.
+
+    >>> _duration(42.3), _duration(600), _duration(7260)
+    ('42 s', '10 min', '2 h 1 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _can_say(console: Console, mark: str) -> bool:
+    try:
+        mark.encode(console.encoding)
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,164 @@
+"""The end of a sweep: its tables, its best config, and a few lines on what came out and what is next."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+from typing import TYPE_CHECKING, Final
+
+from rich.markup import escape
+from rich.table import Table
+
+from assay.files.atomic import write_text
+from assay.run.summary import format_score, load_command
+from assay.sweep.output.progress import said, why
+from assay.sweep.output.tables import RESULTS, best_job, groups, in_short, ranked, varying, write_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from assay.sweep.journal import Entry
+    from assay.sweep.objective import Objective
+    from assay.sweep.output.tables import Group
+    from assay.sweep.result import SweepResult
+    from assay.terminal import Console
+
+BEST: Final = "best.yaml"
+IMPORTANCE: Final = "importance.csv"
+_ROWS: Final = 12
+_FAILURES: Final = 12
+
+
+def write_results(result: SweepResult, importance: Sequence[tuple[str, float]] = ()) -> None:
+    """Write what the sweep has come to.
+
+    Args:
+        result: The sweep.
+        importance: Share of each parameter in the differences of the score, the greatest first.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    write_tables(result.directory, result.entries, result.objectives)
+    best = best_job(result.entries, result.objectives[0])
+    if best is not None:
+        config = result.run_dir(best) / "config.yaml"
+        if config.is_file():
+            head = f"# The best of {len(result.entries)} jobs: job {best.number}\n# {_command(best)}\n"
+            write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
+    if importance:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([("parameter", "importance"), *importance])
+        write_text(result.directory / IMPORTANCE, text.getvalue())
+
+
+def say_results(console: Console, result: SweepResult, importance: Sequence[tuple[str, float]] = ()) -> None:
+    """The best jobs, those that failed, where everything is, and what to type next.
+
+    Args:
+        console: Where to print.
+        result: The sweep.
+        importance: As for `write_results`.
+    """
+    entries, first = result.entries, result.objectives[0]
+    if not entries:
+        return
+    console.print()
+    _say_ranking(console, entries, first)
+    if importance:
+        shares = "  ".join(f"{name} {100 * share:.0f} %" for name, share in importance)
+        console.print(f"[bold]importance[/bold]  {escape(shares)}")
+    _say_failures(console, result)
+    counts = {state: sum(one.state == state for one in entries) for state in ("done", "pruned", "failed")}
+    left = result.total - sum(counts.values())
+    said = ", ".join(f"{count} {state}" for state, count in counts.items() if count or state == "done")
+    console.print(
+        f"[bold]sweep[/bold]  {said} of {result.total}{f', {left} not run' if left else ''}"
+        f"  {escape(str(result.directory / RESULTS))}"
+    )
+    best = best_job(entries, first)
+    if best is not None:
+        place = escape(str(result.run_dir(best)))
+        console.print(f"[bold]best[/bold]   job {best.number}  {place}  ({BEST} beside the table)")
+    console.print(f"[bold]next[/bold]   {escape(_next(result, best, left, counts['failed']))}")
+
+
+def _say_ranking(console: Console, entries: Sequence[Entry], objective: Objective) -> None:
+    by_number = {entry.number: entry for entry in entries}
+    order = [group for group in ranked(entries, objective) if group.scores[0] is not None]
+    repeated = any(len(group.jobs) > 1 for group in order)
+    if not order:
+        return
+    keys = list(dict.fromkeys(key for group in order for key in group.values))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("seeds" if repeated else "job", justify="right")
+    for key in keys:
+        table.add_column(key, overflow="fold")
+    table.add_column(objective.name, justify="right")
+    for group in order[:_ROWS]:
+        short = in_short(group.values)
+        values = [escape(short.get(key, "")) for key in keys]
+        name = f"{group.done} of {len(group.jobs)}" if repeated else str(group.jobs[0])
+        state = by_number[group.jobs[0]].state
+        table.add_row(name, *values, _score(group, objective), style="" if state != "pruned" else "dim")
+    console.print(table)
+    if len(order) > _ROWS:
+        console.print(f"… and {len(order) - _ROWS} more", style="dim")
+    console.print()
+
+
+def _score(group: Group, objective: Objective) -> str:
+    score, deviation = group.scores[0], group.deviations[0]
+    assert score is not None  # noqa: S101 - only groups with a score are shown
+    text = format_score(objective.name, score)
+    if deviation is None:
+        return text
+    return f"{text} ± {format_score(objective.name, deviation)}"
+
+
+def _say_failures(console: Console, result: SweepResult) -> None:
+    entries = result.entries
+    failed = [
+        (entry, values)
+        for entry, values in zip(entries, varying(entries), strict=True)
+        if entry.state == "failed" and entry.outcome is not None
+    ]
+    for entry, values in failed[:_FAILURES]:
+        outcome = entry.outcome
+        assert outcome is not None  # noqa: S101 - as filtered above
+        tried = f" after {len(entry.failures) + 1} attempts" if entry.failures else ""
+        console.print(f"[red]failed[/red] job {entry.number}  {escape(said(values))}")
+        console.print(f"       {escape(why(outcome))}{tried}")
+        console.print(f"       log {escape(str(_log(result, entry)))}", style="dim")
+    if len(failed) > _FAILURES:
+        console.print(f"… and {len(failed) - _FAILURES} more failed, see {RESULTS}", style="dim")
+    if failed:
+        console.print()
+
+
+def _log(result: SweepResult, entry: Entry) -> Path:
+    own = result.run_dir(entry) / "log.txt"
+    printed = result.directory / "logs" / f"{entry.number}.txt"
+    # A process that died has said its last words where its output went.
+    died = entry.outcome is not None and entry.outcome.cause == "killed"
+    return printed if printed.is_file() and (died or not own.is_file()) else own
+
+
+def _next(result: SweepResult, best: Entry | None, left: int, failed: int) -> str:
+    place = shlex.quote(str(result.directory))
+    if left:
+        return f"assay resume {place}"
+    if best is None:
+        return f"assay resume {place} --failed" if failed else f"assay diff {place}/0 {place}/1"
+    if not any(len(group.jobs) > 1 for group in groups(result.entries, result.objectives)):
+        return f"{_command(best, multirun=True)} seed=1,2,3"
+    return load_command(result.run_dir(best))
+
+
+def _command(entry: Entry, *, multirun: bool = False) -> str:
+    kept = [one for one in entry.overrides if not (multirun and one.startswith("seed="))]
+    if multirun and any(one.startswith("sweep=") for one in kept):
+        kept.append("hydra/sweeper=grid")  # what was searched is found
+    return shlex.join(["assay", "train", *(["-m"] if multirun else []), *kept])

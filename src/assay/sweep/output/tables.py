@@ -1,0 +1,260 @@
+"""What a sweep comes to: `results.csv` has a row a job, `groups.csv` one for jobs that differ in the seed.
+
+Both follow from the journal alone, and hold no times: a sweep that was killed and went on ends with the same
+bytes as one that was not.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, final
+
+from assay.files.atomic import write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from assay.record.outcome import Outcome
+    from assay.sweep.journal import Entry
+    from assay.sweep.objective import Objective
+
+RESULTS: Final = "results.csv"
+GROUPS: Final = "groups.csv"
+_LONG: Final = 8
+"""Characters of a number that nobody has typed."""
+
+
+@final
+@dataclass(frozen=True)
+class Group:
+    """Jobs that differ in their seed alone.
+
+    Attributes:
+        values: Overrides that not all jobs of the sweep share, without the seed.
+        jobs: Numbers, in order.
+        done: How many of them have finished.
+        scores: Mean of each objective over those; None where there is none.
+        deviations: Standard deviation (with n - 1) of each; None for fewer than two.
+        finals: By name, the objectives and every other final score of the jobs that have finished with one.
+    """
+
+    values: Mapping[str, str]
+    jobs: tuple[int, ...]
+    done: int
+    scores: tuple[float | None, ...]
+    deviations: tuple[float | None, ...]
+    finals: Mapping[str, tuple[float, ...]]
+
+
+def varying(entries: Iterable[Entry]) -> list[dict[str, str]]:
+    """Overrides that not all jobs share, by key, a dictionary a job.
+
+    Args:
+        entries: Jobs, in order.
+
+    >>> from assay.sweep.journal import Entry
+    >>> jobs = [Entry(0, "", ("data=iris", "seed=1")), Entry(1, "", ("data=iris", "seed=2"))]
+    >>> varying(jobs)
+    [{'seed': '1'}, {'seed': '2'}]
+    """
+    typed = [dict(_pair(override) for override in entry.overrides) for entry in entries]
+    keys = {key: None for one in typed for key in one}
+    shared = {key for key in keys if len({one.get(key) for one in typed}) == 1}
+    if len(typed) == 1:  # alone, everything that was typed stands for it
+        shared = set()
+    return [{key: one[key] for key in keys if key not in shared and key in one} for one in typed]
+
+
+def in_short(values: Mapping[str, str]) -> dict[str, str]:
+    """Values as they are shown: numbers that were drawn, with four significant digits.
+
+    Args:
+        values: As typed, by key.
+
+    >>> in_short({"optimizer.lr": "0.004903618401148253", "seed": "1"})
+    {'optimizer.lr': '0.004904', 'seed': '1'}
+    """
+    return {key: _in_short(value) for key, value in values.items()}
+
+
+def groups(entries: Sequence[Entry], objectives: Sequence[Objective]) -> list[Group]:
+    """Put together what differs in the seed alone, in the order of the first job of each.
+
+    Args:
+        entries: Jobs, in order.
+        objectives: What they are compared by.
+    """
+    together: dict[tuple[tuple[str, str], ...], list[Entry]] = {}
+    for entry, values in zip(entries, varying(entries), strict=True):
+        key = tuple((name, value) for name, value in values.items() if name != "seed")
+        together.setdefault(key, []).append(entry)
+    return [_group(dict(key), members, objectives) for key, members in together.items()]
+
+
+def ranked(entries: Sequence[Entry], objective: Objective) -> list[Group]:
+    """Groups from the best to the worst; those with a job that has not finished come after the whole ones.
+
+    Args:
+        entries: Jobs, in order.
+        objective: The first one.
+    """
+    found = groups(entries, [objective])
+    return sorted(found, key=lambda one: (one.done < len(one.jobs), *objective.sort_key(one.scores[0])))
+
+
+def best_job(entries: Sequence[Entry], objective: Objective) -> Entry | None:
+    """The best job of the best group; None where no job has a score.
+
+    Args:
+        entries: Jobs, in order.
+        objective: The first one.
+    """
+    by_number = {entry.number: entry for entry in entries}
+    for group in ranked(entries, objective):
+        members = [by_number[number] for number in group.jobs]
+        finished = [one for one in members if one.state == "done" and _score(one, objective) is not None]
+        if finished:
+            return min(finished, key=lambda one: objective.sort_key(_score(one, objective)))
+    return None
+
+
+def write_tables(directory: Path, entries: Sequence[Entry], objectives: Sequence[Objective]) -> None:
+    """Write both tables; `groups.csv` only where jobs differ in the seed alone.
+
+    Args:
+        directory: Of the sweep.
+        entries: Jobs, in order.
+        objectives: What they are compared by.
+    """
+    write_text(directory / RESULTS, results_csv(entries))
+    found = groups(entries, objectives)
+    if any(len(group.jobs) > 1 for group in found):
+        write_text(directory / GROUPS, groups_csv(found, objectives))
+    else:
+        (directory / GROUPS).unlink(missing_ok=True)
+
+
+def results_csv(entries: Sequence[Entry]) -> str:
+    """A row a job: what was typed for it, how it ended, and every last score.
+
+    Args:
+        entries: Jobs, in order.
+    """
+    rows = []
+    for entry, values in zip(entries, varying(entries), strict=True):
+        row: dict[str, Any] = {"job": entry.number, **values, "state": entry.state}
+        if entry.outcome is not None:
+            row["cause"] = entry.outcome.cause
+            row["changed"] = " ".join(entry.changes)
+            best = entry.outcome.best
+            if best:
+                row |= {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]}
+            row |= dict(sorted(entry.outcome.metrics.items()))
+        rows.append(row)
+    first = [
+        "job",
+        *_in_order({key: None for one in varying(entries) for key in one}),
+        "state",
+        "cause",
+        "changed",
+    ]
+    scores = {key: None for row in rows for key in row if key not in first}
+    filled = {key for row in rows for key, value in row.items() if value != ""}
+    columns = [*first, *sorted(scores, key=lambda name: (not name.startswith("best "), name))]
+    return _csv([name for name in columns if name in filled], rows)
+
+
+def groups_csv(found: Sequence[Group], objectives: Sequence[Objective]) -> str:
+    """A row per group: its values, how many jobs finished, and mean, deviation and count of each score.
+
+    Args:
+        found: From `groups`.
+        objectives: What they are compared by; they come first.
+    """
+    names = [one.name for one in objectives]
+    names += sorted({name for group in found for name in group.finals} - set(names))
+    rows = []
+    for group in found:
+        row: dict[str, Any] = {**group.values, "done": group.done, "of": len(group.jobs)}
+        for name in names:
+            scores = group.finals.get(name, ())
+            row |= {
+                f"{name} mean": _mean(scores),
+                f"{name} std": _deviation(scores),
+                f"{name} n": len(scores),
+            }
+        rows.append(row)
+    values = {key: None for group in found for key in group.values}
+    columns = [f"{name} {what}" for name in names for what in ("mean", "std", "n")]
+    return _csv([*_in_order(values), "done", "of", *columns], rows)
+
+
+def _group(values: dict[str, str], members: Sequence[Entry], objectives: Sequence[Objective]) -> Group:
+    outcomes = [one.outcome for one in members if one.state == "done" and one.outcome is not None]
+    finals = {name: [outcome.metrics.get(name) for outcome in outcomes] for name in _metrics_of(outcomes)}
+    finals |= {aim.name: [aim.score(outcome) for outcome in outcomes] for aim in objectives}
+    known = {
+        name: tuple(score for score in scores if score is not None and math.isfinite(score))
+        for name, scores in finals.items()
+    }
+    return Group(
+        values,
+        tuple(one.number for one in members),
+        len(outcomes),
+        tuple(_mean(known[aim.name]) for aim in objectives),
+        tuple(_deviation(known[aim.name]) for aim in objectives),
+        known,
+    )
+
+
+def _metrics_of(outcomes: Sequence[Outcome]) -> set[str]:
+    return {name for outcome in outcomes for name in outcome.metrics}
+
+
+def _mean(scores: Sequence[float]) -> float | None:
+    return statistics.fmean(scores) if scores else None
+
+
+def _deviation(scores: Sequence[float]) -> float | None:
+    return statistics.stdev(scores) if len(scores) > 1 else None
+
+
+def _score(entry: Entry, objective: Objective) -> float | None:
+    return objective.score(entry.outcome) if entry.outcome is not None else None
+
+
+def _pair(override: str) -> tuple[str, str]:
+    key, _, value = override.partition("=")
+    return key.lstrip("+"), value
+
+
+def _in_short(value: str) -> str:
+    try:
+        return value if len(value) <= _LONG else f"{float(value):.4g}"
+    except ValueError:
+        return value
+
+
+def _in_order(keys: Iterable[str]) -> list[str]:
+    """The seed after what it repeats."""
+    return sorted(keys, key=lambda key: key == "seed")
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell(row.get(name)) for name in columns])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "" if value is None else "nan"
+    return repr(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,281 @@
+"""What a config says of the world outside of its run: addresses, folders to write to, lines for a shell.
+
+A config may come from anybody. It may say what to compute; where to write, whom to contact and what to
+execute is said by the person who types, or by `conf/project.yaml` of the current directory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.config.tree import Entry, walk
+from assay.errors import ConfigError
+from assay.quoting import override
+from assay.targets.trust import KEY, VALUES, within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.targets.trust import Trust
+
+WRITING: Final = ("callbacks", "logger", "trainer")
+"""Nodes whose objects write files."""
+_PROSE: Final = ("tags", "notes", "description", "trusted_packages")
+_PATH: Final = re.compile(r"(.*_)?(dirs?|dirpath|path|files?|filepath|folder|location|logdir|prefix_path)")
+_ADDRESS: Final = re.compile(
+    r"(.*_)?(address|addr|api_key|base_url|endpoint|entity|host|hostname|proxy|proxies|server|teamspace|token|uri|url|workspace)"
+)
+_SHIPPED: Final = ("sqlite:///outputs/mlflow.db", "outputs/mlflow")
+"""What assay's own options say: beside the runs."""
+_HYDRAS: Final = {
+    "launcher.setup": "a shell runs these lines",
+    "launcher.additional_parameters": "Slurm runs what they say",
+    "launcher.address": "this is another machine",
+    "sweeper.storage": "this is a database outside of the sweep",
+    "job.env_set": "these variables reach other programs",
+}
+"""Keys of the `hydra` node, and why a config may not choose their values."""
+_UNSAFE_NAME: Final = ("filename", "name", "prefix", "sub_dir", "version")
+"""Arguments that become part of a file's path."""
+_WORD: Final = re.compile(r"\w[\w .=+,@-]{0,99}(/\w[\w .=+,@-]{0,99})*")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_OF_SPEC: Final = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
+_DEEPEST: Final = 8
+
+
+def check_outside(config: DictConfig, person: Trust) -> None:
+    """Refuse a job that would write outside of its run directory, or contact somebody, by itself.
+
+    Args:
+        config: A job with its `run_dir`; what is written as `${…}` may still be so.
+        person: What the person who types has said.
+
+    Raises:
+        ConfigError: Naming the key, and what to type.
+    """
+    check_name(config)
+    run_dir = Path(str(config.run_dir)).absolute()
+    packages = [str(name) for name in config.get(KEY) or ()]
+    for entry, value in _leaves(config, "", 0):
+        root = entry.key.partition(".")[0]
+        if root in ("run_dir", "hydra", "name") or root in _PROSE or str(entry.name) in _PROSE:
+            continue
+        why = _reaches(entry, root, value, run_dir) if isinstance(value, str) else ""
+        if why and ("://" in value or not within(_class_of(entry.parent), packages)):
+            _refuse(entry.key, value, why, person)
+
+
+def check_name(config: DictConfig) -> None:
+    """Refuse a name that would lead elsewhere as a part of a path.
+
+    Args:
+        config: A job.
+
+    Raises:
+        ConfigError: It is not made of plain words.
+    """
+    name = config.get("name")
+    if isinstance(name, str) and not _WORD.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} cannot be part of a path: letters, digits and . - _ = + , @ were expected",
+            key="name",
+            hint="name=my_experiment",
+        )
+
+
+def is_path(name: str) -> bool:
+    """Whether an argument of this name is a path of a file or folder.
+
+    Args:
+        name: Of the argument.
+
+    >>> is_path("save_dir"), is_path("filename")
+    (True, False)
+    """
+    return _PATH.fullmatch(name) is not None
+
+
+def said_in(config: DictConfig) -> frozenset[tuple[str, str]]:
+    """Key and text of every value in a job that was looked at already, for `Trust.said`.
+
+    Args:
+        config: The job.
+    """
+    return frozenset((entry.key, value) for entry, value in _leaves(config, "", 0) if isinstance(value, str))
+
+
+def may_reach_out(key: str, value: Any) -> bool:
+    """Whether a value may be one that `check_outside` refuses; quick, and sooner yes than no.
+
+    Args:
+        key: Full key.
+        value: The value.
+    """
+    name = re.split(r"[.\[\]]", key.rstrip("]"))[-1]
+    if not isinstance(value, str):
+        return False
+    return bool(is_path(name) or _ADDRESS.fullmatch(name)) or any(
+        part in value for part in ("/", "\\", "~", "$", "..", ":")
+    )
+
+
+def check_hydra_outside(node: DictConfig, person: Trust) -> None:
+    """Refuse shell lines, addresses and storages that no person has typed.
+
+    Args:
+        node: The `hydra` node of a composed config.
+        person: What the person who types has said.
+
+    Raises:
+        ConfigError: Naming the key.
+    """
+    for name, why in _HYDRAS.items():
+        value = OmegaConf.select(node, name)
+        if value is None or value in ([], {}):
+            continue
+        whole = f"hydra.{name}"
+        for key, one in _texts(value, whole):
+            if whole not in person.keys:  # typed in one piece or in several
+                _refuse(key, one, why, person, override(whole, list(map(str, value))) if "[" in key else "")
+    launcher = OmegaConf.select(node, "launcher")
+    for key, one in _texts(launcher, "hydra.launcher") if isinstance(launcher, DictConfig) else ():
+        if _CONTROL.search(one) and not key.startswith("hydra.launcher.setup"):
+            raise ConfigError(f"{one!r} holds a line break or another control character", key=key)
+
+
+def check_place(key: str, path: str | Path, person: Trust) -> None:
+    """Refuse a directory for runs or sweeps that lies elsewhere than below the current one, unless typed.
+
+    Args:
+        key: That says it, such as `hydra.run.dir`.
+        path: The directory.
+        person: What the person who types has said.
+
+    Raises:
+        ConfigError: It lies elsewhere, in a hidden folder, holds a control character, or is empty.
+    """
+    if not str(path) or _CONTROL.search(str(path)):
+        why = f"{str(path)!r} holds a line break or another control character" if path else "it is empty"
+        raise ConfigError(f"{why}; a folder was expected", key=key, hint=f"{key}=outputs/my_folder")
+    here = Path.cwd()
+    whole = Path(os.path.normpath(here / path))
+    inside = whole.is_relative_to(here) and whole != here
+    if inside and not any(part.startswith(".") for part in whole.relative_to(here).parts):
+        return
+    if not _is_said(key, str(path), person):
+        _refuse(key, str(path), "runs are written below the current directory", person)
+
+
+def check_below(run_dir: Path, directory: Path, key: str) -> None:
+    """Refuse a job of a sweep that would write outside of the sweep.
+
+    Args:
+        run_dir: Of the job.
+        directory: Of the sweep.
+        key: That says where the job writes.
+
+    Raises:
+        ConfigError: It lies elsewhere.
+    """
+    inner, outer = (Path(os.path.normpath(path.absolute())) for path in (run_dir, directory))
+    if inner == outer or not inner.is_relative_to(outer):
+        raise ConfigError(
+            f"{run_dir} lies outside of the sweep in {directory}", key=key, hint=f"{key}=${{hydra.job.num}}"
+        )
+
+
+def _leaves(config: DictConfig | ListConfig, prefix: str, depth: int) -> Iterator[tuple[Entry, Any]]:
+    """Every value, those behind interpolations under the key where they arrive."""
+    for entry in walk(config, prefix):
+        if entry.is_container:
+            continue
+        value = _value(entry)
+        if isinstance(value, DictConfig | ListConfig):
+            if depth < _DEEPEST:
+                yield from _leaves(value, entry.key, depth + 1)
+        else:
+            yield entry, value
+
+
+def _value(entry: Entry) -> Any:
+    """The value; of one that waits for the data, the text as it is written."""
+    raw = entry.node._value()
+    if not isinstance(raw, str) or "${" not in raw or _OF_SPEC.fullmatch(raw):
+        return raw
+    try:
+        return entry.parent[entry.name]
+    except OmegaConfBaseException:
+        return raw
+
+
+def _reaches(entry: Entry, root: str, value: str, run_dir: Path) -> str:
+    """Why a value is one for the person to say; empty where it is none."""
+    why = ""
+    if value in _SHIPPED or entry.name == "_target_":
+        return why
+    if "://" in value:
+        why = "this is an address outside of the run"
+    elif root in WRITING and value and _ADDRESS.fullmatch(str(entry.name)):
+        why = "this says whom to contact"
+    elif root in WRITING and value and not _stays_inside(str(entry.name), value, run_dir):
+        why = "a run writes below its own directory alone"
+    return why
+
+
+def _class_of(node: Any) -> str:
+    """What is called with a value; where its code is the person's own, so is what it does with a path."""
+    while node is not None:
+        target = node._get_node("_target_") if isinstance(node, DictConfig) else None
+        if target is not None:
+            return str(target._value())
+        node = node._get_parent()
+    return ""
+
+
+def _stays_inside(name: str, value: str, run_dir: Path) -> bool:
+    """Whether a value is no path, or one of a place in the run's directory."""
+    by_name = is_path(name)
+    if "${" in value:  # it waits for the data, whose classes may be called anything
+        return not by_name and name not in _UNSAFE_NAME
+    parts = re.split(r"[/\\]", value)
+    absolute = Path(value).is_absolute()
+    is_plain = not value.startswith("~") and "$" not in value  # some classes expand these
+    if not (by_name or absolute or ".." in parts) and is_plain:
+        return True
+    # What is no name of a path, such as a file's name with `..`, is taken from wherever its class puts it.
+    whole = Path(os.path.normpath(Path.cwd() / value))
+    return is_plain and whole.is_relative_to(run_dir) and (by_name or absolute)
+
+
+def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    if not isinstance(value, DictConfig | ListConfig):
+        yield key, str(value)
+        return
+    for entry in walk(value, key):
+        if not entry.is_container and not entry.node._is_none():
+            yield entry.key, str(_value(entry))
+
+
+def _is_said(key: str, value: str, person: Trust) -> bool:
+    if key in person.keys or (key, value) in person.said:
+        return True
+    return ".." not in value.split("/") and any(
+        value == one or value.startswith(f"{one.rstrip('/')}/") for one in person.values
+    )
+
+
+def _refuse(key: str, value: str, why: str, person: Trust, typed: str = "") -> None:
+    if _is_said(key, value, person):
+        return
+    raise ConfigError(
+        f"{value!r:.200} was not typed, and {why}",
+        key=key,
+        hint=f"if you want that, type it: {typed or override(key, str(value)):.200}, "
+        f"or name it under {VALUES} in conf/project.yaml",
+    )

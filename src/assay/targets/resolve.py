@@ -1,0 +1,231 @@
+"""The object that a target names, once it is sure that looking for it runs no code of a stranger's."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import inspect
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, final
+
+from omegaconf import DictConfig, OmegaConf
+
+from assay.config.did_you_mean import did_you_mean
+from assay.config.tree import walk
+from assay.errors import ConfigError
+from assay.targets.allowlist import FUNCTIONS, HOMES, REFUSED, is_allowed, slot_of
+from assay.targets.judge_name import check_name, targets, trusted_in
+from assay.targets.trust import KEY, make_importable, within
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BUILDERS = "torchvision.models"
+
+
+@final
+class _RefusedError(Exception):
+    """Why, and what to do; the key is added outside of the cache."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message, self.hint = message, hint
+
+
+def resolve_targets(config: DictConfig, nodes: Sequence[str] | None = None) -> None:
+    """Find every target of a job: first all that lie in known libraries, only then those of trusted packages.
+
+    Args:
+        config: A job.
+        nodes: Top-level keys to look at; all of them when not given.
+
+    Raises:
+        ConfigError: A target is not there, or is not what its place in the config holds.
+    """
+    parts: list[tuple[str, Any]] = [(name, config._get_node(name)) for name in nodes or ()]
+    if nodes is None or any(part._is_interpolation() for _, part in parts):
+        found = list(targets(config))
+    else:
+        inside = [(name, part) for name, part in parts if OmegaConf.is_config(part) and not part._is_none()]
+        found = [one for name, part in inside for one in targets(part, name)]
+    _resolve_all(found, trusted_in(config))
+
+
+def _resolve_all(found: list[tuple[str, str]], packages: tuple[str, ...]) -> None:
+    for key, target in found:
+        check_name(key, target, packages)
+    for key, target in sorted(found, key=lambda one: not is_allowed(one[1])):  # stable: else as they stand
+        resolve(key, target, packages)
+
+
+def resolve(key: str, target: str, packages: Sequence[str] = ()) -> Any:
+    """The class or function that a target names.
+
+    Args:
+        key: Full key of the node that has the target.
+        target: Dotted name.
+        packages: What the user trusts.
+
+    Returns:
+        A class that is what its place holds, or a function of a listed name.
+
+    Raises:
+        ConfigError: It is not allowed, or not there.
+    """
+    check_name(key, target, packages)
+    try:
+        return _resolve(target, slot_of(key)[0], tuple(packages))
+    except _RefusedError as error:
+        at = f"{key}._target_" if key else "_target_"
+        raise ConfigError(error.message, key=at, hint=error.hint) from error.__cause__
+
+
+def ready(config: DictConfig, key: str, node: DictConfig, without: Sequence[str] = ()) -> DictConfig:
+    """What may be handed to Hydra: a copy with nothing left to resolve, and every target in it judged.
+
+    Resolvers, and data that is read before, can bring new nodes into a config; this is the last look at it.
+
+    Args:
+        config: The job.
+        key: Full key of the node.
+        node: A part of the job.
+        without: Keys of the node that are left out.
+
+    Raises:
+        ConfigError: A target is not allowed.
+    """
+    resolved = copy.deepcopy(node)
+    resolved._set_flag(["struct", "readonly"], [False, False])
+    resolved._set_parent(node._get_parent())  # so that interpolations find the rest of the config
+    for name in without:
+        if name in resolved._content:  # type: ignore[operator]  # `in resolved` would resolve it
+            del resolved[name]
+    OmegaConf.resolve(resolved)
+    entries = list(walk(resolved, key))
+    for entry in entries:
+        if entry.is_interpolation:  # an escaped one: Hydra would resolve it again, after it was judged
+            raise ConfigError(
+                f"{entry.node._value()!r} is still an interpolation once it is resolved",
+                key=entry.key,
+                hint="write it without the backslash",
+            )
+    packages = trusted_in(config)
+    _resolve_all(list(targets(resolved, key)), packages)
+    for inner in [resolved, *(entry.node for entry in entries if entry.is_container)]:
+        if isinstance(inner, DictConfig) and inner.get("_target_") == "assay.load":
+            inner[KEY] = list(packages)  # another run is judged with the trust of this job, not with its own
+            inner.setdefault("raw_input", False)  # the data of this job normalises by itself
+    return resolved
+
+
+def _resolve(target: str, slot: str, packages: tuple[str, ...]) -> Any:
+    return _known(target, slot) if is_allowed(target) else _own(target, packages)
+
+
+@functools.cache
+def _known(target: str, slot: str) -> Any:
+    found = _locate(target)
+    _judge(target, found, slot)
+    return found
+
+
+def _judge(target: str, found: Any, slot: str) -> None:
+    """Refuse what a config may not call, whatever name it has."""
+    holds = slot_of(slot if slot not in ("callbacks", "logger", "metrics") else f"{slot}.x")[1]
+    says = f"{slot} holds {holds.words}" if slot else f"a config may name {holds.words}"
+    hint = f"for example {holds.example}"
+    if not inspect.isclass(found):
+        if not _is_listed(target, found, slot):
+            raise _RefusedError(f"{target!r} is not allowed: it is no class; {says}", hint)
+        return
+    home = str(found.__module__)
+    reason = next((why for module, why in REFUSED.items() if within(home, [module])), "")
+    if reason:
+        raise _RefusedError(
+            f"{target!r} is not allowed: it {reason}",
+            "wrap it in a class of your own package, which you trust",
+        )
+    if not within(home, HOMES):
+        raise _RefusedError(f"{target!r} is not allowed: it is {home}.{found.__qualname__}; {says}", hint)
+    if not (issubclass(found, _classes(holds.bases)) or within(home, holds.homes)):
+        raise _RefusedError(f"{target!r} is not allowed here: {says}", hint)
+
+
+def _is_listed(target: str, found: Any, slot: str) -> bool:
+    """A function of an exact name, or one of torchvision's own builders of models."""
+    for name, slots in FUNCTIONS.items():
+        if (not slot or slot in slots) and (target == name or _same(name, found)):
+            return True
+    if slot not in ("", "model") or not within(str(getattr(found, "__module__", "")), [_BUILDERS]):
+        return False
+    registry: Any = importlib.import_module("torchvision.models._api")
+    return any(found is builder for builder in registry.BUILTIN_MODELS.values())
+
+
+def _same(name: str, found: Any) -> bool:
+    return inspect.isroutine(found) and found is _locate(name)
+
+
+@functools.cache
+def _classes(names: tuple[str, ...]) -> tuple[type, ...]:
+    return tuple(_locate(name) for name in names)
+
+
+@functools.cache
+def _own(target: str, packages: tuple[str, ...]) -> Any:
+    """Imports code that the user trusts; what that code only imported is judged like everything else."""
+    make_importable()
+    found = _locate(target, packages)
+    home = getattr(found, "__module__", None)
+    if callable(found) and not isinstance(found, ModuleType):
+        if isinstance(home, str) and within(home, packages):
+            return found
+        if inspect.isclass(found) or inspect.isroutine(found):
+            _judge(target, found, "")
+            return found
+    raise _RefusedError(
+        f"{target!r} is not allowed: it is a {type(found).__name__}, no class or function of your own",
+        "name a class or function that you wrote",
+    )
+
+
+def _locate(path: str, packages: tuple[str, ...] = ()) -> Any:
+    """The object of a dotted name; a module on the way must have that name, not just be imported there."""
+    parts = path.split(".")
+    found: Any = None
+    for index, part in enumerate(parts):
+        name = ".".join(parts[: index + 1])
+        if inspect.isclass(found) and not packages:
+            raise _RefusedError(
+                f"{path!r} is not allowed: what belongs to a class is not one",
+                f"use {'.'.join(parts[:index])} itself",
+            )
+        inside = index and hasattr(found, part)
+        found = getattr(found, part) if inside else _import(path, name, found)
+        if isinstance(found, ModuleType) and found.__name__ != name and not within(found.__name__, packages):
+            raise _RefusedError(
+                f"{path!r} is not allowed: {name} is the module {found.__name__}", "name the class itself"
+            )
+    return found
+
+
+def _import(path: str, name: str, inside: Any) -> Any:
+    try:
+        if inside is not None and not isinstance(inside, ModuleType):
+            raise ModuleNotFoundError(name=name)
+        return importlib.import_module(name)
+    except Exception as error:  # whatever importing somebody's module raises
+        reason, hint = _why_not(error, name, inside)
+        raise _RefusedError(f"{path!r}: {reason}", hint) from error
+
+
+def _why_not(error: Exception, name: str, inside: Any) -> tuple[str, str]:
+    if not (isinstance(error, ModuleNotFoundError) and error.name == name):
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return f"cannot be imported: {reason}", "the module itself fails; --debug shows where"
+    parent, _, part = name.rpartition(".")
+    if not parent:
+        return f"there is no module {part!r} here", "install it, or start assay in the folder that holds it"
+    known = [one for one in dir(inside) if not one.startswith("_")]
+    return f"{parent} has no {part!r}", did_you_mean(part, known) or f"see the documentation of {parent}"

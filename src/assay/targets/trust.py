@@ -1,0 +1,368 @@
+"""Whom the person who types trusts: packages that a config may name, addresses and folders it may use.
+
+They stand in `conf/project.yaml` of the current directory, or are typed. A group option, an experiment, a
+config folder of somebody else's, a run, a sweep or a checkpoint can never name one.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from assay.config.source_location import joined, split
+from assay.config.yaml_file import load_yaml
+from assay.errors import ConfigError
+from assay.paths import project_conf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hydra._internal.hydra import Hydra
+    from hydra.core.override_parser.types import Override
+
+KEY = "trusted_packages"
+VALUES = "trusted_values"
+_FILE = "project.yaml"
+_PERSONAL = re.compile(r"\$\{(run_dir|name|seed|(oc\.env|now|short_id):[^${}]*)\}")
+_NAME = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", re.ASCII)
+_NOBODYS_OWN = frozenset(
+    (
+        *("assay", "cloudpickle", "dill", "hydra", "hydra_plugins", "importlib_metadata"),
+        *("joblib", "lightning", "lightning_fabric", "lightning_utilities", "matplotlib", "numpy"),
+        *("omegaconf", "pandas", "pip", "pkg_resources", "psutil", "pyarrow"),
+        *("pytorch_lightning", "rich", "safetensors", "scipy", "setuptools", "sklearn"),
+        *("sympy", "tensorboard", "torch", "torchaudio", "torchmetrics", "torchvision"),
+        *("typer", "wandb", "yaml"),
+    )
+)
+"""Libraries: to trust one whole would let a config call its loaders; what is safe in them needs no trust."""
+
+
+@final
+@dataclass(frozen=True)
+class Trust:
+    """What the user has named.
+
+    Attributes:
+        project: Packages in `conf/project.yaml` of the current directory.
+        typed: Packages on the command line.
+        values: Addresses, folders and shell lines that the same `project.yaml` says configs may use.
+        keys: Whose values were typed.
+        said: Keys and values of a job that was looked at already, in another process.
+    """
+
+    project: tuple[str, ...] = ()
+    typed: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    keys: frozenset[str] = frozenset()
+    said: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def packages(self) -> list[str]:
+        """All of them, each once."""
+        return sorted({*self.project, *self.typed})
+
+
+def trust(overrides: Iterable[str]) -> Trust:
+    """What is trusted for a command that is typed in the current directory.
+
+    Args:
+        overrides: As typed.
+
+    Raises:
+        ConfigError: A name is none, or is a library's.
+    """
+    typed = list(overrides)
+    folder = project_conf()
+    return Trust(project_packages(folder), typed_packages(typed), project_values(folder), typed_keys(typed))
+
+
+def check_project(folder: Path | None, overrides: Iterable[str], trusted: Trust) -> None:
+    """Refuse a config folder from elsewhere that wants packages trusted, unless the user has spoken of them.
+
+    Args:
+        folder: Of config groups, perhaps somebody else's.
+        overrides: As typed.
+        trusted: From `trust`.
+
+    Raises:
+        ConfigError: Naming them, and what to type.
+    """
+    asked = [name for name in project_packages(folder) if name not in trusted.packages]
+    if asked and not _parsed(overrides, KEY):
+        raise ConfigError(
+            f"this config folder asks to trust {', '.join(asked)}, and may then run any code of it",
+            key=KEY,
+            file=str(folder),
+            hint=f"{KEY}=[{','.join(asked)}] if you know whose code it is; {KEY}=[] to go on without it",
+        )
+
+
+def project_folder(hydra: Hydra) -> Path | None:
+    """The user's own folder of config groups.
+
+    Args:
+        hydra: From `assay.compose.compose.loader()`.
+    """
+    for place in hydra.config_loader.get_search_path().get_path():
+        if place.provider == "project" and place.path is not None:
+            return Path(place.path.removeprefix("file://"))
+    return None
+
+
+def project_packages(folder: Path | None) -> tuple[str, ...]:
+    """The packages that a project names as its own.
+
+    Args:
+        folder: Its folder of config groups; its `project.yaml` is read as plain YAML.
+
+    Raises:
+        ConfigError: The file cannot be read, or holds anything else.
+    """
+    path, plain = _project(folder)
+    return checked_names(plain.get(KEY), path)
+
+
+def project_values(folder: Path | None) -> tuple[str, ...]:
+    """The addresses, folders and shell lines that a project's configs may use without being typed.
+
+    Args:
+        folder: As for `project_packages`.
+
+    Raises:
+        ConfigError: As `project_packages`.
+    """
+    path, plain = _project(folder)
+    values = plain.get(VALUES)
+    if values is None:
+        return ()
+    if not isinstance(values, list) or not all(isinstance(one, str) and one for one in values):
+        raise ConfigError(
+            f"{values!r} was given; a list of addresses, folders or shell lines was expected",
+            key=VALUES,
+            file=path,
+            hint=f"{VALUES}: ['http://mlflow.lab:5000', /scratch/me]",
+        )
+    return tuple(values)
+
+
+def _project(folder: Path | None) -> tuple[str, dict[Any, Any]]:
+    """A project's own file and what it holds; nothing where there is none."""
+    path = None if folder is None else folder / _FILE
+    if path is None or not path.exists():
+        return "", {}
+    example = f"{KEY}: [my_project]"
+    try:
+        held = load_yaml(path)
+    except (YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"cannot be read: {reason}", file=str(path), hint=example) from error
+    plain = OmegaConf.to_container(held, resolve=False)
+    if not isinstance(plain, dict) or set(plain) - {KEY, VALUES}:
+        others = (
+            ", ".join(str(key) for key in plain if key not in (KEY, VALUES))
+            if isinstance(plain, dict)
+            else "no mapping"
+        )
+        raise ConfigError(
+            f"{KEY} and {VALUES} are its only keys, but there is {others}", file=str(path), hint=example
+        )
+    return str(path), plain
+
+
+def typed_packages(overrides: Iterable[str]) -> tuple[str, ...]:
+    """The packages that a command line names.
+
+    Args:
+        overrides: As typed.
+
+    Raises:
+        ConfigError: What is given is no list of packages.
+
+    >>> typed_packages(["seed=1", "trusted_packages=[my_project]"])
+    ('my_project',)
+    """
+    names: tuple[str, ...] = ()
+    for override in _parsed(overrides, KEY):
+        if override.is_sweep_override():
+            raise ConfigError("one list holds for all jobs of a sweep", key=KEY, hint=f"{KEY}=[a,b]")
+        names = () if override.is_delete() else checked_names(override.value())
+    return names
+
+
+def typed_keys(overrides: Iterable[str]) -> frozenset[str]:
+    """The keys whose values a person has typed, not those that refer to what a config says.
+
+    Args:
+        overrides: As typed; a choice of an option is no value.
+
+    >>> sorted(typed_keys(["a.b=1", "c={d: [x]}", "e=${f}", "g=/${oc.env:HOME}", "experiment=x"]))
+    ['a.b', 'c.d', 'c.d[0]', 'experiment', 'g']
+    """
+    found: set[str] = set()
+    for override in _parsed_all(overrides):
+        if override.is_delete():
+            continue
+        text = override.input_line or ""
+        if override.is_sweep_override():
+            if not _refers(text):
+                found.add(override.key_or_group)
+            continue
+        pending: list[tuple[str, Any]] = [(override.key_or_group, override.value())]
+        while pending:
+            key, value = pending.pop()
+            if isinstance(value, dict):
+                pending += [(f"{key}.{name}", inner) for name, inner in value.items()]
+                continue
+            if isinstance(value, list):
+                pending += [(f"{key}[{index}]", inner) for index, inner in enumerate(value)]
+            if not _refers(str(value)):
+                found.add(key)
+    return frozenset(joined(split(key)) for key in found)  # `a.0` is `a[0]`
+
+
+def _refers(text: str) -> bool:
+    """Whether text takes anything from the config besides the run's own directory, name and seed."""
+    return "${" in _PERSONAL.sub("", text)
+
+
+def checked_names(value: Any, file: str = "") -> tuple[str, ...]:
+    """Names of packages that a user may call their own.
+
+    Args:
+        value: As given.
+        file: Where it was written.
+
+    Raises:
+        ConfigError: It is no list of names, or one of them is a library's.
+    """
+    example = f"{KEY}: [my_project]" if file else f"{KEY}=[my_project]"
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(
+            f"{value!r} was given; a list of packages was expected", key=KEY, file=file, hint=example
+        )
+    for name in value:
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} is no package's name", key=KEY, file=file, hint=example)
+        if is_library(name):
+            raise ConfigError(
+                f"{name!r} is a library, no package of your own; what a config may name of it needs no trust",
+                key=KEY,
+                file=file,
+                hint=example,
+            )
+    return tuple(value)
+
+
+def is_library(name: str) -> bool:
+    """Whether a dotted name lies in a package that cannot be anybody's own.
+
+    Args:
+        name: Of a package or what is in it.
+
+    >>> is_library("os.path"), is_library("numpy"), is_library("my_project.os")
+    (True, True, False)
+    """
+    root = name.partition(".")[0]
+    return root in sys.stdlib_module_names or root in _NOBODYS_OWN
+
+
+def settle_trust(config: DictConfig, trusted: Trust) -> None:
+    """Write the packages into a composed job; every later step reads them there.
+
+    Args:
+        config: Changed in place.
+        trusted: Of this command.
+
+    Raises:
+        ConfigError: An option or experiment tries to name packages.
+    """
+    node: Any = config._get_node(KEY) if KEY in config else None
+    if OmegaConf.is_config(node) and not (node._is_none() or node._is_interpolation() or node._is_missing()):
+        written: Any = OmegaConf.to_container(node, resolve=False)
+    else:
+        written = None if node is None else node._value()
+    if (written or []) != list(trusted.typed):
+        raise ConfigError(
+            f"an option or experiment names {written!r}; it must not choose what is trusted",
+            key=KEY,
+            hint=f"if they are your own: {KEY}=[…] on the command line, or in {_FILE} of your config folder",
+        )
+    with open_dict(config):
+        config[KEY] = trusted.packages
+
+
+def check_search_path(overrides: Iterable[str], trusted: Trust) -> None:
+    """Refuse to look for configs in a package that is not trusted: Hydra would import it.
+
+    Args:
+        overrides: As typed; a group option cannot set `hydra.searchpath`.
+        trusted: Of this command.
+
+    Raises:
+        ConfigError: Naming the entry.
+    """
+    for override in _parsed(overrides, "hydra.searchpath"):
+        value = override.value()
+        for place in value if isinstance(value, list) else [value]:
+            scheme, separator, path = str(place).partition("://")
+            if not separator and not scheme.startswith("${"):
+                continue
+            if scheme == "file":
+                continue
+            package = path.replace("/", ".").rstrip(".")
+            if scheme in ("pkg", "structured") and within(package, trusted.packages):
+                make_importable()
+                continue
+            raise ConfigError(
+                f"{place!r} lies in a package that is not trusted",
+                key="hydra.searchpath",
+                hint="hydra.searchpath=[file://FOLDER]"
+                + (f", or {KEY}=[{package}]" if scheme == "pkg" and _NAME.fullmatch(package) else ""),
+            )
+
+
+def _parsed(overrides: Iterable[str], key: str) -> list[Override]:
+    asked = _parsed_all(text for text in overrides if key in text)
+    return [override for override in asked if override.key_or_group == key]
+
+
+def _parsed_all(overrides: Iterable[str]) -> list[Override]:
+    """Overrides, parsed; what cannot be parsed is left to Hydra's own message."""
+    found = []
+    for text in overrides:
+        with suppress(HydraException):
+            found += OverridesParser.create().parse_overrides([text])
+    return found
+
+
+def within(name: str, packages: Sequence[str]) -> bool:
+    """Whether a dotted name is one of some packages or lies in one.
+
+    Args:
+        name: Of a module or what is in it.
+        packages: Dotted names.
+
+    >>> within("a.b", ["a"]), within("a", ["a"]), within("ab.c", ["a"])
+    (True, True, False)
+    """
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def make_importable() -> None:
+    """Let the packages of the project in the current directory be found, after all that is installed."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)

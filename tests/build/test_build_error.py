@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pytest
+from hydra.utils import instantiate
+from lightning.pytorch.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # it is there
+from omegaconf import DictConfig, OmegaConf
+
+from assay.build.build_error import build_error
+from assay.errors import AssayError, DataError
+
+
+def config() -> DictConfig:
+    return OmegaConf.create(
+        {
+            "optimizer": {"_target_": "torch.optim.AdamW", "lr": -1, "eps": 1e-8, "betas": [0.9, 0.999]},
+            "data": {
+                "_target_": "assay.data.data_module.DataModule",
+                "batch_size": 0,
+                "split": {"val": 0.1, "typo": 1},
+            },
+            "metrics": {"train": {"_target_": "torchmetrics.MeanMetric"}},
+            "callbacks": {"ema": {"_target_": "lightning.pytorch.callbacks.EMAWeightAveraging", "decay": 2}},
+            "logger": {"wandb": {"_target_": "lightning.pytorch.loggers.WandbLogger"}},
+            "model": {"_target_": "torch.nn.Flatten", "start_dim": "${spec.num_class}"},
+            "spec": {"task": "regression", "num_classes": 3},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "key", "says"),
+    [
+        (ValueError("Invalid learning rate: -1"), "optimizer", "optimizer.lr: Invalid learning rate: -1"),
+        (ValueError("lr must be positive"), "optimizer", "optimizer.lr: lr must be positive"),
+        (ValueError("`eps` is too small"), "optimizer", "optimizer.eps: `eps` is too small"),
+        (ValueError("all is wrong"), "optimizer", "optimizer: all is wrong"),
+        (ValueError("expected more start_dim, not 2"), "model", "model: expected more start_dim, not 2"),
+        (ValueError("too few batch_size there"), "data", "data.batch_size: too few batch_size there"),
+        (ValueError("`val` is too much"), "data", "data.split.val: `val` is too much"),
+        (ValueError("data.batch_size=0: too few"), "data", "data.batch_size=0: too few"),
+        (MisconfigurationException("`batch_size` is odd"), "data", "data.batch_size: `batch_size` is odd"),
+        (RuntimeError("no"), "optimizer", "optimizer: cannot be made with these values: no"),
+        (KeyError(), "optimizer", "optimizer: cannot be made with these values: KeyError"),
+        (ValueError("many\nlines   and spaces"), "model", "model: many lines and spaces"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_the_value_at_fault_is_named(error: Exception, key: str, says: str) -> None:
+    assert build_error(error, config(), key).message == says
+
+
+def test_an_unexpected_argument_of_a_mapping_inside() -> None:
+    error = TypeError("Split.__init__() got an unexpected keyword argument 'typo'")
+    found = build_error(error, config(), "data")
+    assert found.message == "data.split.typo: Split got an unexpected keyword argument 'typo'"
+    assert found.hint == "leave out data.split.typo"
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("optimizer", ""),
+        ("optimizer.lr", "for example optimizer.lr=0.001"),
+        ("metrics.train", "loss=mse metrics=regression"),
+        ("callbacks.ema", "or leave it out: ~callbacks.ema"),
+    ],
+)
+def test_way_out(key: str, hint: str) -> None:
+    assert build_error(ValueError("no"), config(), key).hint == hint
+
+
+def test_what_is_not_installed() -> None:
+    error = ModuleNotFoundError("No module named 'wandb'", name="wandb")
+    assert build_error(error, config(), "logger.wandb").hint == "pip install 'assay[wandb]'"
+    other = ModuleNotFoundError("No module named 'timm'", name="timm")
+    assert build_error(other, config(), "model").hint == "pip install timm"
+
+
+def test_an_interpolation_that_the_data_does_not_answer() -> None:
+    with pytest.raises(Exception, match=r"spec\.num_class") as caught:
+        instantiate(config().model)
+    found = build_error(caught.value, config(), "model")
+    assert found.message.startswith("model.start_dim: the data has no 'spec.num_class'")
+    assert "did you mean 'spec.num_classes'?" in found.message
+
+
+def test_hydra_names_the_inner_node() -> None:
+    inner = {"_target_": "torch.nn.Dropout", "p": 5}
+    nested = OmegaConf.create({"model": {"_target_": "torch.nn.Sequential", "inner": inner}})
+    with pytest.raises(Exception, match=r"model\.inner") as caught:
+        instantiate(nested.model)
+    assert build_error(caught.value, nested, "model").message.startswith("model.inner: ")
+
+
+def test_an_error_that_is_told_already_is_left_alone() -> None:
+    cause = DataError("told", hint="do this")
+    wrapped = RuntimeError("x")
+    wrapped.__cause__ = cause
+    found: AssayError = build_error(wrapped, config(), "data")
+    assert found is cause

@@ -1,0 +1,151 @@
+"""What `assay check` prints and draws."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from assay.check.proof.fake_step import Memory, Step
+from assay.check.render import in_bytes, in_flops, save_curve, show_job, show_sweep
+from assay.check.report import Report
+from assay.cli.app import app
+from assay.errors import AssayError
+from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STEP = Step((8, 3), 2_000_000, Memory(1 << 20, 1 << 20, 2 << 20, 4 << 20))
+SPEC = {
+    "task": "multiclass",
+    "input_shape": [3, 8, 8],
+    "num_classes": 3,
+    "num_targets": 0,
+    "num_train": 1200,
+    "num_val": 100,
+    "num_test": 200,
+    "steps_per_epoch": 150,
+    "total_steps": 1500,
+}
+
+
+def report(overrides: tuple[str, ...] = (), unproven: str = "") -> Report:
+    return Report(
+        overrides,
+        "mine",
+        SPEC,
+        targets={"model": "Net", "loss": "Loss", "optimizer": "SGD"},
+        batch_size=8,
+        parameters=1234567,
+        trainable=1000,
+        step=None if unproven else STEP,
+        unproven=unproven,
+        lr=[0.1] * 10 + [0.05] * 10,
+    )
+
+
+def printed(width: int = 100) -> Console:
+    return Console(file=io.StringIO(), width=width, highlight=False, soft_wrap=True)
+
+
+def said(console: Console) -> str:
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+def test_a_job_is_told_in_words_and_numbers() -> None:
+    console = printed()
+    show_job(console, report(("optimizer=[x]",)))
+    text = said(console)
+    for part in (
+        "mine  optimizer=[x]",
+        "multiclass, 3×8×8, 3 classes; 1,200 + 100 + 200 samples",
+        "Net, 1,234,567 parameters, 1,000 of them trained",
+        "2 MFLOP for a batch of 8",
+        "about 8 MiB at its peak: weights 1 MiB, gradients 1 MiB, optimizer 2 MiB, activations 4 MiB",
+        "150 an epoch, 1,500 in all",
+        "0.075┤",
+        "nothing was run or written",
+    ):
+        assert part in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_the_learning_rate_is_drawn_to_scale(width: int) -> None:
+    console = printed(width)
+    show_job(console, replace(report(), lr=[0.001 * step for step in range(1001)]))
+    lines = said(console).splitlines()
+    first = next(index for index, line in enumerate(lines) if "lr over the steps" in line) + 1
+    *rows, axis, steps = lines[first : first + 10]
+    columns = len(axis.rstrip()) - 12
+    assert all(len(line) <= min(width, 72) for line in (*rows, axis, steps))
+    assert [row[:12].strip() for row in rows] == ["1┤", "│", "0.75┤", "│", "0.5┤", "│", "0.25┤", "│"]
+    assert steps.split() == ["0", "500", "1,000"]
+    drawn = [sum(" ▁▂▃▄▅▆▇█".index(row.ljust(200)[12 + column]) for row in rows) for column in range(columns)]
+    assert drawn == [round(64 * round(1000 * column / (columns - 1)) / 1000) for column in range(columns)]
+
+
+def test_what_could_not_be_proven_is_said() -> None:
+    console = printed()
+    show_job(console, report(unproven="layer 'x[0]' decides by values"))
+    assert "unproven: layer 'x[0]' decides by values; the run will show" in said(console)
+
+
+def test_a_sweep_is_a_row_a_job() -> None:
+    console = printed()
+    show_sweep(console, [report(("data=iris", f"optimizer.lr={lr}", "tags=[a]")) for lr in (0.1, 0.2)])
+    lines = said(console).splitlines()
+    assert lines[0].split() == ["job", "overrides", "parameters", "a", "step", "memory", "steps"]
+    assert lines[1].split() == ["0", "optimizer.lr=0.1", "1,234,567", "2", "MFLOP", "8", "MiB", "1,500"]
+    assert lines[2].split()[:2] == ["1", "optimizer.lr=0.2"]
+    assert lines[3] == "all with data=iris tags=[a]"
+    assert lines[4].startswith("ready: 2 jobs, 1 different step, ")
+
+
+def test_units() -> None:
+    assert [in_flops(n) for n in (0, 999, 1000, 123_456_789, 10**15)] == [
+        "0 FLOP",
+        "999 FLOP",
+        "1 kFLOP",
+        "123 MFLOP",
+        "1 PFLOP",
+    ]
+    assert [in_bytes(n) for n in (0, 1023, 1024, 3 << 30)] == ["0 B", "1023 B", "1 KiB", "3 GiB"]
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_the_curve_is_drawn_whole(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / "with space" / f"lr.{suffix}"
+    save_curve(report(), path)
+    assert path.stat().st_size > 1000
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    if suffix == "png":
+        with Image.open(path) as image:
+            assert image.size == (1050, 480)
+
+
+def test_a_format_that_is_none_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(AssayError, match=r"lr\.xyz: Format 'xyz' is not supported"):
+        save_curve(report(), tmp_path / "lr.xyz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["check", "data=iris", "device=cpu", "--plot", "lr.png"])
+    assert result.exit_code == 0, result.output
+    assert "MLP, 67,843 parameters" in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["lr.png"]
+    result = CliRunner().invoke(app, ["check", "-m", "data=iris", "device=cpu", "seed=1,2"])
+    assert result.exit_code == 0, result.output
+    assert "2 jobs, 1 different step" in result.output
+    result = CliRunner().invoke(app, ["check", "-m", "seed=1,2", "--plot", "lr.png"])
+    assert result.exit_code == 1
+    assert "leave out -m" in result.stderr

@@ -1,0 +1,374 @@
+"""A checkpoint and its sum never disagree, whatever call a process dies at; nothing in one is ever run."""
+
+import hashlib
+import logging
+import os
+import pathlib
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import wait
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.demos.boring_classes import BoringModel
+from tests.record.killing import count_calls, dies_at
+
+from assay.checkpoint.checkpoint_file import CheckpointFile
+from assay.errors import AssayError
+from assay.files.checksum import sha256
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+OLD: dict[str, Any] = {"epoch": 1, "state_dict": {"w": torch.zeros(50)}}
+NEW: dict[str, Any] = {"epoch": 2, "state_dict": {"w": torch.ones(50)}}
+
+
+def save(checkpoint: dict[str, Any], path: Path) -> None:
+    CheckpointFile().save_checkpoint(checkpoint, path)
+
+
+def load(path: Path) -> dict[str, Any]:
+    return CheckpointFile().load_checkpoint(path)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return bool(
+        one["epoch"] == other["epoch"] and torch.equal(one["state_dict"]["w"], other["state_dict"]["w"])
+    )
+
+
+def test_saves_loads_and_removes(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints" / "epoch=1 [a].ckpt"
+    save(OLD, path)
+    assert same(load(path), OLD)
+    assert names(path.parent) == {path.name, f"{path.name}.sha256"}
+    assert sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+    CheckpointFile().remove_checkpoint(path)
+    CheckpointFile().remove_checkpoint(path)
+    assert names(path.parent) == set()
+    assert sha256(path) == ""
+
+
+def test_the_sum_is_written_as_sha256sum_writes_it(tmp_path: Path) -> None:
+    save(OLD, tmp_path / "last.ckpt")
+    save(NEW, tmp_path / "last.ckpt")
+    digest = hashlib.sha256((tmp_path / "last.ckpt").read_bytes()).hexdigest()
+    assert (tmp_path / "last.ckpt.sha256").read_text() == f"{digest}  last.ckpt\n"
+
+
+def test_an_error_that_is_none_of_the_disk_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "last.ckpt"
+    save(OLD, path)
+
+    def interrupted(content: Any, file: Any) -> None:
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save(NEW, path)
+    assert same(load(path), OLD)
+    assert names(tmp_path) == {"last.ckpt", "last.ckpt.sha256"}
+
+
+def test_what_came_without_a_sum_is_not_lost_either(tmp_path: Path) -> None:
+    for k in range(count_calls(partial(save, NEW, tmp_path / "count" / "last.ckpt"), "last.ckpt")):
+        path = tmp_path / str(k) / "last.ckpt"
+        path.parent.mkdir()
+        torch.save(OLD, path)
+        dies_at(k, partial(save, NEW, path), below="last.ckpt")
+        assert load(path)["epoch"] in (1, 2)
+
+
+def test_damage_is_not_made_right_by_a_save_that_dies(tmp_path: Path) -> None:
+    for k in range(count_calls(partial(save, NEW, tmp_path / "count" / "last.ckpt"), "last.ckpt")):
+        path = tmp_path / str(k) / "last.ckpt"
+        save(OLD, path)
+        path.with_name("last.ckpt.sha256").write_text("rubbish")
+        dies_at(k, partial(save, NEW, path), below="last.ckpt")
+        try:
+            assert load(path)["epoch"] == 2
+        except AssayError as error:
+            assert "damaged" in error.message  # noqa: PT017 - either is right
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda b: b[:-1], lambda b: b[: len(b) // 2], lambda _: b"", lambda b: b[:100] + b"\xff" + b[101:]],
+)
+def test_damage_is_noticed_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "last.ckpt"
+    save(OLD, path)
+    path.write_bytes(damage(path.read_bytes()))
+
+    def read(*args: Any, **kwargs: Any) -> None:
+        pytest.fail("a damaged checkpoint was read")
+
+    monkeypatch.setattr(torch, "load", read)
+    with pytest.raises(AssayError, match=r"last\.ckpt is damaged"):
+        load(path)
+
+
+@pytest.mark.parametrize("sums", ["", "\n", "rubbish", "\xff", "0" * 64, "0" * 64 + "  other.ckpt\n"])
+def test_a_sum_that_is_none_is_damage_too(tmp_path: Path, sums: str) -> None:
+    path = tmp_path / "last.ckpt"
+    save(OLD, path)
+    (tmp_path / "last.ckpt.sha256").write_text(sums, encoding="latin-1")
+    with pytest.raises(AssayError, match="damaged"):
+        load(path)
+
+
+def test_a_reader_between_a_writers_steps_sees_one_or_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "last.ckpt"
+    save(OLD, path)
+    opened = pathlib.Path.open
+
+    def save_first(self: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if self == path:
+            monkeypatch.setattr(pathlib.Path, "open", opened)
+            save(NEW, path)  # after the reader has looked at the sums
+        return opened(self, mode, *args, **kwargs)
+
+    monkeypatch.setattr(pathlib.Path, "open", save_first)
+    assert same(load(path), NEW)
+
+
+def test_without_a_sum_it_loads_and_the_log_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    torch.save(OLD, tmp_path / "foreign.ckpt")
+    with caplog.at_level(logging.WARNING):
+        assert same(load(tmp_path / "foreign.ckpt"), OLD)
+    assert "foreign.ckpt has no SHA-256 beside it" in caplog.text
+
+
+class Slow:
+    """Holds a save up until it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go, self.written = threading.Event(), 0
+        genuine = torch.save
+
+        def save(content: Any, file: Any) -> None:
+            assert self.go.wait(20)
+            self.written += 1
+            genuine(content, file)
+
+        monkeypatch.setattr(torch, "save", save)
+
+
+def test_in_the_background_the_state_is_that_of_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, file = Slow(monkeypatch), CheckpointFile(background=True)
+    weight = torch.zeros(50)
+    state = {"epoch": 1, "state_dict": {"w": weight, "tied": weight}, "callbacks": {"a": [1]}}
+    file.save_checkpoint(state, tmp_path / "last.ckpt")
+    weight += 1
+    state["callbacks"]["a"].append(2)  # type: ignore[index]  # of an object
+    assert not (tmp_path / "last.ckpt").exists(), "it is still being written"
+    slow.go.set()
+    file.teardown()
+    loaded = load(tmp_path / "last.ckpt")
+    assert same(loaded, OLD)
+    assert loaded["callbacks"] == {"a": [1]}
+    assert loaded["state_dict"]["tied"].data_ptr() == loaded["state_dict"]["w"].data_ptr()
+
+
+def test_one_step_one_copy_another_step_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, file = Slow(monkeypatch), CheckpointFile(background=True)
+    state: dict[str, Any] = {"epoch": 1, "state_dict": {"w": torch.zeros(50)}}
+    file.save_checkpoint({**state, "which": "best"}, tmp_path / "best.ckpt")
+    file.save_checkpoint({**state, "which": "last"}, tmp_path / "last.ckpt")  # does not wait
+    assert slow.written == 0
+    state["state_dict"]["w"] += 1
+    threading.Timer(0.3, slow.go.set).start()
+    file.save_checkpoint({**state, "epoch": 2}, tmp_path / "last.ckpt")
+    assert slow.written >= 2, "two steps are never held at once"
+    file.teardown()
+    assert load(tmp_path / "best.ckpt")["which"] == "best"
+    assert same(load(tmp_path / "best.ckpt"), OLD)
+    assert same(load(tmp_path / "last.ckpt"), NEW)
+
+
+def test_an_old_one_goes_only_when_the_new_one_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(OLD, tmp_path / "old.ckpt")
+    slow, file = Slow(monkeypatch), CheckpointFile(background=True)
+    file.save_checkpoint(NEW, tmp_path / "new.ckpt")
+    file.remove_checkpoint(tmp_path / "old.ckpt")
+    assert same(load(tmp_path / "old.ckpt"), OLD)
+    slow.go.set()
+    assert same(file.load_checkpoint(tmp_path / "new.ckpt"), NEW), "reading waits for what is being written"
+    file.teardown()
+    assert names(tmp_path) == {"new.ckpt", "new.ckpt.sha256"}
+
+
+@pytest.mark.parametrize("told", ["save", "teardown", "load"])
+def test_what_goes_wrong_in_the_background_is_told_once_and_the_old_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    save(OLD, tmp_path / "old.ckpt")
+    file = CheckpointFile(background=True)
+    (tmp_path / "taken").touch()
+    file.save_checkpoint(NEW, tmp_path / "taken" / "new.ckpt")  # its folder is a file
+    file.remove_checkpoint(tmp_path / "old.ckpt")
+    while not file._jobs[0].done():
+        time.sleep(0.01)
+    tell: dict[str, Callable[[], object]] = {
+        "save": partial(file.save_checkpoint, NEW, tmp_path / "b.ckpt"),
+        "load": partial(file.load_checkpoint, tmp_path / "old.ckpt"),
+        "teardown": file.teardown,
+    }
+    with pytest.raises(AssayError, match=r"new\.ckpt could not be written: (Not a directory|File exists)"):
+        tell[told]()
+    assert same(load(tmp_path / "old.ckpt"), OLD)
+    file.save_checkpoint(NEW, tmp_path / "b.ckpt")
+    file.teardown()
+    assert same(load(tmp_path / "b.ckpt"), NEW)
+
+
+def test_of_several_ranks_the_first_writes_before_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    file = CheckpointFile(background=True)
+    file.save_checkpoint(NEW, tmp_path / "last.ckpt")
+    assert same(load(tmp_path / "last.ckpt"), NEW)
+    file.remove_checkpoint(tmp_path / "last.ckpt")
+    assert names(tmp_path) == set()
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_what_one_device_saved_any_other_loads(tmp_path: Path, device: str, dtype: torch.dtype) -> None:
+    weight = torch.linspace(-1, 1, 50).to(dtype=dtype, device=device)
+    save({"epoch": 1, "state_dict": {"w": weight}}, tmp_path / "last.ckpt")
+    bare = torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"]["w"]
+    assert bare.device.type == "cpu", "no device is written down"
+    assert torch.equal(bare, weight.cpu())
+    for place in ("cpu", "meta", torch.device(device)):
+        loaded = CheckpointFile().load_checkpoint(tmp_path / "last.ckpt", map_location=place)
+        assert loaded["state_dict"]["w"].device.type == torch.device(place).type
+        assert loaded["state_dict"]["w"].dtype == dtype
+
+
+def test_the_copy_is_free_when_it_is_written(tmp_path: Path) -> None:
+    file = CheckpointFile(background=True)
+    file.save_checkpoint(NEW, tmp_path / "last.ckpt")
+    wait(file._jobs)
+    while file._latest() is not None:
+        time.sleep(0.01)
+    file.teardown()
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("evil",)
+
+
+def test_nothing_in_a_checkpoint_is_run_whatever_the_caller_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"a": Evil()}, tmp_path / "evil.ckpt")
+    for weights_only in (None, True, False):
+        with pytest.raises(AssayError, match="cannot be read as tensors and plain containers"):
+            CheckpointFile().load_checkpoint(tmp_path / "evil.ckpt", weights_only=weights_only)
+    assert names(tmp_path) == {"evil.ckpt"}
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04", b"\x80\x02."])
+def test_what_is_no_checkpoint(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.ckpt").write_bytes(content)
+    with pytest.raises(AssayError, match="cannot be read"):
+        load(tmp_path / "a.ckpt")
+    torch.save([1], tmp_path / "list.ckpt")
+    with pytest.raises(AssayError, match="holds a list"):
+        load(tmp_path / "list.ckpt")
+    with pytest.raises(AssayError, match="there is no checkpoint"):
+        load(tmp_path / "none.ckpt")
+
+
+def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
+    save(OLD, tmp_path / "last.ckpt")
+    with pytest.raises(TypeError, match=r"callbacks\.mine is a"):
+        save({"callbacks": {"mine": Evil()}}, tmp_path / "last.ckpt")
+    assert same(load(tmp_path / "last.ckpt"), OLD)
+
+
+def test_map_location_is_honoured(tmp_path: Path) -> None:
+    path = tmp_path / "last.ckpt"
+    save(OLD, path)
+    loaded = CheckpointFile().load_checkpoint(path, map_location="meta")
+    assert loaded["state_dict"]["w"].device.type == "meta"
+    assert load(path)["state_dict"]["w"].device.type == "cpu"
+
+
+def test_a_link_to_the_best_one_is_as_good_as_the_best_one(tmp_path: Path) -> None:
+    best, last = tmp_path / "best.ckpt", tmp_path / "last.ckpt"
+    save(OLD, last)
+    save(NEW, best)
+    last.unlink()
+    last.symlink_to("best.ckpt")
+    assert same(load(last), NEW), "the sum beside the link is of what was there before"
+    assert sha256(last) == sha256(best)
+    save(OLD, last)
+    assert same(load(last), OLD)
+    assert same(load(best), NEW)
+
+
+def test_only_local_files(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not at s3://"):
+        CheckpointFile().save_checkpoint(OLD, "s3://bucket/last.ckpt")
+    with pytest.raises(ValueError, match="not at s3://"):
+        CheckpointFile().load_checkpoint("s3://bucket/last.ckpt")
+    with pytest.raises(TypeError, match="storage_options"):
+        CheckpointFile().save_checkpoint(OLD, tmp_path / "a", storage_options={})
+
+
+# A run that goes on in its own directory finds its own checkpoints there.
+@pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty:UserWarning")
+def test_lightning_resumes_from_it_to_the_same_weights(tmp_path: Path) -> None:
+    def fit(folder: str, epochs: int, ckpt_path: Path | None = None) -> L.Trainer:
+        callback = ModelCheckpoint(
+            tmp_path / folder, filename="best", save_last="link", save_top_k=1, monitor="epoch", mode="max"
+        )
+        L.seed_everything(1, verbose=False)
+        trainer = L.Trainer(
+            accelerator="cpu",
+            max_epochs=epochs,
+            limit_train_batches=3,
+            limit_val_batches=0,
+            callbacks=[callback],
+            plugins=[CheckpointFile()],
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            default_root_dir=tmp_path,
+        )
+        trainer.fit(BoringModel(), ckpt_path=str(ckpt_path) if ckpt_path else None)
+        return trainer
+
+    whole, _ = fit("whole", 3), fit("part", 2)
+    resumed = fit("part", 3, tmp_path / "part" / "last.ckpt")
+    assert resumed.global_step == whole.global_step == 9
+    for one, other in zip(resumed.model.parameters(), whole.model.parameters(), strict=True):  # type: ignore[union-attr]  # set by fit
+        assert torch.equal(one, other)
+    assert (tmp_path / "part" / "last.ckpt").is_symlink()
+    assert load(tmp_path / "part" / "last.ckpt")["epoch"] == 2

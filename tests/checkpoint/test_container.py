@@ -1,0 +1,177 @@
+"""Whatever `plain` lets through, `torch.load` reads back equal without running code."""
+
+import enum
+import io
+from collections import Counter, OrderedDict, defaultdict, namedtuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torchvision import tv_tensors  # type: ignore[import-untyped]  # it has no stubs
+
+from assay.checkpoint.container import plain
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+Point = namedtuple("Point", ["x", "y"])
+
+
+def read_back(value: Any) -> Any:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, weights_only=True)
+
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**2000) + 1, 2**2000 - 1),
+    st.floats(allow_nan=False),
+    st.complex_numbers(allow_nan=False),
+    st.text(max_size=20),
+    st.binary(max_size=20),
+)
+keys = st.one_of(
+    st.text(max_size=8), st.integers(), st.booleans(), st.tuples(st.integers(), st.text(max_size=3))
+)
+trees = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.tuples(inner, inner),
+        st.dictionaries(keys, inner, max_size=4),
+        st.dictionaries(st.text(max_size=5), inner, max_size=4).map(OrderedDict),
+        st.sets(st.integers(), max_size=4),
+        st.lists(st.sampled_from("abc")).map(Counter),
+    ),
+    max_leaves=12,
+)
+
+
+@given(trees)
+def test_what_is_plain_is_unchanged_and_loads(tree: Any) -> None:
+    converted = plain(tree)
+    assert read_back(converted) == tree
+    assert type(read_back(converted)) is type(tree)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.float32(0.5), 0.5),
+        (np.float64(0.1), 0.1),
+        (np.int64(7), 7),
+        (np.bool_(True), True),
+        (np.str_("a"), "a"),
+        (Colour.RED, "red"),
+        (Level.HIGH, 3),
+        (Point(1, [2]), (1, [2])),
+        (defaultdict(list, a=[1]), {"a": [1]}),
+        (frozenset({1, 2}), {1, 2}),
+        (Path("a") / "b", str(Path("a") / "b")),
+        (torch.Size([2, 3]), torch.Size([2, 3])),
+        (torch.float16, torch.float16),
+        (torch.device("cpu"), torch.device("cpu")),
+        (bytearray(b"ab"), b"ab"),
+    ],
+)
+def test_subclasses_become_what_they_are_a_subclass_of(value: Any, expected: Any) -> None:
+    converted = plain({"deep": [value]})["deep"][0]
+    assert converted == expected
+    assert type(converted) is type(expected)
+    assert read_back(converted) == expected
+
+
+def with_attribute() -> torch.Tensor:
+    tensor = torch.arange(3.0)
+    tensor.origin = object()  # type: ignore[attr-defined]  # what some libraries do
+    return tensor
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Parameter(torch.arange(3.0)),
+        with_attribute,
+        lambda: tv_tensors.Image(torch.arange(12.0).view(3, 2, 2)),
+        lambda: torch.arange(6.0).view(2, 3).t(),
+        lambda: torch.tensor(float("nan"), dtype=torch.bfloat16),
+    ],
+)
+def test_tensors_become_plain_ones(make: Callable[[], torch.Tensor]) -> None:
+    tensor = make()
+    converted = plain({"a": tensor})["a"]
+    assert type(converted) is torch.Tensor
+    loaded = read_back(converted)
+    torch.testing.assert_close(
+        loaded, tensor.detach().as_subclass(torch.Tensor), rtol=0, atol=0, equal_nan=True
+    )
+    assert converted.data_ptr() == tensor.data_ptr(), "tensors are shared, not copied"
+
+
+def test_shared_weights_are_saved_once() -> None:
+    weight = torch.zeros(10_000)
+    buffer = io.BytesIO()
+    torch.save(plain({"a": weight, "b": weight}), buffer)
+    assert len(buffer.getvalue()) < 1.5 * weight.nbytes
+
+
+def test_versions_of_modules_survive() -> None:
+    loaded = read_back(plain({"state_dict": nn.BatchNorm1d(2).state_dict()}))["state_dict"]
+    assert isinstance(loaded, OrderedDict)
+    metadata = vars(loaded)["_metadata"]
+    assert metadata == vars(nn.BatchNorm1d(2).state_dict())["_metadata"]
+    assert metadata[""]["version"] == 2
+
+
+def test_every_torch_scheduler_and_optimizer_state_goes_through() -> None:
+    parameters = [nn.Parameter(torch.ones(2))]
+    optimizer = torch.optim.AdamW(parameters, lr=torch.tensor(0.1))
+    parameters[0].grad = torch.ones(2)
+    optimizer.step()
+    scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 2, 5])
+    loaded = read_back(plain({"optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict()}))
+    assert loaded["scheduler"]["milestones"] == Counter({2: 2, 5: 1})
+    assert type(loaded["scheduler"]["milestones"]) is Counter
+    torch.testing.assert_close(loaded["optimizer"]["state"][0], optimizer.state_dict()["state"][0])
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        ({"callbacks": {"x": [1, print]}}, r"callbacks\.x\[1\] is a builtins\.builtin_function"),
+        ({"a": {"b": nn.Linear(1, 1)}}, r"a\.b is a torch\.nn\.modules\.linear\.Linear"),
+        ({"a": np.zeros(2)}, r"a is a numpy\.ndarray"),
+        ({"a": {print: 1}}, "a key of a is a builtins"),
+        ({"a": {torch.zeros(1): 1}}, "a key of a is a torch.Tensor"),
+        ({"a": nn.UninitializedParameter()}, "a is a torch.nn.parameter.UninitializedParameter"),
+        ({"a": torch.Generator()}, "a is a torch"),
+        ({"a": 2**3000}, "but a is larger"),
+        ({b"": 1}, "a key is a builtins.bytes"),
+        (object(), "but it is a builtins.object"),
+    ],
+)
+def test_the_rest_is_refused_by_key(value: Any, key: str) -> None:
+    with pytest.raises(TypeError, match=key):
+        plain(value)
+
+
+def test_a_container_that_contains_itself_is_refused() -> None:
+    loop: dict[str, Any] = {}
+    loop["self"] = loop
+    with pytest.raises(TypeError, match="contains itself"):
+        plain(loop)

@@ -1,0 +1,128 @@
+"""A snapshot is equal to the last bit, shares no memory with what it is of, and is made once a step."""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from assay.checkpoint.snapshot import Snapshot
+
+
+def words(tensor: torch.Tensor) -> bytes:
+    storage = tensor.untyped_storage()
+    return bytes(torch.empty(0, dtype=torch.uint8).set_(storage).numpy())
+
+
+DTYPES = (
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.complex64,
+    torch.int64,
+    torch.bool,
+)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [0, 1, 3, 1000])
+def test_equal_to_the_last_bit(dtype: torch.dtype, size: int) -> None:
+    tensor = torch.randn(size).to(dtype)
+    if dtype.is_floating_point and size > 2:
+        tensor[:3] = torch.tensor([float("nan"), -0.0, float("inf")])
+    copy = Snapshot().copy([tensor])[0]
+    assert copy.dtype == dtype
+    assert words(copy) == words(tensor)
+    if size:
+        assert copy.data_ptr() != tensor.data_ptr()
+
+
+def test_what_shares_memory_shares_it_still() -> None:
+    weight = torch.arange(12.0).reshape(3, 4)
+    parts = {
+        "w": weight,
+        "tied": weight,
+        "transposed": weight.T,
+        "row": weight[1],
+        "one": weight[:, :1].expand(3, 9),
+    }
+    copies = Snapshot().copy(parts)
+    assert all(torch.equal(copies[name], part) for name, part in parts.items())
+    assert all(copies[name].stride() == part.stride() for name, part in parts.items())
+    copies["w"][1, 0] = 100
+    assert copies["row"][0] == copies["transposed"][0, 1] == copies["one"][1, 5] == 100
+    assert weight[1, 0] == 4
+
+
+def test_containers_keep_their_kind() -> None:
+    state: OrderedDict[str, Any] = OrderedDict(a=torch.ones(2))
+    state._metadata = {"": {"version": 2}}  # type: ignore[attr-defined]  # as PyTorch does
+    value = {
+        "state": state,
+        "steps": Counter({3: 1}),
+        "betas": (0.9, [torch.zeros(1)]),
+        "set": {1},
+        "none": None,
+    }
+    copy = Snapshot().copy(value)
+    assert [type(one) for one in copy.values()] == [type(one) for one in value.values()]
+    assert copy["state"]._metadata == {"": {"version": 2}}
+    assert (copy["steps"], copy["betas"], copy["set"]) == (value["steps"], value["betas"], value["set"])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.eye(3).to_sparse(),
+        lambda: torch.tensor([1 + 2j, 3 - 1j]).conj(),
+        lambda: torch.tensor([1 + 2j]).conj().imag,
+        lambda: torch.quantize_per_tensor(torch.ones(3), 0.5, 1, torch.qint8),
+        lambda: torch.nn.Parameter(torch.ones(3)) * 2,
+    ],
+    ids=["sparse", "conjugated", "negated", "quantized", "with a gradient"],
+)
+@pytest.mark.filterwarnings("ignore:.*quantize:UserWarning")  # PyTorch is about to drop these
+def test_tensors_of_other_kinds(make: Callable[[], torch.Tensor]) -> None:
+    tensor = make()
+    copy = Snapshot().copy(tensor)
+    assert not copy.requires_grad
+    assert str(copy.resolve_conj()) == str(tensor.detach().resolve_conj())
+
+
+def test_without_memory_nothing_is_copied() -> None:
+    assert Snapshot().copy(torch.empty(3, device="meta")).is_meta
+
+
+def test_the_same_tensors_are_not_copied_twice() -> None:
+    tensors = [torch.randn(1000), torch.tensor([float("nan"), -0.0]), torch.zeros(3, dtype=torch.uint8)]
+    first = Snapshot()
+    copies = first.copy(tensors)
+    waits: list[int] = []
+    again = Snapshot(first, lambda: waits.append(1)).copy([*tensors, torch.randn(9)])
+    assert [one.data_ptr() for one in again[:3]] == [one.data_ptr() for one in copies]
+    assert waits == []
+
+
+@pytest.mark.parametrize("change", [-0.0, float("nan"), 1.0])
+def test_one_bit_that_differs_is_copied_anew(change: float) -> None:
+    tensor = torch.zeros(1001)
+    first = Snapshot()
+    copy = first.copy(tensor)
+    tensor[1000] = change
+    waits: list[int] = []
+    again = Snapshot(first, lambda: waits.append(1)).copy([tensor, torch.zeros(500)])
+    assert words(again[0]) == words(tensor)
+    assert again[0].data_ptr() != copy.data_ptr()
+    assert waits == [1], "once, before the second lot of memory is taken"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_from_a_gpu() -> None:
+    tensor = torch.randn(1000, device="cuda")
+    first = Snapshot()
+    copy = first.copy([tensor, tensor[3:]])
+    assert copy[1].data_ptr() == copy[0].data_ptr() + 12
+    assert torch.equal(copy[0], tensor.cpu())
+    assert Snapshot(first).copy(tensor).data_ptr() == copy[0].data_ptr()

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from assay.compose.compose import choices, compose, job_config, loader
+from assay.errors import ConfigError
+from assay.paths import CONF_DIR
+from assay.sweep.session import plan
+
+
+def test_typed_wins_over_the_option_and_the_option_over_the_default() -> None:
+    config = compose(["optimizer=sgd", "optimizer.lr=0.5", "+optimizer.dampening=0.1"])
+    assert config.optimizer._target_ == "torch.optim.SGD"
+    assert (config.optimizer.lr, config.optimizer.dampening) == (0.5, 0.1)
+
+
+def test_is_what_hydra_itself_composes() -> None:
+    overrides = ["data=wine", "model=mlp", "optimizer.lr=0.5", "callbacks=[default,ema]", "device=cpu"]
+    ours = job_config(compose(overrides))
+    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        theirs = hydra_compose("train", overrides)
+    for group in ("data", "model", "loss", "optimizer", "scheduler", "trainer", "metrics", "callbacks"):
+        assert plain(ours[group]) == plain(theirs[group]), group
+
+
+def plain(node: DictConfig) -> object:
+    return OmegaConf.to_container(node, resolve=False)
+
+
+def test_name_and_run_dir_are_filled_in() -> None:
+    config = compose(["data=wine", "model=mlp"])
+    assert config.name == "wine_mlp"
+    assert Path(config.run_dir).parts[:2] == ("outputs", "wine_mlp")
+    assert compose(["name=mine"]).run_dir.startswith("outputs/mine/")
+    assert compose(["hydra.run.dir=x/y"]).run_dir == "x/y"
+
+
+def test_every_job_has_a_directory_of_its_own() -> None:
+    assert compose().run_dir != compose().run_dir
+
+
+def test_calls_are_resolved_and_the_specs_values_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_DATA", "/data")
+    config = job_config(compose(["data=mnist", "model=vit"]))
+    monkeypatch.setenv("ASSAY_DATA", "/other")
+    assert config.data.source.root == "/data"
+    assert "hydra" not in config
+    assert OmegaConf.is_interpolation(config.model, "input_shape")
+    assert OmegaConf.is_interpolation(config.model.network, "image_size"), "oc.select of the spec waits too"
+
+
+def test_choices_leave_hydras_own_out() -> None:
+    chosen = choices(compose(["data=wine", "optimizer=sgd"]).hydra)
+    assert (chosen["data"], chosen["optimizer"], chosen["experiment"]) == ("wine", "sgd", None)
+    assert not [group for group in chosen if group.startswith("hydra")]
+
+
+def test_a_sweep_is_every_combination() -> None:
+    jobs = plan(["optimizer=sgd,adam", "seed=1,2", "optimizer.lr=0.5"])
+    assert [(job.optimizer._target_.rpartition(".")[2], job.seed, job.optimizer.lr) for job in jobs] == [
+        ("SGD", 1, 0.5),
+        ("SGD", 2, 0.5),
+        ("Adam", 1, 0.5),
+        ("Adam", 2, 0.5),
+    ]
+
+
+@pytest.mark.parametrize("typed", ["optimizer=sgd,sdg", "seed=1,", "optimizer.lr=[1"])
+def test_a_sweep_with_a_wrong_job(typed: str) -> None:
+    with pytest.raises(ConfigError):
+        plan([typed, "data=wine,iris"])
+
+
+def test_leaves_somebody_elses_hydra_alone(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("x: 1\n", encoding="utf-8")
+    with initialize_config_dir(str(tmp_path), version_base="1.3"):
+        theirs = GlobalHydra.instance().hydra
+        compose()
+        assert GlobalHydra.instance().hydra is theirs
+        assert hydra_compose("config").x == 1
+    before = HydraConfig.instance().cfg
+    with pytest.raises(ConfigError):
+        compose(["optimizer=sdg"])
+    assert HydraConfig.instance().cfg is before
+
+
+def write_option(folder: Path, name: str, text: str) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+
+
+def test_own_folder_adds_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_option(tmp_path, "conf/model/mine.yaml", "# Mine.\n_target_: torch.nn.Identity\n")
+    assert compose(["model=mine"], tmp_path / "conf").model._target_ == "torch.nn.Identity"
+    with pytest.raises(ConfigError, match="no option 'mine'"):
+        compose(["model=mine"])
+    monkeypatch.chdir(tmp_path)
+    assert compose(["model=mine"]).model._target_ == "torch.nn.Identity", "./conf is found by itself"
+    assert compose(["model=mlp"]).model._target_ == "assay.model.mlp.MLP", "beside assay's own"
+
+
+def test_own_folder_must_be_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not a folder"), loader(tmp_path / "nowhere"):
+        pass

@@ -1,0 +1,94 @@
+"""A mistake in a config file of the user's own is one message with the file and the line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.compose.compose import compose
+from assay.compose.file_error import faulty_file
+from assay.compose.origin import located
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+HEAD = "# @package _global_\n# Mine.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "where", "says"),
+    [
+        ("model/x", "# X.\na: 1\n  b: 2\n", ":3", "this is no YAML: mapping values are not allowed here"),
+        ("model/x", "# X.\na: [1\n", ":3", "this is no YAML"),
+        ("model/x", "# X.\na:\n\tb: 1\n", ":3", "indent with spaces"),
+        ("model/x", "# X.\na: 1\na: 2\n", ":3", "the key a is there twice"),
+        ("model/x", "# X.\na: !!python/object/apply:os.getcwd []\n", ":2", "a config is plain YAML"),
+        ("model/x", "# @package a b\n# X.\na: 1\n", ":1", "the first line cannot be read"),
+        ("model/x", "# @package\n# X.\na: 1\n", ":1", "the first line cannot be read"),
+        ("model/x", "# X.\ndefaults:\n  - _self_\n  - nothing\na: 1\n", ":4", "there is no option 'nothing'"),
+        ("model/x", "# X.\ndefaults:\n  - /augment@a: mixxup\n", ":3", "did you mean 'mixup'?"),
+        ("model/x", "# X.\ndefaults:\n  - /augmnt@a: mixup\n", ":3", "augmnt: "),
+        ("model/x", "# X.\na: ${oops\n", ":2", "an interpolation cannot be read"),
+        (
+            "experiment/x",
+            f"{HEAD}defaults:\n  - override /model: mpl\n",
+            ":4",
+            "model: there is no option 'mpl'",
+        ),
+        ("experiment/x", f"{HEAD}defaults:\n  - override /modle: mlp\n", ":4", "did you mean 'model'?"),
+        ("experiment/x", f"{HEAD}defaults:\n  - model: mlp\n", ":4", "override /model: mlp"),
+        ("experiment/x", f"{HEAD}defaults:\n  override /model: mlp\n", "", "the defaults list is no list"),
+        ("experiment/x", f"{HEAD}defaults:\n  - override /model: 3\n", ":4", "names no option"),
+        ("experiment/x", f"{HEAD}defaults:\n  - a: b\n    c: d\n", "", "Too many keys"),
+        ("experiment/x", f"{HEAD}- a\n- b\n", "", "a list stands where a mapping belongs"),
+        ("experiment/x", f"{HEAD}model: [a]\n", "", "a list stands where a mapping belongs"),
+        ("experiment/x", f"{HEAD}hydra:\n  searchpath: [a]\n", "", "hydra.searchpath"),
+        ("experiment/x", f"{HEAD}trusted_packages: [a]\n", ":3", "trusted_packages: "),
+    ],
+)
+def test_own_file(name: str, text: str, where: str, says: str, project: Path) -> None:
+    path = project / "conf" / f"{name}.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    typed = [name.replace("/", "=")]
+    with pytest.raises(ConfigError) as caught, located(typed):
+        compose(typed)
+    assert caught.value.file == f"conf/{name}.yaml{where}"
+    assert says in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 2
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "model" / "x.yaml"
+    path.parent.mkdir()
+    path.write_bytes(b"# X.\na: \xff\xfe\n")
+    with pytest.raises(ConfigError, match=r"no UTF-8 text \(.*model/x\.yaml:2\)"):
+        compose(["model=x"], tmp_path)
+
+
+def test_the_file_that_was_typed_is_named_before_others_with_the_same_fault(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    for name in ("a", "b", "c"):
+        (tmp_path / "model" / f"{name}.yaml").write_text("# @package a b\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"model/b\.yaml:1"):
+        compose(["model=b"], tmp_path)
+
+
+def test_what_was_typed_is_in_no_file() -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose(["model=mpl"])
+    assert not caught.value.file
+
+
+def test_faulty_file() -> None:
+    assert faulty_file("In a/b: Too many keys") == ("a/b", "Too many keys")
+    assert faulty_file("Inside: x") == ("", "Inside: x")

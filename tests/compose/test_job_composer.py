@@ -1,0 +1,65 @@
+"""Jobs of a sweep equal jobs composed one by one."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from omegaconf import OmegaConf, open_dict, read_write
+
+from assay.compose.compose import compose, loader, trust_for
+from assay.compose.job_composer import JobComposer
+from assay.errors import ConfigError
+from assay.sweep.session import plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_CLOCK = re.compile(r"\d{2}-\d{2}-\d{2}-[0-9a-f]{6}|[0-9a-f]{6}$")
+
+
+def plain(config: Any) -> str:
+    """Everything in a job, without the time of day, the random id and its place in the sweep."""
+    config = OmegaConf.masked_copy(config, list(config))
+    with read_write(config.hydra), open_dict(config.hydra):
+        config.hydra.sweep.dir, config.hydra.job.num, config.hydra.job.id = "x", 0, "0"
+    text = OmegaConf.to_yaml(config)
+    return "\n".join(_CLOCK.sub("", line) for line in text.splitlines() if "run_dir" not in line)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["optimizer=sgd,adam", "seed=1,2", "optimizer.lr=0.5"],
+        ["data=wine,iris", "model.hidden=[8],[16,16]", "+model.note=1,2", "hydra.launcher.timeout_min=3"],
+        ["callbacks=[default,ema]", "callbacks.ema.decay=0.9,0.99", "~scheduler", "name=x"],
+        ["trainer.max_epochs=1,2", "device=cpu", "+trainer.fast_dev_run=true", "~callbacks.lr_monitor"],
+        ["tags=[a],[b]", "hydra.sweep.dir=outputs/x", "seed=1,2"],
+    ],
+)
+def test_a_job_is_what_it_is_alone(typed: list[str]) -> None:
+    jobs = plan(typed)
+    assert len(jobs) > 1
+    for job in jobs:
+        alone = compose([*map(str, job.hydra.overrides.hydra), *map(str, job.hydra.overrides.task)])
+        assert plain(job) == plain(alone)
+
+
+def test_every_job_has_an_id_of_its_own() -> None:
+    jobs = plan(["seed=1,2,3"])
+    assert len({str(job.run_dir) for job in jobs}) == 3
+    assert [job.seed for job in jobs] == [1, 2, 3]
+
+
+def test_the_job_with_the_mistake_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"optimizer\.lrr.*did you mean"):
+        plan(["seed=1,2", "optimizer.lrr=0.1,0.2"])
+
+
+def test_what_waits_for_the_data_can_be_typed_inside_of_a_list(tmp_path: Path) -> None:
+    layers = "[{_target_:'torch.nn.Linear',in_features:'${spec.num_features}',out_features:3}]"
+    with loader() as hydra:
+        composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
+        job = composer.job(["data=iris", "model=linear", f"model._args_={layers}"], 0)
+    assert job.config["model"]["_args_"][0]["in_features"] == "${spec.num_features}"

@@ -1,0 +1,112 @@
+"""The loss and metrics of a user's own data follow from its target; what is typed wins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from assay.compose.compose import compose, loader, trust_for
+from assay.compose.job_composer import JobComposer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MSE, CROSS_ENTROPY = "torch.nn.MSELoss", "assay.loss.cross_entropy.CrossEntropy"
+BCE = "assay.loss.bce_with_logits.BCEWithLogits"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    draw = np.random.default_rng(0)
+    path = tmp_path / "houses.csv"
+    pd.DataFrame({"size": draw.random(50), "price": draw.random(50) * 1e5, "kind": ["a", "b"] * 25}).to_csv(
+        path, index=False
+    )
+    return str(path)
+
+
+def typed(table: str, target: str, *more: str) -> list[str]:
+    return ["data=table", f"data.source.path='{table}'", f"data.source.target={target}", *more]
+
+
+def chosen(overrides: list[str]) -> tuple[Any, str, list[str]]:
+    config = compose(overrides)
+    return config.loss._target_, config.model._target_, list(config.metrics.eval.metrics)
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "loss", "metric"),
+    [
+        ("price", [], MSE, "r2"),
+        ("price", ["loss=huber"], "torch.nn.HuberLoss", "r2"),
+        ("kind", [], CROSS_ENTROPY, "accuracy"),
+        ("kind", ["data.source.task=binary"], BCE, "accuracy"),
+        ("kind", ["data.source.task=binary", "loss=cross_entropy"], CROSS_ENTROPY, "accuracy"),
+        ("nothing", [], CROSS_ENTROPY, "accuracy"),
+    ],
+)
+def test_a_table(table: str, target: str, more: list[str], loss: str, metric: str) -> None:
+    found, model, metrics = chosen(typed(table, target, *more))
+    assert (found, model) == (loss, "assay.model.mlp.MLP")
+    assert metric in metrics
+
+
+@pytest.mark.parametrize("in_folder", [True, False])
+@pytest.mark.parametrize(
+    ("targets", "more", "loss", "metric"),
+    [
+        (np.linspace(0, 9, 60), [], MSE, "r2"),
+        (np.linspace(0, 9, 60, dtype=np.float32).reshape(30, 2), [], MSE, "r2"),
+        (np.linspace(0, 9, 60), ["loss=l1"], "torch.nn.L1Loss", "r2"),
+        (np.arange(60) % 3, [], CROSS_ENTROPY, "accuracy"),
+        ((np.arange(60) % 3).reshape(60, 1), [], CROSS_ENTROPY, "accuracy"),
+        ((np.arange(60) % 2).reshape(20, 3), [], BCE, "precision"),
+        (np.arange(60) % 2, ["data.source.task=binary"], BCE, "accuracy"),
+        (np.arange(60) % 2 == 0, [], CROSS_ENTROPY, "accuracy"),
+        (np.array(["a", "b"]), [], CROSS_ENTROPY, "accuracy"),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", value)),
+)
+def test_arrays(
+    tmp_path: Path, targets: Any, more: list[str], loss: str, metric: str, *, in_folder: bool
+) -> None:
+    inputs = np.zeros((len(targets), 4), np.float32)
+    root = tmp_path / "own"
+    if in_folder:
+        root.mkdir()
+        np.save(root / "inputs.npy", inputs)
+        np.save(root / "targets.npy", targets)
+    else:
+        root = tmp_path / "own.npz"
+        np.savez(root, inputs=inputs, targets=targets)
+    found, _, metrics = chosen(["data=arrays", f"data.source.root='{root}'", *more])
+    assert found == loss
+    assert metric in metrics
+
+
+def test_arrays_that_are_not_there_are_said_when_the_data_is_read(tmp_path: Path) -> None:
+    (tmp_path / "own.npz").write_bytes(b"no archive")
+    for root in ("own.npz", "nowhere"):
+        assert chosen(["data=arrays", f"data.source.root='{tmp_path / root}'"])[0] == CROSS_ENTROPY
+
+
+def test_what_says_its_task(tmp_path: Path) -> None:
+    told = ["data=synthetic", "data.source.task=regression"]
+    assert chosen(told)[0] == MSE
+    assert chosen([*told, "loss=l1"])[0] == "torch.nn.L1Loss"
+    assert chosen(["data=synthetic"])[0] == CROSS_ENTROPY
+    assert chosen(["data=diabetes"])[0] == MSE
+    assert chosen(["data=breast_cancer"])[0] == BCE
+
+
+def test_each_job_of_a_sweep_has_its_own(table: str, tmp_path: Path) -> None:
+    with loader() as hydra:
+        composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
+        for number, (target, loss) in enumerate([("price", MSE), ("kind", CROSS_ENTROPY), ("price", MSE)]):
+            job = composer.job(typed(table, target), number)
+            assert job.config["loss"]["_target_"] == loss
+            assert job.config["data"]["source"]["target"] == target
+            assert not any(override.startswith("task=") for override in job.overrides)

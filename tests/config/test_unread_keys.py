@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from assay.check.job import check_job
+from assay.check.signatures.signature import check_signatures
+from assay.compose.compose import compose, job_config
+from assay.compose.job_composer import JobComposer
+from assay.config.did_you_mean import key_meant
+from assay.config.tree import walk
+from assay.config.unread_keys import check_read, check_single
+from assay.errors import ConfigError
+from assay.targets.trust import Trust
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OPTIONS = (
+    *("data/transform=resize", "model=resnet18", "loss=focal", "augment=mixup_or_cutmix"),
+    *("callbacks=[default,ema,swa,drw,early_stopping]", "param_groups=no_decay", "logger=[csv]"),
+)
+ELSEWHERE = ("data.spec",)
+"""Looked at when it is read."""
+
+
+def written(*overrides: str) -> DictConfig:
+    config = compose(overrides)
+    OmegaConf.set_struct(config, False)
+    del config["run_dir"]
+    return config
+
+
+@pytest.fixture(scope="module")
+def whole() -> DictConfig:
+    return written(*OPTIONS)
+
+
+def nodes() -> list[str]:
+    found = [entry.key for entry in walk(written(*OPTIONS)) if entry.is_container]
+    return ["", *(key for key in found if not key.startswith("hydra") and "[" not in key)]
+
+
+def refusal(config: DictConfig) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:  # noqa: PT012 - each of the three may be the one that sees it
+        check_read(config)
+        config.run_dir = "x"
+        check_job(job_config(config))
+        check_signatures(job_config(config))
+    return caught.value
+
+
+def test_a_key_too_many_is_seen_in_every_node(whole: DictConfig) -> None:
+    looked_at = [key for key in nodes() if not key.startswith(ELSEWHERE)]
+    assert len(looked_at) > 40
+    for node in looked_at:
+        config = whole.copy()
+        inner = OmegaConf.select(config, node) if node else config
+        if not isinstance(inner, DictConfig):
+            continue
+        inner["nobody_reads"] = 1
+        error = refusal(config)
+        assert "nobody_reads" in f"{error.key} {error.message} {error.hint}", node
+
+
+def test_the_options_themselves_are_read(whole: DictConfig) -> None:
+    check_read(whole.copy())
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["+width=3", "model=mlp", "model.hidden=[${width}]"],
+        ["+my.lr=0.1", "+my.other=1", "optimizer.lr=${my.lr}", "optimizer.eps=${my.other}"],
+        ["+my.lr=0.1", "optimizer.lr=${my[lr]}"],
+        ["+mine=x", "hydra.run.dir=outputs/${mine}"],
+        ["+a=x", "+b=${a}", "tags=[${b}]"],
+        ["+key=lr", "+rates.lr=1", 'optimizer.lr="${rates.${key}}"'],
+        ["+which=3", "optimizer.lr=${oc.select:which,0.1}"],
+        ["+of.all={a:1}", "tags=${oc.dict.keys:of.all}"],
+        ["+hydra.job.name=x", "tags=[${hydra:job.name}]"],
+        ["+data.transform.pad=2", "data.transform.normalize={mean:[${...pad}],std:[1.0]}"],
+        ["~scheduler", "~augment", "debug=one_batch", "experiment=digits_image"],
+        ["+optimizer.maximize=true"],
+    ],
+    ids=" ".join,
+)
+def test_what_an_interpolation_names_is_read(typed: list[str]) -> None:
+    compose(typed)
+
+
+def test_what_only_unread_keys_name_is_not_read() -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose(["+a=1", "+b=${a}", "+c=${b}"])
+    assert caught.value.key == "a"
+
+
+def test_every_job_of_a_sweep_is_asked(tmp_path: Path) -> None:
+    from assay.compose.compose import loader
+
+    with loader() as hydra:
+        composer = JobComposer(hydra, Trust(), tmp_path)
+        fine = ["+my.a=1", "optimizer.lr=${my.a}"]
+        composer.job([*fine, "seed=1"], 0)
+        composer.job([*fine, "seed=2"], 1)
+        with pytest.raises(ConfigError, match=r"my\.b"):
+            composer.job([*fine, "+my.b=1"], 2)
+
+
+@pytest.mark.parametrize("typed", ["sweep=lr", "hydra/launcher=ray", "hydra.sweeper.params={}"])
+def test_one_run_reads_nothing_of_a_sweep(typed: str) -> None:
+    with pytest.raises(ConfigError, match="only a sweep"):
+        check_single([typed])
+    check_single(["seed=1", "hydra.run.dir=x", "~sweep"])
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("lr", "optimizer.lr"),
+        ("batch_size", "data.batch_size"),
+        ("max_epoch", "trainer.max_epochs"),
+        ("learning_rate", "optimizer.lr"),
+        ("num_worker", "data.num_workers"),
+        ("device", "trainer.devices"),
+        ("zzz", ""),
+    ],
+)
+def test_the_key_that_was_meant(word: str, meant: str) -> None:
+    keys = [entry.key for entry in walk(written()) if not entry.key.startswith("hydra.")]
+    assert key_meant(word, keys) == meant

@@ -1,0 +1,136 @@
+"""What a YAML states of its data is what the data is."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from assay.build.assemble import open_data, open_stated
+from assay.build.compatibility import check_stated
+from assay.compose.compose import compose, job_config
+from assay.data.declared import Stated
+from assay.errors import ConfigError, DataError
+
+HERE = ("digits", "iris", "wine", "breast_cancer", "diabetes", "synthetic")
+TYPED: tuple[list[str], ...] = ([], ["data.split.val=0.25"], ["data.split.test=0.33", "data.batch_size=7"])
+
+
+@pytest.mark.parametrize("typed", TYPED, ids=str)
+@pytest.mark.parametrize("option", HERE)
+def test_the_stated_spec_is_that_of_the_data(option: str, typed: list[str]) -> None:
+    config = job_config(compose([f"data={option}", "device=cpu", *typed]))
+    real: Any = open_data(config).spec  # type: ignore[attr-defined]  # ours has one
+    stated: Any = open_stated(config).spec  # type: ignore[attr-defined]  # ours has one
+    for name in ("task", "input_shape", "num_classes", "num_targets", "class_counts"):
+        assert getattr(stated, name) == getattr(real, name), name
+    for part in ("num_train", "num_val", "num_test"):
+        assert getattr(stated, part) == getattr(real, part), part
+
+
+@pytest.mark.parametrize("typed", [["data.imbalance=0.1"], ["data.imbalance=0.02", "data.split.val=0.2"]])
+def test_a_long_tail_too(typed: list[str]) -> None:
+    config = job_config(compose(["data=digits", "data.drop_last=false", *typed]))
+    real: Any = open_data(config).spec  # type: ignore[attr-defined]  # ours has one
+    stated: Any = open_stated(config).spec  # type: ignore[attr-defined]  # ours has one
+    assert stated.class_counts == real.class_counts
+    assert stated.num_train == real.num_train
+
+
+@pytest.mark.parametrize(
+    ("option", "shape", "classes", "train"),
+    [
+        ("mnist", (1, 28, 28), 10, 54_000),
+        ("fashion_mnist", (1, 28, 28), 10, 54_000),
+        ("cifar10", (3, 32, 32), 10, 45_000),
+        ("cifar100", (3, 32, 32), 100, 45_000),
+    ],
+)
+def test_downloaded_data_is_known_before_the_download(
+    option: str, shape: tuple[int, ...], classes: int, train: int
+) -> None:
+    spec: Any = open_stated(job_config(compose([f"data={option}"]))).spec  # type: ignore[attr-defined]  # ours has one
+    assert (spec.input_shape, spec.num_classes, spec.num_train, spec.num_test) == (
+        shape,
+        classes,
+        train,
+        10_000,
+    )
+
+
+def test_transforms_change_the_stated_shape() -> None:
+    config = job_config(compose(["data=digits", "data/transform=resize", "data.transform.size=[20,24]"]))
+    stated: Any = open_stated(config).spec  # type: ignore[attr-defined]  # ours has one
+    assert stated.input_shape == (1, 20, 24)
+
+
+def test_inputs_take_no_memory() -> None:
+    source = Stated("multiclass", [3, 224, 224], num_samples={"train": 1_000_000}, num_classes=1000)
+    inputs = source.read()["train"].inputs
+    assert inputs.shape == (1_000_000, 3, 224, 224)
+    assert inputs.untyped_storage().nbytes() == 4 * 3 * 224 * 224
+
+
+def test_tasks() -> None:
+    binary = Stated("binary", [2], num_samples={"all": 5}, num_classes=2, class_names=["no", "yes"])
+    assert binary.class_names == ("no", "yes")
+    labels = Stated("multilabel", [2], num_samples={"all": 4}, num_classes=3).read()["all"].targets
+    assert labels.shape == (4, 3)
+    assert set(labels.flatten().tolist()) == {0, 1}
+    assert Stated("regression", [2], num_samples={"all": 4}, num_targets=2).read()["all"].targets.dtype == (
+        torch.float32
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"task": "segmentation"},
+        {"dtype": "int8"},
+        {"class_counts": None},
+        {"class_counts": None, "num_samples": {"all": 10}},
+    ],
+    ids=str,
+)
+def test_an_incomplete_statement_is_refused(wrong: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"task": "multiclass", "input_shape": [2], "class_counts": {"all": [3, 3]}}
+    with pytest.raises(ValueError, match="expected"):
+        Stated(**{**given, **wrong})
+
+
+def test_a_wrong_key_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"data\.spec: .*shape"):
+        open_stated(job_config(compose(["data=digits", "+data.spec.shape=[8,8]"])))
+
+
+def test_data_that_is_not_what_was_stated_is_refused() -> None:
+    config = job_config(compose(["data=digits", "device=cpu"]))
+    from assay.build.assemble import describe
+
+    describe(config, open_data(config).spec)  # type: ignore[attr-defined]  # ours has one
+    check_stated({}, config)
+    with pytest.raises(DataError, match=r"data\.spec: by it num_classes is 9; the data has 10"):
+        check_stated(
+            {"task": "multiclass", "input_shape": [1, 8, 8], "num_classes": 9},
+            config,
+        )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"input_shape": 7, "num_classes": 3, "num_samples": {"all": 9}},
+        {"input_shape": ["a"], "num_classes": 3, "num_samples": {"all": 9}},
+        {"input_shape": [-6], "num_classes": 3, "num_samples": {"all": 9}},
+        {"input_shape": [], "num_classes": 3, "num_samples": {"all": 9}},
+        {"input_shape": [6], "num_classes": 3, "num_samples": {"all": 0}},
+        {"input_shape": [6], "num_classes": 3, "num_samples": 9},
+        {"input_shape": [6], "num_classes": 3, "num_samples": {"test": 9}},
+        {"input_shape": [6], "class_counts": {}},
+        {"input_shape": [6], "class_counts": {"all": [3, -2]}},
+        {"input_shape": [6], "class_counts": {"all": []}},
+        {"input_shape": [6], "class_counts": {"val": [3, 2]}},
+    ],
+)
+def test_a_description_of_nothing(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        Stated("multiclass", **wrong)

@@ -1,0 +1,130 @@
+"""A file is there whole, old or new, whatever fails while it is written."""
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.files.atomic import remove_unfinished, replacing, sync_directory, write_bytes, write_text
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_writes_and_replaces(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b.txt"
+    write_text(path, "one\r\nzwei: ü\n")
+    assert path.read_bytes() == "one\r\nzwei: ü\n".encode()
+    write_bytes(path, b"\x00two")
+    assert path.read_bytes() == b"\x00two"
+    assert names(path.parent) == ["b.txt"]
+
+
+def test_bytes_that_are_no_text_come_out_as_they_were(tmp_path: Path) -> None:
+    content = b"caf\xe9 \xff\n"
+    write_text(tmp_path / "a", content.decode("utf-8", "surrogateescape"))
+    assert (tmp_path / "a").read_bytes() == content
+
+
+def test_permissions_are_those_of_an_ordinary_file(tmp_path: Path) -> None:
+    write_bytes(tmp_path / "ours", b"")
+    (tmp_path / "plain").touch()
+    ours, plain = ((tmp_path / name).stat().st_mode for name in ("ours", "plain"))
+    assert stat.S_IMODE(ours) == stat.S_IMODE(plain)
+
+
+def failing(call: Callable[..., Any], at: int) -> Callable[..., Any]:
+    count = iter(range(1, 1000))
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if next(count) == at:
+            raise OSError(28, "No space left on device")
+        return call(*args, **kwargs)
+
+    return wrapped
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "after"), [("fsync", 1, b"old"), ("replace", 1, b"old"), ("fsync", 2, b"new")]
+)
+def test_a_failure_leaves_one_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, at: int, after: bytes
+) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, name, failing(getattr(os, name), at))
+    with pytest.raises(OSError, match="No space"):
+        write_bytes(path, b"new")
+    monkeypatch.undo()
+    assert path.read_bytes() == after
+    assert names(tmp_path) == ["x"]
+
+
+def test_an_exception_or_a_signal_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+
+    def write_half() -> None:
+        with replacing(path) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["x"]
+
+
+def test_order_is_content_then_name_then_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def noting_fsync(descriptor: int) -> None:
+        calls.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "content")
+        fsync(descriptor)
+
+    def noting_replace(source: Any, target: Any) -> None:
+        calls.append("name")
+        assert Path(source).parent == Path(target).parent
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noting_fsync)
+    monkeypatch.setattr(os, "replace", noting_replace)
+    write_bytes(tmp_path / "x", b"1")
+    assert calls == ["content", "name", "directory"]
+
+
+def test_a_file_system_that_cannot_sync_a_directory_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(descriptor: int) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", cannot)
+    sync_directory(tmp_path)
+
+
+def test_what_was_left_unfinished_goes_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    left = [folder / ".last.ckpt.0123456789ab.tmp", tmp_path / ".record.json.ba9876543210.tmp"]
+    others = [folder / name for name in (".last.ckpt.tmp", "a.0123456789ab.tmp", ".hidden", "last.ckpt")]
+    (folder / ".a.0123456789ab.tmp").mkdir()
+    (folder / ".b.0123456789ab.tmp").symlink_to(others[-1])
+    for path in (*left, *others):
+        path.touch()
+    assert remove_unfinished(tmp_path / "none", folder, tmp_path) == left
+    assert not any(path.exists() for path in left)
+    assert all(path.exists() for path in others)
+    assert len(list(folder.iterdir())) == len(others) + 2
+
+
+def test_a_write_that_takes_a_part_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    genuine = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: genuine(descriptor, data[:3]))
+    write_bytes(tmp_path / "a", b"0123456789")
+    assert (tmp_path / "a").read_bytes() == b"0123456789"

@@ -1,0 +1,202 @@
+"""No link in a run or sweep directory leads what is written out of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.errors import AssayError
+from assay.files.checksum import read_sums
+from assay.files.inside import appending, check_links
+from assay.logger.run_csv import RunCSV
+from assay.record.log_file import log_file
+from assay.record.run_directory import RunDirectory
+from assay.record.run_record import RunRecord
+from assay.run.encoder_file import read_encoder
+from assay.run.load import read_config
+from assay.sweep.journal import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TEXT = "precious\n"
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    path = tmp_path / "elsewhere" / "victim"
+    path.parent.mkdir()
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    (tmp_path / "run").mkdir()
+    return tmp_path / "run"
+
+
+def soft(path: Path, victim: Path) -> None:
+    path.symlink_to(victim)
+
+
+def dangling(path: Path, victim: Path) -> None:
+    path.symlink_to(victim.with_name("new"))
+
+
+def hard(path: Path, victim: Path) -> None:
+    os.link(victim, path)
+
+
+def pipe(path: Path, victim: Path) -> None:
+    del victim
+    os.mkfifo(path)
+
+
+def logged(run_dir: Path) -> None:
+    with log_file(run_dir / "log.txt"):
+        logging.getLogger("assay.test").warning("evil text")
+
+
+def journal(run_dir: Path) -> None:
+    Journal(run_dir / "journal.jsonl").note_command(["evil text"])
+
+
+def metrics(run_dir: Path) -> None:
+    logger = RunCSV(run_dir / "metrics.csv")
+    logger._columns = ["epoch", "step", "loss"]  # as after an earlier row
+    logger.log_metrics({"loss": 1.0}, step=1)
+
+
+WRITERS: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "log": ("log.txt", logged),
+    "journal": ("journal.jsonl", journal),
+    "metrics": ("metrics.csv", metrics),
+    "output": ("logs.txt", lambda run_dir: os.close(appending(run_dir / "logs.txt"))),
+}
+
+
+@pytest.mark.parametrize("make", [soft, dangling, hard, pipe])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_nothing_is_added_through_a_link(
+    writer: str, make: Callable[[Path, Path], None], run_dir: Path, victim: Path
+) -> None:
+    name, write = WRITERS[writer]
+    make(run_dir / name, victim)
+    with pytest.raises((AssayError, ValueError), match=r"could go somewhere else|no run has written it"):
+        write(run_dir)
+    assert victim.read_text(encoding="utf-8") == TEXT
+    assert [path.name for path in victim.parent.iterdir()] == ["victim"]
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "is_fine"),
+    [
+        ("log.txt", soft, False),
+        ("checkpoints", soft, False),
+        ("checkpoints/best.ckpt", soft, False),
+        ("checkpoints/best.ckpt", dangling, False),
+        ("deep/er/config.yaml", soft, False),
+        ("metrics.csv", hard, False),
+        ("logs/0.txt", hard, False),
+        ("record.json", pipe, False),
+        ("config.yaml", hard, True),  # replaced whole, never written through
+        ("checkpoints/best.ckpt", hard, True),
+    ],
+)
+def test_a_directory_with_a_way_out_is_refused(
+    name: str, make: Callable[[Path, Path], None], run_dir: Path, victim: Path, *, is_fine: bool
+) -> None:
+    (run_dir / name).parent.mkdir(parents=True, exist_ok=True)
+    make(run_dir / name, victim)
+    if is_fine:
+        check_links(run_dir)
+        return
+    with pytest.raises(AssayError) as caught:
+        check_links(run_dir)
+    assert str(run_dir / name) in caught.value.message
+    assert f"rm {run_dir / name}" in caught.value.hint
+    with pytest.raises(AssayError):
+        RunDirectory.create(run_dir)
+    with pytest.raises(AssayError):
+        Journal.create(run_dir)
+    assert victim.read_text(encoding="utf-8") == TEXT
+
+
+def test_links_within_are_fine(run_dir: Path, tmp_path: Path) -> None:
+    (run_dir / "checkpoints").mkdir()
+    (run_dir / "checkpoints/best.ckpt").touch()
+    (run_dir / "checkpoints/last.ckpt").symlink_to("best.ckpt")
+    (run_dir / "latest").symlink_to(run_dir / "checkpoints")
+    check_links(run_dir)
+    check_links(tmp_path / "nowhere")
+    (tmp_path / "link").symlink_to(run_dir)
+    check_links(tmp_path / "link")
+
+
+def test_a_new_file_is_made(run_dir: Path) -> None:
+    for part in (b"a", b"b"):
+        descriptor = appending(run_dir / "x", 0o600)
+        os.write(descriptor, part)
+        os.close(descriptor)
+    assert (run_dir / "x").read_bytes() == b"ab"
+    assert (run_dir / "x").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(OSError, match="No such file"):
+        appending(run_dir / "no" / "x")
+    with pytest.raises((AssayError, OSError)):
+        appending(run_dir)
+
+
+def test_files_that_no_run_has_written_stay(run_dir: Path) -> None:
+    (run_dir / "config.yaml").write_text("mine: 1\n", encoding="utf-8")
+    with pytest.raises(AssayError, match="no run has written it"):
+        RunDirectory.create(run_dir)
+    (run_dir / "config.yaml").unlink()
+    RunDirectory.create(run_dir).write("config.yaml", "seed: 1\n")
+    RunDirectory.create(run_dir)  # of a run that was killed before it had a record
+    (run_dir / "thesis.csv").write_text("year,rain\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="no run has written it"):
+        RunCSV(run_dir / "thesis.csv")
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # of holes: it takes no room
+
+
+READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "record": ("record.json", RunRecord.load),
+    "config": ("config.yaml", read_config),
+    "encoder": ("encoder.json", read_encoder),
+    "journal": ("journal.jsonl", partial(Journal.open, repair=False)),
+    "sums": ("x.ckpt.sha256", lambda run_dir: read_sums(run_dir / "x.ckpt")),
+}
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, endless, huge], ids=["pipe", "device", "huge"])
+@pytest.mark.parametrize("name", READERS)
+def test_what_never_ends_is_not_read(name: str, make: Callable[[Path], None], tmp_path: Path) -> None:
+    file, read = READERS[name]
+    make(tmp_path / file)
+    if name == "sums" or (name == "encoder" and make is not huge):
+        assert not read(tmp_path)  # as where there is no file
+        return
+    with pytest.raises(AssayError, match=file):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["log.txt", "metrics.csv", "encoder.json", "record.json"])
+def test_a_folder_in_the_place_of_a_file_is_named(name: str, run_dir: Path) -> None:
+    (run_dir / name / "inside").mkdir(parents=True)
+    with pytest.raises(AssayError, match=f"{name} is a folder, and a file was expected") as caught:
+        check_links(run_dir)
+    assert "rm -r" in caught.value.hint

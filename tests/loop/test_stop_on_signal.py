@@ -1,0 +1,355 @@
+"""Real signals to real runs: what is saved, what is recorded, how the process ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, final
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+
+from assay.loop.stop_on_signal import StopOnSignal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import lightning as L
+    from tests.conftest import Train
+
+DIGITS = ("data=digits", "model=mlp", "model.hidden=[16]", "trainer.max_epochs=2")
+SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP")
+CODES = {"SIGTERM": 143, "SIGINT": 130, "SIGUSR1": 143, "SIGHUP": 129}
+
+
+@final
+class Send(Callback):
+    """Sends this process a signal at a moment of the run."""
+
+    def __init__(self, moment: str, name: str = "SIGTERM", batch: int = 2, epoch: int = 0) -> None:
+        self.moment, self.number, self.batch, self.epoch = moment, getattr(signal, name), batch, epoch
+        self.after: list[str] = []
+
+    def _send(self, moment: str, trainer: L.Trainer, batch_idx: int | None = None) -> None:
+        if moment == self.moment and batch_idx in (None, self.batch) and trainer.current_epoch == self.epoch:
+            os.kill(os.getpid(), self.number)
+            self.after = []
+        self.after.append(moment)
+
+    def on_train_batch_start(self, trainer: Any, _: Any, __: Any, batch_idx: int) -> None:
+        self._send("batch", trainer, batch_idx)
+
+    def on_validation_batch_start(self, trainer: Any, _: Any, __: Any, batch_idx: int, *___: Any) -> None:
+        self._send("validation", trainer, batch_idx)
+
+    def on_validation_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
+        self._send("validated", trainer)
+
+    def on_test_batch_start(self, trainer: Any, *_: Any, **__: Any) -> None:
+        self._send("test", trainer)
+
+    def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
+        self._send("batch_end", trainer)
+
+    def on_sanity_check_start(self, trainer: Any, _: Any) -> None:
+        self._send("sanity", trainer)
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_the_step_is_finished_and_saved(train: Train, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    run = train(*DIGITS, "callbacks=[default]", callbacks=[Send("batch", name)], keep_weights=True)
+    assert {number: signal.getsignal(number) for number in signal.valid_signals()} == before
+    assert (run.result.status, run.result.signal, run.result.exit_code) == ("interrupted", name, CODES[name])
+    reason = "stopped by hand" if name == "SIGINT" else f"stopped by {name}"
+    assert (run.record["reason"], run.record["signal"]) == (reason, name)
+    assert run.record["checkpoints"] == {"last": "last.ckpt"}
+    saved = run.checkpoint("last")
+    assert saved["global_step"] == len(run.watch.weights) == 3, "the step that was under way is the last one"
+    for key, value in run.watch.weights[-1].items():
+        assert torch.equal(saved["state_dict"][key], value)
+    assert len(run.column("train/loss_step")) == 3
+    shown = capfd.readouterr()
+    assert shown.err.count(f"{name}: stopping after this step") == 1
+    assert "Traceback" not in shown.out + shown.err
+
+
+def test_an_accumulated_step_is_finished(train: Train) -> None:
+    send = Send("batch", batch=3)
+    run = train(*DIGITS, "trainer.accumulate_grad_batches=3", callbacks=[send], keep_weights=True)
+    assert run.checkpoint("last")["global_step"] == len(run.watch.weights) == 2
+    assert len(run.watch.losses) == 6
+
+
+def test_a_validation_is_finished_and_the_next_step_is_the_last(train: Train) -> None:
+    send = Send("validation", batch=0)
+    run = train(
+        *(*DIGITS, "trainer.val_check_interval=5", "data.eval_batch_size=32", "callbacks=[last_checkpoint]"),
+        callbacks=[send],
+    )
+    assert len(run.column("val/loss")) == 1
+    assert send.after.count("validated") > 2
+    assert run.checkpoint("last")["global_step"] == 6
+
+
+def test_a_validation_that_is_due_waits_for_the_resumed_run(train: Train) -> None:
+    send = Send("batch", batch=4)
+    run = train(*DIGITS, "trainer.val_check_interval=5", callbacks=[send])
+    assert "validated" not in send.after
+    assert run.checkpoint("last")["global_step"] == 5
+
+
+@pytest.mark.parametrize("limit", [1.0, 0], ids=["validation", "no-validation"])
+def test_at_the_last_batch_of_an_epoch(train: Train, limit: float) -> None:
+    run = train(
+        *(*DIGITS, "trainer.limit_train_batches=3", f"trainer.limit_val_batches={limit}"),
+        callbacks=[Send("batch")],
+    )
+    assert run.result.status == "interrupted"
+    # Without a validation there is no safe place before the next epoch's first step.
+    assert run.checkpoint("last")["global_step"] == (3 if limit else 4)
+
+
+def test_at_the_last_batch_of_all_training_is_done_and_the_test_left(train: Train) -> None:
+    run = train(
+        *(*DIGITS, "trainer.limit_train_batches=3", "trainer.limit_val_batches=0", "trainer.max_epochs=1"),
+        callbacks=[Send("batch")],
+    )
+    assert run.result.status == "interrupted"
+    assert run.checkpoint("last")["global_step"] == 3
+    assert "test/loss" not in run.result.metrics
+
+
+def test_a_test_is_broken_off(train: Train) -> None:
+    send = Send("test", epoch=2)
+    run = train(*DIGITS, "data.eval_batch_size=16", "callbacks=[last_checkpoint]", callbacks=[send])
+    assert run.result.status == "interrupted"
+    assert send.after == ["test"]
+    assert len(run.column("val/loss")) == 2
+    assert "test/loss" not in run.result.metrics
+    assert run.record["checkpoints"]["last"] == "last.ckpt"
+
+
+def test_before_the_first_step_nothing_is_saved(train: Train) -> None:
+    run = train(*DIGITS, "trainer.num_sanity_val_steps=2", callbacks=[Send("sanity")])
+    assert (run.result.status, run.watch.losses) == ("interrupted", [])
+    assert not (run.run_dir / "checkpoints").exists()
+
+
+def test_a_second_ctrl_c_stops_at_once(train: Train) -> None:
+    twice = [Send("batch", "SIGINT"), Send("batch", "SIGINT")]
+    before = signal.getsignal(signal.SIGINT)
+    run = train(*DIGITS, callbacks=twice)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert (run.result.status, run.result.exit_code) == ("interrupted", 130)
+    assert len(run.watch.losses) == 2, "the third step was broken off"
+    assert not (run.run_dir / "checkpoints").exists()
+
+
+def test_a_second_sigterm_changes_nothing(train: Train) -> None:
+    run = train(*DIGITS, callbacks=[Send("batch"), Send("batch", "SIGUSR1")])
+    assert run.result.signal == "SIGTERM"
+    assert run.checkpoint("last")["global_step"] == 3
+
+
+def test_off_the_main_thread_nothing_is_taken() -> None:
+    import threading
+
+    found: list[Any] = []
+
+    def work() -> None:
+        with StopOnSignal("last.ckpt").watching():
+            found.append(signal.getsignal(signal.SIGTERM))
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [before]
+
+
+def test_a_process_that_loads_data_leaves_it_to_its_parent() -> None:
+    stop = StopOnSignal("last.ckpt")
+    with stop.watching():
+        child = os.fork()
+        if not child:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(3)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert not stop.received
+
+
+@pytest.mark.parametrize(
+    ("batch", "epoch", "more"),
+    [
+        (2, 0, ()),
+        (3, 1, ("trainer.accumulate_grad_batches=3",)),
+        (4, 0, ("trainer.val_check_interval=5",)),
+        (5, 1, ("callbacks=[default,ema]", "~callbacks.progress_bar")),
+    ],
+)
+def test_what_was_stopped_goes_on_to_the_same_end(
+    train: Train, batch: int, epoch: int, more: tuple[str, ...]
+) -> None:
+    from assay.run.resume import resume
+
+    settings = (*DIGITS, "trainer.limit_train_batches=8", "callbacks=[last_checkpoint]", *more)
+    whole = train(*settings)
+    stopped = train(*settings, callbacks=[Send("batch", batch=batch, epoch=epoch)])
+    assert stopped.result.status == "interrupted"
+    result = resume(stopped.run_dir)
+    assert (result.status, result.signal, result.exit_code) == ("finished", "", 0)
+    assert stopped.record["weights_sha256"] == whole.record["weights_sha256"] != ""
+    assert (stopped.run_dir / "metrics.csv").read_text() == (whole.run_dir / "metrics.csv").read_text()
+    assert stopped.record["metrics"] == whole.record["metrics"]
+
+
+# -- processes ---------------------------------------------------------------------------------------------
+
+ENDLESS = ("train", "data=iris", "model=mlp", "device=cpu", "trainer.max_epochs=100000", "hydra.run.dir=run")
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", "from assay.cli.app import main; main()", *ENDLESS, *arguments]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def wait_for_rows(process: subprocess.Popen[str], folder: Path, number: int = 20) -> None:
+    table, end = folder / "run" / "metrics.csv", time.monotonic() + 200
+    while not table.is_file() or table.read_bytes().count(b"\n") < number:
+        assert process.poll() is None, process.stdout.read() if process.stdout else ""
+        assert time.monotonic() < end, "it never came to train"
+        time.sleep(0.05)
+
+
+def record(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "run" / "record.json").read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGUSR1", marks=pytest.mark.long)])
+def test_a_command_that_is_told_to_stop(tmp_path: Path, name: str) -> None:
+    workers = (
+        "data=digits",
+        "data/transform=crop_flip",
+        "data.transform.crop_size=8",
+        "data.num_workers=1",
+    )
+    process = start(tmp_path, *(workers if name == "SIGUSR1" else ()))
+    try:
+        wait_for_rows(process, tmp_path)
+        # To the whole group, data loaders among it, as a scheduler does.
+        os.killpg(process.pid, getattr(signal, name))
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 143, output
+    assert (record(tmp_path)["status"], record(tmp_path)["signal"]) == ("interrupted", name), output
+    assert "Traceback" not in output
+    assert "interrupted: stopped by" in output.splitlines()[-4], output
+    saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert saved["global_step"] > 0
+
+
+@pytest.mark.long
+def test_a_terminal_that_is_closed(tmp_path: Path) -> None:
+    """What the run prints goes to no terminal any more; that is an error of every write, and ends nothing."""
+    pty = pytest.importorskip("pty")
+    process, terminal = pty.fork()
+    if not process:  # pragma: no cover - another process
+        os.chdir(tmp_path)
+        arguments = [sys.executable, "-c", "from assay.cli.app import main; main()", *ENDLESS]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm"}
+        os.execve(sys.executable, arguments, environment)  # noqa: S606 - this interpreter
+    table, end = tmp_path / "run" / "metrics.csv", time.monotonic() + 200
+    while not table.is_file() or table.read_bytes().count(b"\n") < 20:
+        assert time.monotonic() < end, "it never came to train"
+        os.read(terminal, 4096)
+    os.close(terminal)
+    _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == 129, (tmp_path / "run" / "log.txt").read_text()
+    assert (record(tmp_path)["status"], record(tmp_path)["signal"]) == ("interrupted", "SIGHUP")
+    saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert saved["global_step"] > 0
+
+
+def test_what_is_to_outlive_its_terminal_does(train: Train) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    try:
+        run = train(*DIGITS, "trainer.max_epochs=1", callbacks=[Send("batch", "SIGHUP")])
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert run.result.status == "finished"
+
+
+@pytest.mark.parametrize(
+    ("name", "to_one_rank"),
+    [("SIGTERM", False), pytest.param("SIGINT", False, marks=pytest.mark.long)]
+    + [pytest.param(name, True, marks=pytest.mark.long) for name in ("SIGTERM", "SIGUSR1")],
+)
+def test_all_ranks_stop_after_the_same_step(tmp_path: Path, name: str, to_one_rank: bool) -> None:
+    import psutil
+
+    process = start(tmp_path, "device=ddp_cpu", "trainer.devices=2", "data.batch_size=8")
+    try:
+        wait_for_rows(process, tmp_path)
+        children = psutil.Process(process.pid).children()
+        ranks = [one for one in children if "assay.run.ranks" in one.cmdline()]
+        assert len(ranks) == 2
+        (ranks[1] if to_one_rank else process).send_signal(getattr(signal, name))
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == CODES[name], output
+    assert (record(tmp_path)["status"], record(tmp_path)["signal"]) == ("interrupted", name), output
+    assert not any(one.is_running() for one in ranks)
+    assert (tmp_path / "run" / "checkpoints" / "last.ckpt").is_file()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("wait", [0.0, 0.3])
+def test_signals_in_turns_leave_no_rank_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: float
+) -> None:
+    import psutil
+
+    from assay.record.run_lock import is_written
+
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    streamed = ("data=digits", "data/transform=crop_flip", "data.transform.crop_size=8", "data.num_workers=1")
+    process = start(tmp_path, *streamed, "device=ddp_cpu", "trainer.devices=2", "data.batch_size=32")
+    try:
+        wait_for_rows(process, tmp_path)
+        family = psutil.Process(process.pid).children(recursive=True)
+        assert len([one for one in family if "assay.run.ranks" in one.cmdline()]) >= 2
+        for name in ("SIGTERM", "SIGINT", "SIGTERM", "SIGINT", "SIGTERM"):
+            if process.poll() is None:
+                process.send_signal(getattr(signal, name))
+                time.sleep(wait)
+        output, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.communicate()
+    # The last signal may come when all is said, and simply end what is left of the process.
+    assert process.returncode in (130, 143, -signal.SIGINT, -signal.SIGTERM), output
+    assert "Traceback" not in output
+    assert not psutil.wait_procs(family, timeout=30)[1]
+    assert not is_written(tmp_path / "run")
+    assert record(tmp_path)["status"] == "interrupted", output
+    assert not list((tmp_path / "temporary").glob("torchelastic_*"))

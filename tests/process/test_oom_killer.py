@@ -1,0 +1,41 @@
+"""The counters in which the kernel's OOM killer leaves its trace, as files of each kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.process.oom_killer import kills
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+V2 = "0::/user.slice/job\n"
+V1 = "9:name=systemd:/\n4:cpu,memory:/docker/abc\n0::/\n"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "files", "expected"),
+    [
+        (V2, {"cgroup/user.slice/job/memory.events": "low 0\noom 2\noom_kill 1\n"}, 1),
+        (V2, {"cgroup/memory.events": "oom 5\noom_kill 4\n"}, 4),
+        (V1, {"cgroup/memory/docker/abc/memory.oom_control": "under_oom 0\noom_kill 3\n"}, 3),
+        (V1, {"cgroup/memory/memory.oom_control": "oom_kill 2\n", "proc/vmstat": "oom_kill 9\n"}, 2),
+        (V1, {"proc/vmstat": "nr_free_pages 12\noom_kill 9\n"}, 9),
+        (None, {"proc/vmstat": "oom_kill 8\n"}, 8),
+        (None, {}, 0),
+    ],
+)
+def test_counters(cgroup: str | None, files: dict[str, str], expected: int, tmp_path: Path) -> None:
+    if cgroup is not None:
+        files = {**files, "proc/self/cgroup": cgroup}
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert kills(tmp_path / "cgroup", tmp_path / "proc") == expected
+
+
+def test_this_machine_has_a_counter() -> None:
+    assert kills() >= 0

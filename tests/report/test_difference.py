@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from omegaconf import OmegaConf
+
+from assay.compose.compose import compose, job_config
+from assay.errors import AssayError, ConfigError
+from assay.record.run_record import RunRecord
+from assay.report.difference import ABSENT, config_difference, read_side, record_difference, show
+
+if TYPE_CHECKING:
+    from tests.conftest import Train
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+SPEC = {"input_shape": [1, 8, 8], "num_outputs": 10, "num_features": 64, "class_counts": [1] * 10}
+SPEC |= {"num_classes": 10, "total_steps": 100, "steps_per_epoch": 10}
+
+
+def write_run(name: str, *overrides: str, **fields: object) -> RunRecord:
+    """A run directory as a finished run leaves it."""
+    config = job_config(compose([*overrides, f"hydra.run.dir={name}"]))
+    OmegaConf.set_struct(config, False)
+    config.spec = SPEC
+    Path(name).mkdir()
+    (Path(name) / "config.yaml").write_text(OmegaConf.to_yaml(config, resolve=True), encoding="utf-8")
+    record = RunRecord(name, "x", "finished", "2026-01-01T00:00:00+00:00", config.seed, "f", **fields)  # type: ignore[arg-type]  # as given
+    record.save(Path(name))
+    return record
+
+
+def told(first: str, second: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    show(first, second)
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_overrides(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told("", "optimizer=sgd optimizer.lr=0.25", capsys) == [
+        "config",
+        "the default config optimizer=sgd optimizer.lr=0.25",
+        "optimizer._target_ torch.optim.AdamW torch.optim.SGD",
+        "optimizer.lr 0.001 0.25",
+        "optimizer.betas [0.9, 0.999] not there",
+        "optimizer.eps 1.0e-08 not there",
+        "optimizer.weight_decay 0.01 0.0005",
+        "optimizer.amsgrad false not there",
+        "optimizer.momentum not there 0.9",
+        "optimizer.nesterov not there true",
+    ]
+
+
+def test_quotes_within_overrides() -> None:
+    rows = config_difference(read_side("").config, read_side("'tags=[a, b]' name=\"x y\"").config)
+    assert rows == {"tags": ("[]", "[a, b]"), "name": ("digits_small_cnn", "x y")}
+
+
+def test_interpolations_are_compared_as_written() -> None:
+    assert config_difference(read_side("").config, read_side("seed=1").config) == {"seed": ("0", "1")}
+
+
+def test_lists_of_mappings_item_by_item() -> None:
+    one, other = ({"a": [{"b": 1}, {"b": last}], "c": [1, 2]} for last in (2, 3))
+    assert config_difference(OmegaConf.create(one), OmegaConf.create(other)) == {"a[1].b": ("2", "3")}
+    other["c"] = [1]
+    assert config_difference(OmegaConf.create(one), OmegaConf.create(other))["c"] == ("[1, 2]", "[1]")
+
+
+def test_null_missing_and_absent_are_three_things() -> None:
+    one, other = OmegaConf.create({"a": None, "b": "???"}), OmegaConf.create({"b": "null", "c": {}})
+    assert config_difference(one, other) == {
+        "a": ("null", ABSENT),
+        "b": ("???", "'null'"),
+        "c": (ABSENT, "{}"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("", ""), ("seed=0", ""), ("one", "one"), ("one", "one/config.yaml")]
+)
+def test_no_difference(first: str, second: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run("one")
+    assert told(first, second, capsys) == ["no difference"]
+
+
+def test_a_run_and_the_overrides_it_was_made_of(capsys: pytest.CaptureFixture[str]) -> None:
+    write_run("one", "optimizer.lr=0.5", "scheduler=cosine")
+    assert told("one", "optimizer.lr=0.5 scheduler=cosine", capsys) == ["no difference"]
+    assert told("scheduler=cosine", "one", capsys)[2:] == ["optimizer.lr 0.001 0.5"]
+
+
+def test_two_runs_and_their_records(capsys: pytest.CaptureFixture[str]) -> None:
+    machine = {"hostname": "a", "cores": 2, "gpus": []}
+    one = write_run(
+        "one", git={"commit": "abc", "dirty": False}, packages={"torch": "1", "x": "1"}, machine=machine
+    )
+    other = write_run(
+        "other",
+        "seed=3",
+        git={"commit": "def", "dirty": False},
+        packages={"torch": "2", "x": "1"},
+        machine=machine | {"hostname": "b"},
+        data_sha256="d",
+    )
+    assert told("one", "other", capsys) == [
+        "config",
+        "one other",
+        "seed 0 3",
+        "data.seed 0 3",
+        "record",
+        "one other",
+        "seed 0 3",
+        "data_sha256 '' d",
+        "git.commit abc def",
+        "machine.hostname a b",
+        "packages.torch '1' '2'",
+    ]
+    assert not record_difference(one, one)
+    other.git = None
+    assert record_difference(one, other)["git.commit"] == ("abc", ABSENT)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nowhere", "neither a run directory, nor a YAML file, nor overrides"),
+        ("outputs/x/config.yaml", "neither"),
+        ("empty", "no run directory: it has no config.yaml"),
+        ("broken.yaml", "broken.yaml:1 is no YAML"),
+        ("list.yaml", "holds no mapping"),
+        ("bytes.yaml", "cannot be read"),
+        ("unsafe.yaml", "could not determine a constructor"),
+        ("x='a", "No closing quotation"),
+        ("damaged", "cannot be read"),
+    ],
+)
+def test_what_cannot_be_read(name: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.yaml").write_text("a: b: c", encoding="utf-8")
+    (tmp_path / "list.yaml").write_text("- a", encoding="utf-8")
+    (tmp_path / "bytes.yaml").write_bytes(b"a: \xff")
+    (tmp_path / "unsafe.yaml").write_text("a: !!python/object/apply:os.getcwd []", encoding="utf-8")
+    write_run("damaged")
+    (tmp_path / "damaged" / "record.json").write_text(json.dumps({})[:-1], encoding="utf-8")
+    with pytest.raises(AssayError) as caught:
+        read_side(name)
+    assert says in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_overrides_that_do_not_compose() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean 'sgd'\? \(command line\)"):
+        read_side("optimizer=sdg")
+
+
+def test_run_of_which_only_the_config_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    write_run("one")
+    write_run("other", "seed=1")
+    (Path("one") / "record.json").unlink()
+    assert told("one", "other", capsys) == ["config", "one other", "seed 0 1", "data.seed 0 1"]
+
+
+def test_two_runs_show_scores_and_nothing_that_follows(
+    train: Train, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    job = ("data=iris", "model=linear", "scheduler=onecycle")
+    values = (("optimizer.lr=0.1", "trainer.max_epochs=2"), ("optimizer.lr=0.2", "trainer.max_epochs=3"))
+    one, other = (train(*job, *typed) for typed in values)
+    show(str(one.run_dir), str(other.run_dir))
+    said = capsys.readouterr().out
+    config, _, scores = said.partition("scores\n")
+    assert "optimizer.lr" in config
+    assert "trainer.max_epochs" in config
+    for derived in ("spec.", "total_steps", "max_lr"):
+        assert derived not in config
+    for name, value in one.record["metrics"].items():
+        if value != other.record["metrics"][name]:
+            (line,) = [line.split() for line in scores.splitlines() if line.split()[0] == name]
+            assert float(line[1]) == pytest.approx(value, rel=1e-5)

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import io
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.run.summary import format_score, say_run
+from assay.run.train import RunResult
+from assay.terminal import Console
+
+
+@pytest.fixture(autouse=True)
+def beside_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outputs/x/run/checkpoints").mkdir(parents=True)
+    (tmp_path / "outputs/x/run/checkpoints/best.ckpt").touch()
+
+
+def said(result: RunResult, width: int = 100) -> list[str]:
+    screen = io.StringIO()
+    console = Console(file=screen, width=width, highlight=False, soft_wrap=True)
+    say_run(console, result)
+    return screen.getvalue().splitlines()
+
+
+def result(**change: Any) -> RunResult:
+    given: dict[str, Any] = {
+        "run_dir": Path("outputs/x/run"),
+        "status": "finished",
+        "metrics": {"test/loss": 0.04321, "test/accuracy": 0.98611, "val/loss": 0.5, "train/loss": 0.1},
+        "best": {"monitor": "val/loss", "value": 0.25, "epoch": 7},
+        "overrides": ("data=wine", "callbacks=[default,ema]", "seed=3"),
+        "seconds": 12.345,
+    }
+    return RunResult(**{**given, **change})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("test/accuracy", 0.5, "50.00 %"),
+        ("val/f1", 1.0, "100.00 %"),
+        ("test/recall_at_5", 0.92222, "92.22 %"),
+        ("test/loss", 0.000123456, "0.0001235"),
+        ("test/rmse", 57.4321, "57.43"),
+        ("test/loss", float("nan"), "nan"),
+    ],
+)
+def test_format_score(name: str, value: float, text: str) -> None:
+    assert format_score(name, value) == text
+
+
+def test_a_finished_run() -> None:
+    lines = said(result())
+    assert lines[1] == "test  accuracy 98.61 %   loss 0.04321"
+    assert lines[2] == "best  epoch 7, val/loss 0.25"
+    assert lines[3] == "run   outputs/x/run"
+    assert lines[4] == "next  assay train -m data=wine 'callbacks=[default,ema]' seed=1,2,3"
+    assert "assay.load('outputs/x/run')" in lines[5]
+
+
+def test_what_is_said_to_type_next_is_one_command() -> None:
+    command = said(result(overrides=("tags=[a b]", "name='x'", "seed=1", "hydra.run.dir=y")))[4]
+    words = shlex.split(command.removeprefix("next  "))
+    assert words == ["assay", "train", "-m", "tags=[a b]", "name='x'", "seed=1,2,3"]
+
+
+def test_without_a_test_part_the_validation_is_told() -> None:
+    lines = said(result(metrics={"val/loss": 0.5, "train/loss": 0.1}, best={}))
+    assert lines[1] == "val   loss 0.5"
+    assert not [line for line in lines if line.startswith("best")]
+
+
+@pytest.mark.parametrize("status", ["failed", "interrupted"])
+def test_a_run_that_did_not_end_well(status: str, tmp_path: Path) -> None:
+    lines = said(
+        result(status=status, reason="RuntimeError: shape [2, 3] [bold]", run_dir=tmp_path), width=20
+    )
+    assert lines == [
+        f"{status}: RuntimeError: shape [2, 3] [bold]",
+        f"run   {tmp_path}",
+        f"log   {tmp_path / 'log.txt'}" + (" has the traceback" if status == "failed" else ""),
+        *([] if status == "failed" else [f"next  assay resume {tmp_path}"]),
+    ]
+
+
+def test_a_run_whose_directory_has_a_space_is_resumed_by_one_command(tmp_path: Path) -> None:
+    run_dir = tmp_path / "my run"
+    run_dir.mkdir()
+    command = said(result(status="interrupted", reason="stopped by hand", run_dir=run_dir))[-1]
+    assert shlex.split(command.removeprefix("next  ")) == ["assay", "resume", str(run_dir)]
+
+
+def test_a_run_that_left_no_directory() -> None:
+    lines = said(result(status="failed", reason="no", run_dir=Path("/nowhere/run")))
+    assert lines == ["failed: no"]

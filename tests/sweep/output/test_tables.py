@@ -1,0 +1,107 @@
+"""The tables of a sweep, against pandas."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+
+from assay.record.outcome import Outcome
+from assay.sweep.journal import Entry
+from assay.sweep.objective import Objective, objectives, scores_of
+from assay.sweep.output.tables import best_job, groups, groups_csv, ranked, results_csv, varying, write_tables
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+LOSS = Objective("val/loss", "minimize")
+ACCURACY = Objective("val/accuracy", "maximize")
+SCORES = {("0.1", 1): 0.5, ("0.1", 2): 0.7, ("0.01", 1): 0.4, ("0.01", 2): 0.45, ("1.0", 1): 0.3}
+
+
+def job(number: int, lr: str, seed: int, loss: float | None, state: str = "done") -> Entry:
+    metrics = {} if loss is None else {"val/loss": loss, "val/accuracy": 1 - loss}
+    outcome = Outcome(state, "exception" if state == "failed" else "", metrics=metrics)  # type: ignore[arg-type]  # a state
+    overrides = ("data=digits", f"optimizer.lr={lr}", f"seed={seed}")
+    return Entry(number, f"{lr}/{seed}", overrides, "", seed, state, 1, outcome=outcome)  # type: ignore[arg-type]  # a state
+
+
+def jobs() -> list[Entry]:
+    done = [job(number, lr, seed, loss) for number, ((lr, seed), loss) in enumerate(SCORES.items())]
+    return [*done, job(5, "1.0", 2, None, "failed")]
+
+
+def test_rows_say_what_jobs_do_not_share() -> None:
+    assert varying(jobs())[1] == {"optimizer.lr": "0.1", "seed": "2"}
+    assert varying(jobs()[:1]) == [{"data": "digits", "optimizer.lr": "0.1", "seed": "1"}]
+
+
+def test_the_table_reads_back_as_it_was() -> None:
+    table = pd.read_csv(io.StringIO(results_csv(jobs())))
+    assert list(table.columns) == [
+        "job",
+        "optimizer.lr",
+        "seed",
+        "state",
+        "cause",
+        "val/accuracy",
+        "val/loss",
+    ]
+    assert table["val/loss"].tolist()[:5] == list(SCORES.values())
+    last = table.to_dict("records")[5]
+    assert (last["state"], last["cause"]) == ("failed", "exception")
+    assert math.isnan(last["val/loss"])
+
+
+def test_groups_are_what_pandas_makes_of_the_table() -> None:
+    table = pd.read_csv(io.StringIO(results_csv(jobs())))
+    expected = table.groupby("optimizer.lr", sort=False)["val/loss"].agg(["count", "mean", "std"])
+    found = pd.read_csv(io.StringIO(groups_csv(groups(jobs(), [LOSS]), [LOSS]))).set_index("optimizer.lr")
+    assert found["done"].tolist() == expected["count"].tolist()
+    assert found["of"].tolist() == [2, 2, 2]
+    assert found["val/loss mean"].tolist() == pytest.approx(expected["mean"].tolist())
+    assert found["val/loss n"].tolist() == expected["count"].tolist()
+    others = table.groupby("optimizer.lr", sort=False)["val/accuracy"].agg(["count", "mean", "std"])
+    for name, what in (("n", "count"), ("mean", "mean"), ("std", "std")):
+        written = found[f"val/accuracy {name}"].tolist()
+        assert written == pytest.approx(others[what].tolist(), nan_ok=True), (
+            "no objective, and there all the same"
+        )
+    assert found["val/loss std"].tolist() == pytest.approx(expected["std"].tolist(), nan_ok=True)
+
+
+def test_whole_groups_come_first_and_the_best_of_them_is_the_best() -> None:
+    order = [group.values["optimizer.lr"] for group in ranked(jobs(), LOSS)]
+    assert order == ["0.01", "0.1", "1.0"], "the last one has a better mean, of one seed alone"
+    best = best_job(jobs(), LOSS)
+    assert best is not None
+    assert best.number == 2
+    assert best_job(jobs()[5:], LOSS) is None
+
+
+def test_both_tables_are_written_and_the_second_only_for_seeds(tmp_path: Path) -> None:
+    write_tables(tmp_path, jobs(), [LOSS, ACCURACY])
+    assert "val/accuracy mean" in (tmp_path / "groups.csv").read_text()
+    write_tables(tmp_path, jobs()[::2], [LOSS])
+    assert not (tmp_path / "groups.csv").exists()
+
+
+def test_the_best_checkpoint_counts_where_the_objective_is_what_it_is_kept_by() -> None:
+    outcome = Outcome(
+        "done", metrics={"val/loss": 0.5}, best={"monitor": "val/loss", "value": 0.3, "epoch": 1}
+    )
+    assert LOSS.score(outcome) == 0.3
+    assert ACCURACY.score(outcome) is None
+    assert scores_of(outcome, [LOSS]) == [0.3]
+    assert scores_of(outcome, [LOSS, ACCURACY]) is None
+    assert LOSS.score(Outcome("done", metrics={"val/loss": float("nan")})) is None
+
+
+def test_what_is_best_is_known_from_the_name() -> None:
+    aims = objectives({"objective": ["val/loss", "val/accuracy", "train/mae"]}, {})
+    assert [aim.direction for aim in aims] == ["minimize", "maximize", "minimize"]
+    assert objectives({"objective": "x", "direction": "minimize"}, {}) == [Objective("x", "minimize")]

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import enum
+import functools
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.targets.annotation import Made, accepts, as_typed, example_of, in_words
+
+MODULE, PARTIAL = Made(torch.nn.Linear), Made(functools.partial)
+Name = typing.NewType("Name", str)
+
+
+class Color(enum.Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+class Options(typing.TypedDict, total=False):
+    a: int
+
+
+@pytest.mark.parametrize(
+    ("annotation", "good", "bad"),
+    [
+        (int, [0, -1], [1.0, True, "1", None, [1]]),
+        (float, [0.5, 1], [True, "1", None, [1.0]]),
+        (bool, [True, False], [0, 1, "true", None]),
+        (str, ["", "a"], [1, None, ["a"]]),
+        (type(None), [None], [0, "", False]),
+        (int | None, [1, None], [1.5, "x"]),
+        (typing.Optional[float], [1, 0.5, None], ["x"]),  # noqa: UP045 - Lightning writes it so
+        (float | torch.Tensor, [0.1, 1], ["fast", None, [0.1]]),
+        (Literal["min", "max"], ["min", "max"], ["best", None, 1]),
+        (Literal[16, 32], [16], ["16", True]),
+        (list[int], [[], [1, 2]], [1, [1, "a"], "12", {}]),
+        (Sequence[float], [[0.5, 1]], ["text", [None]]),
+        (tuple[float, float], [[0.9, 0.99]], [[0.9], [1, 2, 3], 3]),
+        (tuple[int, ...], [[], [1, 2, 3]], [["a"], 3]),
+        (dict[str, int], [{}, {"a": 1}], [[], "a", 1, {"a": "b"}, {1: 1}]),
+        (Mapping[str, Any], [{}], [[1], "a"]),
+        (Any, [None, 1, "a", [1], {}], []),
+        (object, [None, 1, {}], []),
+        (Path, ["a"], [3, None, ["a"]]),
+        (torch.nn.Module, [MODULE, Made()], ["a", 3, None, [1], {}, Made(torch.optim.SGD), PARTIAL]),
+        (torch.nn.Linear, [Made(torch.nn.Linear), MODULE], [3, Made(torch.utils.data.Dataset)]),
+        (torch.nn.Module | None, [None, MODULE], [True]),
+        (torch.Tensor | None, [None, Made()], [[0.1], 3, MODULE]),
+        (torch.utils.data.Dataset[int], [Made(torch.utils.data.TensorDataset)], ["a", MODULE]),
+        (int, [Made(), Made(int)], [MODULE, PARTIAL]),
+        (list[torch.nn.Module], [[], [MODULE, Made()]], [[3], [MODULE, PARTIAL]]),
+        (Callable[[int], int], [MODULE, Made(), PARTIAL], [3, "relu", None, [1], {}]),
+        (Callable | None, [None], [3]),
+        (Literal["a"], ["a", Made()], [MODULE]),
+        (Color, ["red", "RED"], ["blue", 1, None]),
+        (enum.IntEnum("Level", "LOW HIGH"), [1, 2, "LOW"], [3, "low"]),
+        (Options, [{}, {"a": 1}], [3, []]),
+        (Name, ["a"], [3]),
+        (dict[str, list[int]], [{"a": [1]}], [{"a": ["x"]}, {"a": 1}]),
+        (Mapping[str, int | None], [{"a": None}], [{"a": "x"}]),
+        (list[list[float]], [[[1, 2.5]], []], [[1], [["a"]]]),
+        ("NotKnown", [1, "a"], []),
+    ],
+    ids=str,
+)
+def test_accepts(annotation: object, good: list[object], bad: list[object]) -> None:
+    assert all(accepts(annotation, value) for value in good)
+    assert not any(accepts(annotation, value) for value in bad)
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(PLAIN)
+def test_a_union_accepts_what_a_part_accepts(value: object) -> None:
+    for one, two in ((int, str), (float, type(None)), (list[int], bool)):
+        assert accepts(one | two, value) == (accepts(one, value) or accepts(two, value))
+
+
+@given(st.lists(st.integers() | st.text()))
+def test_a_list_is_judged_by_its_members(values: list[object]) -> None:
+    assert accepts(list[int], values) == all(isinstance(value, int) for value in values)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [
+        (int, "a whole number"),
+        (float | int | None, "a number or null"),
+        (float | torch.Tensor, "a number"),
+        (bool, "true or false"),
+        (Literal["min", "max"], "min or max"),
+        (Literal[16, 32] | Literal["16", "bf16"] | None, "16 or 32 or bf16 or null"),
+        (Sequence[int], "a list of whole numbers"),
+        (tuple[float, float], "a list of 2 numbers"),
+        (list, "a list of values"),
+        (dict[str, int], "a mapping to whole numbers"),
+        (dict, "a mapping"),
+        (list[str], "a list of texts"),
+        (torch.Tensor | None, "a Tensor (a node with a _target_) or null"),
+        (torch.nn.Module, "a Module (a node with a _target_)"),
+        (Callable[..., int], "a function (a node with _target_ and _partial_: true)"),
+        (Color, "red or green"),
+        (Name, "text"),
+        (Path, "Path"),
+    ],
+    ids=str,
+)
+def test_in_words(annotation: object, words: str) -> None:
+    assert in_words(annotation) == words
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "told"),
+    [
+        (float, 0.1, "0.1"),
+        (tuple[float, float], (0.9, 0.999), "[0.9, 0.999]"),
+        (bool, False, "false"),
+        (int | None, None, "1"),
+        (Literal["min", "max"], None, "max"),
+        (list[float] | None, None, "[0.1]"),
+        (torch.nn.Module, None, ""),
+    ],
+    ids=str,
+)
+def test_example(annotation: object, default: object, told: str) -> None:
+    assert example_of(annotation, default) == told
+
+
+@pytest.mark.parametrize(
+    ("value", "typed"),
+    [
+        (None, "null"),
+        (True, "true"),
+        ("a", "a"),
+        ([1], "[1]"),
+        (Made(), "a node of its own"),
+        (MODULE, "a Linear"),
+    ],
+    ids=str,
+)
+def test_as_typed(value: object, typed: str) -> None:
+    assert as_typed(value) == typed

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from assay.errors import ConfigError
+from assay.targets.optional_packages import _NEEDS, check_installed, install
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes packages as good as not installed: Python itself refuses a module that is None."""
+
+    def take_away(*names: str) -> None:
+        for name in names:
+            monkeypatch.setitem(sys.modules, name, None)
+
+    return take_away
+
+
+def node(target: str) -> dict[str, Any]:
+    return {"logger": {"one": {"_target_": target}}}
+
+
+@pytest.mark.parametrize(
+    ("target", "packages", "hint"),
+    [
+        ("lightning.pytorch.loggers.WandbLogger", ["wandb"], "pip install 'assay[wandb]'"),
+        ("lightning.pytorch.loggers.wandb.WandbLogger", ["wandb"], "pip install 'assay[wandb]'"),
+        ("lightning.pytorch.loggers.MLFlowLogger", ["mlflow"], "pip install 'assay[mlflow]'"),
+        (
+            "lightning.pytorch.loggers.TensorBoardLogger",
+            ["tensorboard", "tensorboardX"],
+            "pip install 'assay[tensorboard]'",
+        ),
+        ("lightning.pytorch.loggers.CometLogger", ["comet_ml"], "pip install comet-ml"),
+        ("lightning.pytorch.callbacks.RichProgressBar", ["rich"], "pip install rich"),
+        (
+            "torchmetrics.detection.MeanAveragePrecision",
+            ["pycocotools", "faster_coco_eval"],
+            "pip install pycocotools",
+        ),
+        ("torchvision.datasets.SVHN", ["scipy"], "pip install scipy"),
+    ],
+)
+def test_what_is_not_there_is_told(without: Any, target: str, packages: list[str], hint: str) -> None:
+    without(*packages)
+    with pytest.raises(ConfigError, match="not installed") as caught:
+        check_installed(OmegaConf.create(node(target)))
+    assert (caught.value.key, caught.value.hint) == ("logger.one", hint)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        node("lightning.pytorch.loggers.WandbLogger"),
+        node("lightning.pytorch.loggers.CSVLogger"),
+        node("my_project.WandbLogger"),
+        {"trainer": {"strategy": "ddp", "precision": "bf16-mixed"}},
+        {"trainer": {"strategy": {"_target_": "lightning.pytorch.strategies.DDPStrategy"}}},
+        {"data": {"source": {"_target_": "assay.data.table.Table", "path": "t.parquet", "test_path": None}}},
+        {"data": {"source": {"_target_": "???"}}},
+    ],
+    ids=str,
+)
+def test_what_is_there_passes(config: dict[str, Any]) -> None:
+    check_installed(OmegaConf.create(config))
+
+
+def test_one_of_two_is_enough(without: Any) -> None:
+    without("tensorboardX")
+    check_installed(OmegaConf.create(node("lightning.pytorch.loggers.TensorBoardLogger")))
+
+
+@pytest.mark.parametrize(
+    ("config", "package", "key"),
+    [
+        ({"trainer": {"strategy": "deepspeed_stage_2"}}, "deepspeed", "trainer.strategy"),
+        ({"trainer": {"precision": "transformer-engine"}}, "transformer_engine", "trainer.precision"),
+        (
+            {"data": {"source": {"_target_": "assay.data.table.Table", "path": "a.pq"}}},
+            "pyarrow",
+            "data.source.path",
+        ),
+    ],
+)
+def test_values_that_need_a_package(without: Any, config: dict[str, Any], package: str, key: str) -> None:
+    without(package, "fastparquet")
+    with pytest.raises(ConfigError, match=package) as caught:
+        check_installed(OmegaConf.create(config))
+    assert caught.value.key == key
+
+
+def test_nothing_is_imported() -> None:
+    before = set(sys.modules)
+    check_installed(OmegaConf.create({"a": node("lightning.pytorch.loggers.MLFlowLogger")}))
+    assert not {name for name in set(sys.modules) - before if name.partition(".")[0] == "mlflow"}
+
+
+def test_an_extra_of_the_package_goes_before_the_package() -> None:
+    extras = importlib.metadata.metadata("assay").get_all("Provides-Extra") or []
+    for extra in extras:
+        assert install(f"logger.{extra}", extra) == f"pip install 'assay[{extra}]'"
+
+
+def test_every_class_named_here_exists() -> None:
+    import lightning.pytorch.loggers
+    import torchvision.datasets  # type: ignore[import-untyped]  # torchvision ships no types
+
+    loggers = [name for name in _NEEDS["lightning"] if name.endswith("Logger")]
+    assert set(loggers) <= set(dir(lightning.pytorch.loggers))
+    assert set(_NEEDS["torchvision"]) <= set(torchvision.datasets.__all__)
