@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any, final
 
 from omegaconf import OmegaConf
 
-from assay.check.static.trainer import has_no_end
-from assay.check.static.values import is_whole, value_of
+from assay.build.num_processes import world_size
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
+from assay.config.value import is_whole, value_of
 from assay.data.loading.batch_order import drops_last
 from assay.errors import ConfigError
-from assay.run import ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from omegaconf import DictConfig
 
@@ -71,6 +70,18 @@ class RunLength:
         return min(((step - 1) % self.steps_per_epoch + 1) * self.accumulated, self.used_batches)
 
 
+def has_no_end(values: Mapping[str, Any]) -> bool:
+    """Whether neither a number of epochs nor of steps ends a run.
+
+    Args:
+        values: Of the `trainer` node.
+    """
+    epochs, steps = values.get("max_epochs"), values.get("max_steps", -1)
+    if steps is not None and steps != -1:
+        return False
+    return epochs == -1 or (epochs is None and values.get("max_time") is not None)
+
+
 def run_length(config: DictConfig, num_train: int) -> RunLength:
     """Count a job's batches and steps.
 
@@ -102,7 +113,7 @@ def _batches_of(config: DictConfig, num_train: int) -> int:
         told = OmegaConf.select(config, "spec.train_batches")
         limit = config.trainer.get("limit_train_batches")
         return int(told or (limit if is_whole(limit) else 0))  # Lightning takes a limit for the number, too
-    own, processes = int(data.get("batch_size", 1)), ranks.world_size(config)
+    own, processes = int(data.get("batch_size", 1)), world_size(config)
     drops = drops_last(data.get("drop_last", "auto"), num_train, own, processes)
     size = own * processes
     return num_train // size if drops else -(-num_train // size)
@@ -240,7 +251,7 @@ def _check_unbounded(config: DictConfig, length: RunLength) -> None:
 
 def _evaluated(config: DictConfig) -> dict[str, int]:
     """Batches of validation and test, where there are samples for them."""
-    size = int(config.data.get("eval_batch_size") or 1) * ranks.world_size(config)
+    size = int(config.data.get("eval_batch_size") or 1) * world_size(config)
     counts = {"val": config.spec.num_val, "test": config.spec.num_test}
     return {name: -(-count // size) for name, count in counts.items() if count}
 

@@ -12,10 +12,11 @@ from assay.check.static.data_root import check_data_root
 from assay.check.static.output_paths import check_output_paths
 from assay.check.static.ranges import check_ranges
 from assay.check.static.trainer import check_trainer
-from assay.check.static.values import LARGEST_SEED, check_values, check_whole_number
+from assay.check.static.values import check_values
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
+from assay.config.value import LARGEST_SEED, check_whole_number
 from assay.errors import ConfigError
 from assay.record.secrets import STRUCK, holds_secret, note_given
 from assay.targets.judge_name import check_targets

@@ -22,6 +22,7 @@ from assay.build.assemble import (
 )
 from assay.build.compatibility import check_fit, check_outputs, num_outputs
 from assay.build.device import check_device
+from assay.build.num_processes import world_size
 from assay.build.quiet import quiet
 from assay.build.run_length import check_length, check_plateau, run_length
 from assay.check.proof.batch_sizes import batch_sizes
@@ -55,7 +56,6 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule, input_dtype
 from assay.data.loading.own_batches import own_batches
 from assay.errors import ConfigError
-from assay.run import ranks
 from assay.targets.judge_name import trusted_in
 from assay.targets.resolve import resolve
 
@@ -129,7 +129,7 @@ class Prover:
             notes=[*data_notes, *self._initial_outputs(config, targets), *notes_on(config)],
             targets=_targets(config),
             batch_size=_batch_size(config),
-            devices=ranks.world_size(config),
+            devices=world_size(config),
             may_end_early=may_end_early(config),
             seconds=time.perf_counter() - start,
             **found,

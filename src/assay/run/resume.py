@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from assay.build.num_processes import world_size
 from assay.checkpoint.checkpoint_file import read
 from assay.checkpoint.select_checkpoint import Newest, newest_valid
 from assay.errors import AssayError, ConfigError
@@ -20,7 +21,6 @@ from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
 from assay.record.stretch import code_changes, machine_changes, shortened, stretch_here, stretches
-from assay.run import ranks
 from assay.run.load import read_config
 from assay.run.resume_overrides import Change, change
 from assay.run.train import RunResult, go_on, gpu_names, result_of
@@ -164,7 +164,7 @@ def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> 
             f"{path} was saved in the middle of a step, or holds weights alone: no run can go on from it",
             hint=f"remove it, and {path.name}.sha256, to go on from another one",
         )
-    before, now = len(point["processes"]), ranks.world_size(config)
+    before, now = len(point["processes"]), world_size(config)
     if before != now:
         raise ConfigError(
             f"the run has {before} {'process' if before == 1 else 'processes'}, and this asks for {now}",

@@ -13,6 +13,7 @@ import torch
 
 from assay.build.assemble import DATA_EXTRAS, assemble, build
 from assay.build.compatibility import check_stated
+from assay.build.num_processes import num_local_processes
 from assay.build.quiet import quiet
 from assay.callbacks.pruning import Pruned
 from assay.check.job import check_job
@@ -142,7 +143,7 @@ def run_job(
         prover = Prover()
         report, datamodule = prover.prove(config, overrides), prover.datamodule
         say_warnings(report.warnings)
-    processes = ranks.count(config)
+    processes = num_local_processes(config)
     if processes > 1:
         prepare(config)
         with begun(run_dir, config, overrides, chosen, plain=known(config), data_sha256=data_sha256):
@@ -178,7 +179,7 @@ def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bo
     before = as_written(config, {k: text for k, text in record.interpolations.items() if k not in changed})
     record.fingerprint, record.interpolations = fingerprint(before), interpolations(before)
     same_logs(config, record)
-    processes = ranks.count(config)
+    processes = num_local_processes(config)
     if processes > 1:
         prepare(config)
         with _refusal(run_dir, hint=_ROOM):

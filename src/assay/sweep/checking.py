@@ -10,9 +10,9 @@ from omegaconf import OmegaConf
 from assay.check.error_summary import each
 from assay.check.job import check_job
 from assay.check.static.monitor import check_asked_for
-from assay.check.static.values import LARGEST_SEED, check_whole_number
 from assay.compose.origin import located
 from assay.config.fingerprint import fingerprint_of
+from assay.config.value import LARGEST_SEED, check_whole_number
 from assay.quoting import reads_as_number
 
 if TYPE_CHECKING:

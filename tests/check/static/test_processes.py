@@ -11,11 +11,11 @@ from omegaconf import OmegaConf
 
 from assay.build.assemble import build_trainer
 from assay.build.device import check_device
+from assay.build.num_processes import num_local_processes
 from assay.check.job import check_job
 from assay.check.static.processes import check_processes
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError
-from assay.run import ranks
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -64,7 +64,7 @@ def test_every_strategy_of_lightnings_registry(composed: DictConfig, strategy: s
         return
     launcher = trainer.strategy.launcher
     assert launcher is None or isinstance(launcher, _SubprocessScriptLauncher)
-    assert ranks.count(config) == trainer.num_devices == devices
+    assert num_local_processes(config) == trainer.num_devices == devices
 
 
 @pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork", "ddp_notebook"])
@@ -98,7 +98,7 @@ def test_what_assay_starts_is_what_lightning_expects(
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)  # the CPU has nothing to do with them
     config = job(composed, strategy="ddp", devices=devices)
-    assert ranks.count(config) == count == check(config).num_devices
+    assert num_local_processes(config) == count == check(config).num_devices
 
 
 def test_a_rank_is_one_of_many(composed: DictConfig, monkeypatch: pytest.MonkeyPatch) -> None:

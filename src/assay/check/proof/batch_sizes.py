@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.build.num_processes import world_size
 from assay.config.unread_keys import OUR_DATA
 from assay.data.loading.batch_order import drops_last
-from assay.run import ranks
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -21,7 +21,7 @@ def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
     Returns:
         Those of training (True) other than `data.batch_size`, and those of evaluation (False).
     """
-    data, spec, processes = config.data, config.spec, ranks.world_size(config)
+    data, spec, processes = config.data, config.spec, world_size(config)
     if data.get("_target_") != OUR_DATA:
         return {True: [], False: [int(spec.get("train_batch_size") or 1)]}
     trained = (

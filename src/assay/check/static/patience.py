@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from assay.build.run_length import num_validations, run_length
 from assay.check.static.callbacks import kinds
-from assay.check.static.values import is_whole, value_of
+from assay.config.value import is_whole, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from lightning.pytorch.accelerators import CPUAccelerator, CUDAAccelerator, MPSAccelerator
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 
+from assay.build.num_processes import num_local_processes
 from assay.errors import ConfigError
-from assay.run import ranks
 
 if TYPE_CHECKING:
     import lightning as L
@@ -57,7 +57,7 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
             key="trainer.devices",
             hint=f"trainer.devices={devices}, or trainer.strategy=ddp",
         )
-    started = ranks.count(config)
+    started = num_local_processes(config)
     if "LOCAL_RANK" in os.environ or started == devices:
         return
     if started == 1:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from assay.check.static.values import check_choice, check_whole_number, is_number, is_whole, value_of
+from assay.build.run_length import has_no_end
+from assay.config.value import check_choice, check_whole_number, is_number, is_whole, value_of
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -103,18 +104,6 @@ def seconds_of(value: Any) -> float | None:
         return timedelta(**value).total_seconds()
     except (TypeError, OverflowError, ValueError):
         return None
-
-
-def has_no_end(values: Mapping[str, Any]) -> bool:
-    """Whether neither a number of epochs nor of steps ends a run.
-
-    Args:
-        values: Of the `trainer` node.
-    """
-    epochs, steps = values.get("max_epochs"), values.get("max_steps", -1)
-    if steps is not None and steps != -1:
-        return False
-    return epochs == -1 or (epochs is None and values.get("max_time") is not None)
 
 
 def may_end_early(config: DictConfig) -> bool:

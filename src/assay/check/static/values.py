@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.did_you_mean import did_you_mean
 from assay.config.unread_keys import OUR_DATA
+from assay.config.value import LARGEST_SEED, check_choice, check_whole_number, is_number, shown, value_of
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-LARGEST_SEED = 2**32 - 1
-MOST_THREADS = 1024
-"""Of a process; more are asked for by mistake."""
 _WHOLE_OF_DATA = {
     "data.batch_size": 1,
     "data.eval_batch_size": 1,
@@ -95,90 +91,12 @@ def _check_plateau(config: DictConfig) -> None:
 def _check_name_and_tags(config: DictConfig) -> None:
     name, tags = value_of(config, "name"), value_of(config, "tags")
     if not (is_number(name) or isinstance(name, str)) or not str(name).strip():
-        raise ConfigError(f"{_shown(name)} was given; a name was expected", key="name", hint="name=my_run")
+        raise ConfigError(f"{shown(name)} was given; a name was expected", key="name", hint="name=my_run")
     if tags is not None and not isinstance(tags, list):
-        raise ConfigError(f"{_shown(tags)} was given; a list was expected", key="tags", hint=f"tags=[{tags}]")
+        raise ConfigError(f"{shown(tags)} was given; a list was expected", key="tags", hint=f"tags=[{tags}]")
     for tag in tags or []:
         if not isinstance(tag, str | int | float):
-            raise ConfigError(f"{_shown(tag)} is not a tag", key="tags", hint="tags=[baseline,week_3]")
-
-
-def value_of(config: DictConfig, key: str) -> Any:
-    """What stands under a key, as plain data; None where it waits for the data, or is refused elsewhere.
-
-    Args:
-        config: A job.
-        key: Full key.
-    """
-    try:
-        value = OmegaConf.select(config, key)
-        return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
-    except OmegaConfBaseException:
-        return None
-
-
-def check_whole_number(key: str, value: Any, least: int, most: int | None = None) -> None:
-    """Refuse anything but a whole number in a range.
-
-    Args:
-        key: Full key.
-        value: What was given.
-        least: The smallest it may be.
-        most: The largest it may be; None for no bound.
-
-    Raises:
-        ConfigError: It is something else.
-    """
-    if is_whole(value) and least <= value <= (value if most is None else most):
-        return
-    wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
-    raise ConfigError(
-        f"{_shown(value)} was given; a whole number {wanted} was expected", key=key, hint=f"{key}={least}"
-    )
-
-
-def is_whole(value: Any) -> TypeGuard[int]:
-    """Whether a value is a whole number; true and false are not.
-
-    Args:
-        value: From YAML.
-    """
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_number(value: Any) -> TypeGuard[int | float]:
-    """Whether a value is a number; true and false are not.
-
-    Args:
-        value: From YAML.
-    """
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _shown(value: Any) -> str:
-    return "null" if value is None else str(value)
-
-
-def check_choice(key: str, value: Any, choices: tuple[object, ...]) -> None:
-    """Refuse a word that is none of those there are; what is neither text nor a whole number is let through.
-
-    Args:
-        key: Full key.
-        value: What was given.
-        choices: What may be given.
-
-    Raises:
-        ConfigError: It is another word.
-    """
-    if value is None or any(value == one and type(value) is type(one) for one in choices):
-        return
-    words = [one if isinstance(one, str) else str(one).lower() for one in choices if type(one) is not int]
-    guess = did_you_mean(value, words) if isinstance(value, str) else ""
-    raise ConfigError(
-        f"{value!r} is none of {', '.join(words)}{'; ' + guess if guess else ''}",
-        key=key,
-        hint="; ".join(f"{key}={word}" for word in words[:2]),
-    )
+            raise ConfigError(f"{shown(tag)} is not a tag", key="tags", hint="tags=[baseline,week_3]")
 
 
 def _check_data(config: DictConfig) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, final
 
-from assay.check.static.values import MOST_THREADS, check_whole_number
+from assay.config.value import MOST_THREADS, check_whole_number
 from assay.errors import AssayError
 from assay.record.outcome import Outcome
 from assay.record.run_lock import is_written

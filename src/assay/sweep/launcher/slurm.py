@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import psutil
 
-from assay.check.static.values import MOST_THREADS, check_whole_number
+from assay.config.value import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import write_text
 from assay.record.outcome import Outcome

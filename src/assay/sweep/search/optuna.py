@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from assay.callbacks.optuna_study import close_storage, no_news
-from assay.check.static.values import check_whole_number
+from assay.config.value import check_whole_number
 from assay.errors import ConfigError
 from assay.sweep.objective import objectives
 from assay.sweep.search.compatibility import NO_PRUNER, check_installed, check_parts, prunes

@@ -6,7 +6,7 @@ import math
 import random
 from typing import TYPE_CHECKING, Any, final
 
-from assay.check.static.values import check_whole_number
+from assay.config.value import check_whole_number
 from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import Choice, read_space
 

@@ -1,0 +1,100 @@
+"""Looking before training: `assay check`, `configs`, `explain`, `diff` and `info`."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from assay.cli.arguments import ConfigDir, Debug, Overrides, checked_names, loading
+from assay.cli.error_report import reported
+from assay.errors import AssayError
+from assay.terminal import Console
+
+
+def check(
+    overrides: Overrides = None,
+    multirun: Annotated[bool, typer.Option("--multirun", "-m", help="Check every job of a sweep.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the learning rate into an image.")
+    ] = None,
+    config_dir: ConfigDir = None,
+    debug: Debug = False,
+) -> None:
+    """Prove that an experiment, or a sweep, can run."""
+    typed = overrides or []
+    with reported(debug, typed, config_dir):
+        if plot is not None and multirun:
+            raise AssayError("--plot draws the learning rate of one job", hint="leave out -m")
+        console = Console(highlight=False, soft_wrap=True)
+        if multirun:
+            from assay.sweep.session import check as check_sweep
+
+            reports = check_sweep(typed, config_dir)
+            from assay.check.render import show_sweep
+
+            show_sweep(console, reports)
+            return
+        with loading():
+            job = checked_names(typed, config_dir)
+            from assay.check.all_jobs import check_all
+            from assay.check.render import save_curve, show_job
+
+        (report,) = check_all([job], config_dir, curve=True)
+        show_job(console, report)
+        if plot is not None:
+            save_curve(report, plot)
+
+
+def configs(
+    group: Annotated[str, typer.Argument(metavar="GROUP", hidden=True)] = "",
+    config_dir: ConfigDir = None,
+    debug: Debug = False,
+) -> None:
+    """The options of every group, or of one, in a line each."""
+    with reported(debug):
+        from assay.compose.listing import show
+
+        show(group, config_dir)
+
+
+def explain(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A key, a node, or a group.")],
+    overrides: Overrides = None,
+    config_dir: ConfigDir = None,
+    debug: Debug = False,
+) -> None:
+    """Where a value comes from: who set it, and what that overrode."""
+    with reported(debug, overrides or [], config_dir):
+        from assay.compose.explain import show
+
+        show(key, overrides or [], config_dir)
+
+
+def diff(
+    first: Annotated[str, typer.Argument(metavar="A", help="A run directory, a YAML file, or overrides.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another; '' is the default config.")],
+    config_dir: ConfigDir = None,
+    debug: Debug = False,
+) -> None:
+    """What differs between runs, config files or quoted overrides.
+
+    Where a run writes to does not count. The exit code is 0 whether they differ or not.
+    """
+    with reported(debug):
+        from assay.report.difference import show
+
+        show(first, second, config_dir)
+
+
+def info(debug: Debug = False) -> None:
+    """What this machine has, and what device=auto would choose."""
+    with reported(debug):
+        from assay.report.info import machine
+
+        console = Console(highlight=False, soft_wrap=True)
+        for section, rows in machine().items():
+            console.print(f"[bold]{section}[/bold]")
+            for name, value in rows.items():
+                console.print(f"  {name:<14} {value}", markup=False)

@@ -1,0 +1,150 @@
+"""Training: `assay train`, `assay resume` and `assay reproduce`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.cli.arguments import ConfigDir, Debug, Overrides, checked_names, loading
+from assay.cli.error_report import reported
+from assay.errors import AssayError
+from assay.terminal import Console, printable
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from assay.run.train import RunResult
+
+
+def train(
+    overrides: Overrides = None,
+    multirun: Annotated[
+        bool, typer.Option("--multirun", "-m", help="One job a combination of comma-separated values.")
+    ] = False,
+    cfg: Annotated[bool, typer.Option("--cfg", "-c", help="Print the composed config and stop.")] = False,
+    config_dir: ConfigDir = None,
+    debug: Debug = False,
+) -> None:
+    """Train, test and record one experiment, or a sweep of them."""
+    typed = overrides or []
+    with reported(debug, typed, config_dir):
+        from assay.compose.compose import choices, job_config
+
+        if cfg:
+            _print_configs([job_config(job) for job in _composed(typed, config_dir, multirun=multirun)])
+            return
+        if multirun:
+            from assay.sweep.session import start
+
+            code = start(typed, config_dir).exit_code
+        else:
+            with loading():
+                job = checked_names(typed, config_dir)
+                from assay.run.train import run_job
+
+            result = run_job(job_config(job), typed, choices(job.hydra), raise_errors=debug)
+            _say_result(result)
+            code = result.exit_code
+    if code:
+        raise typer.Exit(code)
+
+
+def resume(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a sweep.")],
+    overrides: Overrides = None,
+    failed: Annotated[bool, typer.Option("--failed", help="In a sweep, run failed jobs again too.")] = False,
+    config_dir: ConfigDir = None,
+    debug: Debug = False,
+) -> None:
+    """Go on with a run or a sweep, or train a finished run longer.
+
+    A run ends as if it had never been interrupted, bit for bit; RUN trainer.max_epochs=20 trains on. A sweep
+    runs what is missing: SWEEP optimizer.lr=0.1,0.2,0.4 is another search space.
+    """
+    with reported(debug):
+        if (run / "journal.jsonl").is_file():
+            from assay.sweep.session import go_on as go_on_with_sweep
+
+            code = go_on_with_sweep(run, overrides or [], config_dir, again=failed).exit_code
+            if code:
+                raise typer.Exit(code)
+            return
+        if config_dir is not None:
+            raise AssayError(
+                "--config-dir is about sweeps: a run keeps its whole config", hint=f"assay resume {run}"
+            )
+        if failed:
+            raise AssayError(f"{run} is no sweep, and --failed is about sweeps", hint=f"assay resume {run}")
+        from assay.record.run_record import RunRecord
+
+        RunRecord.load(run)  # a mistyped directory costs no wait
+        with loading():
+            from assay.run.resume import resume as go_on
+
+        result = go_on(run, overrides or [], raise_errors=debug)
+        if result.status == "finished" and result.reason:
+            typer.echo(printable(f"{run}: {result.reason}"))
+        _say_result(result)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def reproduce(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="trusted_packages=[…]", hidden=True)
+    ] = None,
+    trust_code: Annotated[
+        bool,
+        typer.Option("--trust-code", help="Let code run that does not lie here: another commit, a patch."),
+    ] = False,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", metavar="R", help="Take relative differences up to this for none.")
+    ] = 0.0,
+    debug: Debug = False,
+) -> None:
+    """Run a finished run again elsewhere and compare it, bit for bit.
+
+    The exit code is 0 where everything is the same, or within --tolerance, and 1 otherwise. Code that is not
+    what lies in the current checkout is brought back beside it: a run of somebody else's is somebody else's
+    code.
+    """
+    with reported(debug):
+        from assay.run.reproduce import reproduce as run_again
+        from assay.run.reproduce import show
+
+        result = run_again(run, overrides or [], trust_code=trust_code, tolerance=tolerance)
+        show(result)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def _composed(typed: list[str], config_dir: Path | None, *, multirun: bool) -> list[DictConfig]:
+    if multirun:
+        from assay.sweep.session import plan
+
+        return plan(typed, config_dir)
+    from assay.compose.compose import compose
+
+    return [compose(typed, config_dir)]
+
+
+def _print_configs(jobs: list[DictConfig]) -> None:
+    from omegaconf import OmegaConf
+
+    text = "---\n".join(OmegaConf.to_yaml(job) for job in jobs)
+    if sys.stdout.isatty():
+        from rich.syntax import Syntax
+
+        Console().print(Syntax(text, "yaml", background_color="default", word_wrap=True))
+    else:
+        sys.stdout.write(printable(text))
+
+
+def _say_result(result: RunResult) -> None:
+    from assay.run.summary import say_run
+
+    say_run(Console(highlight=False, soft_wrap=True, stderr=result.status != "finished"), result)
