@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import lightning as L
 
     from assay.build.assemble import Assembly
-    from assay.run.train import RunResult
+    from assay.run.result import RunResult
 
 DEFAULTS = {
     "device": "cpu",

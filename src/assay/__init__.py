@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assay.run.load import load
-    from assay.run.train import RunResult, train
+    from assay.run.result import RunResult
+    from assay.run.train import train
 
 __all__ = ["RunResult", "load", "train"]
 
@@ -22,10 +23,14 @@ def __getattr__(name: str) -> Any:
         from assay.run.load import load
 
         return load
-    if name in ("RunResult", "train"):
-        from assay.run import train
+    if name == "RunResult":
+        from assay.run.result import RunResult
 
-        return getattr(train, name)
+        return RunResult
+    if name == "train":
+        from assay.run.train import train
+
+        return train
     raise AttributeError(f"module 'assay' has no attribute {name!r}")
 
 

@@ -11,8 +11,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from assay.check.proof.fake_step import Memory, Step
-from assay.check.render import in_bytes, in_flops, save_curve, show_job, show_sweep
+from assay.check.render import save_curve, show_job, show_sweep
 from assay.check.report import Report
+from assay.check.units import in_bytes, in_flops
 from assay.cli.app import app
 from assay.errors import AssayError
 from assay.terminal import Console

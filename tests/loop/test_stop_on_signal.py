@@ -308,7 +308,7 @@ def test_all_ranks_stop_after_the_same_step(tmp_path: Path, name: str, to_one_ra
     try:
         wait_for_rows(process, tmp_path)
         children = psutil.Process(process.pid).children()
-        ranks = [one for one in children if "assay.run.ranks" in one.cmdline()]
+        ranks = [one for one in children if "assay.run.rank_process" in one.cmdline()]
         assert len(ranks) == 2
         (ranks[1] if to_one_rank else process).send_signal(getattr(signal, name))
         output, _ = process.communicate(timeout=60)
@@ -337,7 +337,7 @@ def test_signals_in_turns_leave_no_rank_behind(
     try:
         wait_for_rows(process, tmp_path)
         family = psutil.Process(process.pid).children(recursive=True)
-        assert len([one for one in family if "assay.run.ranks" in one.cmdline()]) >= 2
+        assert len([one for one in family if "assay.run.rank_process" in one.cmdline()]) >= 2
         for name in ("SIGTERM", "SIGINT", "SIGTERM", "SIGINT", "SIGTERM"):
             if process.poll() is None:
                 process.send_signal(getattr(signal, name))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from assay.run.result import RunResult
 from assay.run.summary import format_score, say_run
-from assay.run.train import RunResult
 from assay.terminal import Console
 
 

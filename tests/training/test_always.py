@@ -16,7 +16,7 @@ from assay.terminal import Console
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.run.train import RunResult
+    from assay.run.result import RunResult
 
 JOB = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=2", "hydra.run.dir=run")
 

@@ -73,7 +73,7 @@ def ranks_of(forks: Forks) -> dict[int, psutil.Process]:
     found = {}
     for process in descendants(forks):
         with suppress(psutil.Error, KeyError):
-            if "assay.run.ranks" in process.cmdline():
+            if "assay.run.rank_process" in process.cmdline():
                 found[int(process.environ()["RANK"])] = process
     return found
 

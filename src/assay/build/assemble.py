@@ -20,6 +20,7 @@ from assay.build.build_error import build_error
 from assay.build.compatibility import check_fit, num_outputs
 from assay.build.device import check_device
 from assay.build.monitor_mode import mode_of
+from assay.build.own_batches import own_batches
 from assay.build.run_length import run_length
 from assay.callbacks.run_log import RunLog
 from assay.callbacks.seed_each_step import SeedEachStep
@@ -30,7 +31,6 @@ from assay.config.tree import written_at
 from assay.config.unread_keys import OUR_MODULE
 from assay.data.data_module import DataModule
 from assay.data.declared import Stated
-from assay.data.loading.own_batches import own_batches
 from assay.data.loading.seeded_loader import seed_loaders
 from assay.data.transform.target_scale import TargetScale
 from assay.error_location import one_line_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from assay.data.loading.own_batches import OwnBatches
+    from assay.build.own_batches import OwnBatches
     from assay.data.spec import Spec
     from assay.metrics.direction import Mode
 

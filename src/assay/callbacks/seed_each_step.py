@@ -10,11 +10,12 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
+from assay.splitmix import splitmix64
+
 if TYPE_CHECKING:
     import lightning as L
 
 _STAGES: Final = {"step": 1, "epoch": 2, "val": 3, "test": 4, "predict": 5}
-_MASK: Final = (1 << 64) - 1
 
 
 @final
@@ -63,9 +64,9 @@ class SeedEachStep(Callback):
         """
         stream = self._streams.get((stage, rank))
         if stream is None:
-            stream = _split_mix(_split_mix(_split_mix(self.seed & _MASK) ^ _STAGES[stage]) ^ rank)
+            stream = splitmix64(splitmix64(splitmix64(self.seed) ^ _STAGES[stage]) ^ rank)
             self._streams[(stage, rank)] = stream
-        return _split_mix(stream ^ index)
+        return splitmix64(stream ^ index)
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -107,11 +108,3 @@ class SeedEachStep(Callback):
 
 def _batches_trained(trainer: L.Trainer) -> int:
     return trainer.fit_loop.epoch_loop.batch_progress.total.completed
-
-
-def _split_mix(state: int) -> int:
-    """SplitMix64 (Steele, Lea & Flood 2014): a bijection of 64-bit numbers whose outputs pass for random."""
-    state = (state + 0x9E3779B97F4A7C15) & _MASK
-    state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
-    return state ^ (state >> 31)

@@ -23,6 +23,7 @@ from assay.build.assemble import (
 from assay.build.compatibility import check_fit, check_outputs, num_outputs
 from assay.build.device import check_device
 from assay.build.num_processes import world_size
+from assay.build.own_batches import own_batches
 from assay.build.quiet import quiet
 from assay.build.run_length import check_length, check_plateau, run_length
 from assay.check.proof.batch_sizes import batch_sizes
@@ -54,7 +55,6 @@ from assay.check.static.trainer import may_end_early
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule, input_dtype
-from assay.data.loading.own_batches import own_batches
 from assay.errors import ConfigError
 from assay.targets.judge_name import trusted_in
 from assay.targets.resolve import resolve
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     import lightning as L
     from lightning.pytorch.plugins import Precision
 
-    from assay.data.loading.own_batches import OwnBatches
+    from assay.build.own_batches import OwnBatches
     from assay.data.spec import Spec
 
     Sizes = Mapping[bool, Sequence[int]]

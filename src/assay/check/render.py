@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import math
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from assay.check.units import in_bytes, in_flops
 from assay.errors import AssayError
 from assay.files.atomic import write_bytes
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from assay.check.report import Report
     from assay.terminal import Console
 
-_FLOPS = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP")
-_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 _CURVE_HEIGHT, _CURVE_WIDTH, _EIGHTHS = 8, 72, " ▁▂▃▄▅▆▇█"
 
 
@@ -134,36 +132,6 @@ def save_curve(report: Report, path: Path) -> None:
         raise AssayError(
             f"--plot {path}: {error.strerror}", hint="a file in a folder that is there"
         ) from error
-
-
-def in_flops(count: int) -> str:
-    """A number of floating-point operations with three digits.
-
-    Args:
-        count: A multiplication and an addition are two.
-
-    >>> in_flops(231_702_528), in_flops(0)
-    ('232 MFLOP', '0 FLOP')
-    """
-    return _scaled(count, 1000, _FLOPS)
-
-
-def in_bytes(count: int) -> str:
-    """A size with three digits.
-
-    Args:
-        count: Bytes.
-
-    >>> in_bytes(4_317_502)
-    '4.12 MiB'
-    """
-    return _scaled(count, 1024, _BYTES)
-
-
-def _scaled(count: float, base: int, units: Sequence[str]) -> str:
-    power = min(int(math.log(count, base)) if count >= 1 else 0, len(units) - 1)
-    value = count / base**power
-    return f"{value:.0f} {units[0]}" if not power else f"{value:.3g} {units[power]}"
 
 
 def _number(count: int | None) -> str:

@@ -16,7 +16,7 @@ from assay.terminal import Console, printable
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from assay.run.train import RunResult
+    from assay.run.result import RunResult
 
 
 def train(

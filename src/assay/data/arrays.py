@@ -12,7 +12,7 @@ import torch
 from assay.data.array_file import NoArrayError, read_array, task_of
 from assay.data.samples import Samples
 from assay.data.spec import Task
-from assay.data.validate import check_labels_fit
+from assay.data.splitting.validate import check_labels_fit
 from assay.errors import DataError
 
 if TYPE_CHECKING:

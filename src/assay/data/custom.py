@@ -12,7 +12,7 @@ from torchvision.transforms.v2 import functional as F  # type: ignore[import-unt
 
 from assay.data.samples import Stream
 from assay.data.spec import Task
-from assay.data.validate import check_labels_fit
+from assay.data.splitting.validate import check_labels_fit
 from assay.error_location import own_frame
 from assay.errors import DataError
 

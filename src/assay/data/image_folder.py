@@ -15,7 +15,7 @@ from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # tor
 
 from assay.data.images.image_file import MODES, decode, read_image, size_of, verify
 from assay.data.images.image_survey import Look, look_at, survey
-from assay.data.loading.memory import free_memory
+from assay.data.memory import free_memory
 from assay.data.samples import Samples, Stream
 from assay.errors import DataError
 

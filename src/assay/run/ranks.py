@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import functools
 import os
-import signal
 import socket
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import torch
 
-from assay.process.children import end_with_parent, kill, received, start, wait
+from assay.process.children import kill, received, start, wait
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Sequence
+    from pathlib import Path
 
 
 def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = ()) -> str:
@@ -53,7 +52,7 @@ def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = 
             master_listen_fd=os.dup(listener.fileno()),
         )
     # -P: else a file torch.py in the current directory would be taken for torch.
-    command = [sys.executable, "-P", "-m", "assay.run.ranks", str(run_dir), *trusted_packages]
+    command = [sys.executable, "-P", "-m", "assay.run.rank_process", str(run_dir), *trusted_packages]
     ranks: list[subprocess.Popen[bytes]] = []
     with received() as came:
         try:
@@ -91,19 +90,3 @@ def _loopback() -> str:
     """Name of the network interface of this machine that no other one reaches."""
     interfaces = psutil.net_if_addrs().items()
     return next((name for name, every in interfaces if any(one.address == "127.0.0.1" for one in every)), "")
-
-
-def main() -> None:
-    """One rank: run the job of the directory named on the command line; what is trusted comes after it."""
-    end_with_parent()
-    from assay.run.train import run_rank
-
-    code = run_rank(Path(sys.argv[1]), sys.argv[2:])
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # all is written; what is left is Python's own end
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
-    sys.exit(code)
-
-
-if __name__ == "__main__":
-    main()

@@ -23,7 +23,7 @@ from assay.record.run_record import RunRecord, now
 from assay.record.stretch import code_changes, machine_changes, shortened, stretch_here, stretches
 from assay.run.load import read_config
 from assay.run.resume_overrides import Change, change
-from assay.run.train import RunResult, go_on, gpu_names, result_of
+from assay.run.train import go_on, gpu_names, result_of
 from assay.targets.outside import check_outside
 from assay.targets.trust import trust, typed_packages
 from assay.terminal import Console
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from omegaconf import DictConfig
+
+    from assay.run.result import RunResult
 
 _MOST_THREADS: Final = 1024
 _LENGTH = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "trainer.min_epochs")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from assay.build.assemble import Assembly
     from assay.record.run_record import RunRecord
-    from assay.run.train import RunResult
+    from assay.run.result import RunResult
 
 _SHARES = ("accuracy", "precision", "recall", "f1", "auroc", "one_nn", "recall_at")
 

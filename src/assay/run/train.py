@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,6 +38,7 @@ from assay.run.continuation import same_data, same_logs
 from assay.run.execute import execute, fit_and_test, signals
 from assay.run.interpolations import as_written, interpolations
 from assay.run.load import read_config
+from assay.run.result import RunResult
 from assay.run.summary import say_warnings
 from assay.targets.judge_name import trusted_in
 
@@ -51,39 +51,6 @@ if TYPE_CHECKING:
     from assay.check.report import Report
 
 _ROOM: Final = "make room, then `assay resume` the run"
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a run came to.
-
-    Attributes:
-        run_dir: Where everything about it lies.
-        status: `finished`, `failed`, `interrupted` or `pruned`.
-        metrics: Last value of each scalar, such as `test/accuracy`.
-        best: Monitored metric, its value and the epoch of the best checkpoint; empty without one.
-        overrides: What was typed.
-        seconds: From start to end.
-        reason: How it ended, when not well.
-        signal: Name of the signal that interrupted it.
-        cause: Kind of the failure; see `assay.record.outcome.Cause`.
-    """
-
-    run_dir: Path
-    status: str
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    best: Mapping[str, Any] = field(default_factory=dict)
-    overrides: Sequence[str] = ()
-    seconds: float = 0.0
-    reason: str = ""
-    signal: str = ""
-    cause: str = ""
-
-    @property
-    def exit_code(self) -> int:
-        """0 finished or pruned, 130 stopped by hand, 129 terminal closed, 143 told to stop, 1 otherwise."""
-        interrupted = {"SIGTERM": 143, "SIGUSR1": 143, "SIGHUP": 129}.get(self.signal, 130)
-        return {"finished": 0, "pruned": 0, "interrupted": interrupted}.get(self.status, 1)
 
 
 def train(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import select
-import socket
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.errors import AssayError, ConfigError
+from assay.sweep.worker.check_server import answer, read_line
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Sequence
 
     from assay.check.prove import Prover
@@ -94,7 +93,7 @@ class Checker:
             self._socket.sendall(json.dumps(question).encode() + b"\n")
             while not select.select([self._socket], [], [], _TICK)[0]:
                 self._look()
-            line = _line(self._socket)
+            line = read_line(self._socket)
         except ConnectionError:
             line = b""
         except BaseException:
@@ -105,10 +104,10 @@ class Checker:
             raise AssayError(
                 "the process that checked this job died", hint="assay check with the same overrides shows how"
             )
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise _error(answer["error"])
-        return answer
+        told: dict[str, Any] = json.loads(line)
+        if "error" in told:
+            raise _error(told["error"])
+        return told
 
 
 @final
@@ -133,78 +132,10 @@ class CheckerHere:
         """
         folder = None if config_dir is None else str(config_dir)
         asked = {"config": config, "overrides": list(overrides), "config_dir": folder}
-        return Checked(**_answer({"check": asked, "cwd": str(Path.cwd())}, self._prover))
+        return Checked(**answer({"check": asked, "cwd": str(Path.cwd())}, self._prover))
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-def serve(descriptor: int) -> None:
-    """Answer questions until the driver closes its end.
-
-    Args:
-        descriptor: Of a socket.
-    """
-    from assay.check.prove import Prover
-
-    prover = Prover()
-    with socket.socket(fileno=descriptor) as driver:
-        while line := _line(driver):
-            try:
-                answer = _answer(json.loads(line), prover)
-            except AssayError as error:
-                answer = {"error": _plain(error)}
-            except Exception as error:
-                text = str(error).strip().splitlines()
-                summary = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
-                answer = {"error": _plain(AssayError(summary))}
-            driver.sendall(json.dumps(answer).encode() + b"\n")
-
-
-def _answer(question: dict[str, Any], prover: Prover) -> dict[str, Any]:
-    if "gpus" in question:
-        import torch
-
-        return {"gpus": torch.cuda.device_count()}
-    from assay.check.job import check_job
-    from assay.compose.origin import located
-    from assay.config.serialize import from_text
-
-    asked = question["check"]
-    folder = asked["config_dir"]
-    os.chdir(question["cwd"])
-    config = from_text(asked["config"])
-    with located(asked["overrides"], None if folder is None else Path(folder)):
-        check_job(config)
-        report = prover.prove(config, asked["overrides"])
-    return {
-        "spec": dict(report.spec),
-        "data_read": report.data_read,
-        "scores": list(report.scores),
-        "directions": dict(report.directions),
-        "devices": report.devices,
-        "warnings": list(report.warnings),
-    }
-
-
-def _line(connection: socket.socket) -> bytes:
-    """One line; empty when the other end is gone."""
-    content = bytearray()
-    with suppress(ConnectionError):
-        while not content.endswith(b"\n"):
-            part = connection.recv(1 << 20)
-            if not part:
-                return b""
-            content += part
-    return bytes(content)
-
-
-def _plain(error: AssayError) -> dict[str, Any]:
-    """An error as plain data; `key` marks one of the config."""
-    told: dict[str, Any] = {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}
-    if isinstance(error, ConfigError):
-        told |= {"key": error.key, "file": error.file}
-    return told
 
 
 def _error(told: dict[str, Any]) -> AssayError:

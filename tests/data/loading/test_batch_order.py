@@ -6,7 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.data.loading.batch_order import BatchOrder, mix
+from assay.data.loading.batch_order import BatchOrder
+from assay.splitmix import mix
 
 SIZES = {
     "num_samples": st.integers(1, 60),

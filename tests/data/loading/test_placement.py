@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from assay.data.loading import placement as module
-from assay.data.loading.memory import free_device_memory, free_memory
 from assay.data.loading.placement import Placement
+from assay.data.memory import free_device_memory, free_memory
 from assay.data.samples import Samples
 
 META = torch.device("meta")
@@ -67,7 +67,7 @@ def test_cuda(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
 def test_free_memory_is_what_the_container_leaves(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     from pathlib import Path
 
-    from assay.data.loading import memory
+    from assay.data import memory
 
     folder = Path(str(tmp_path))
     monkeypatch.setattr(memory, "_CGROUP", folder)

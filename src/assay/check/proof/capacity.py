@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 
-from assay.check.render import in_bytes
-from assay.data.loading.memory import device_memory
+from assay.check.units import in_bytes
+from assay.data.memory import device_memory
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

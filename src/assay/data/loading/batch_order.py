@@ -7,34 +7,12 @@ from typing import TYPE_CHECKING, final
 
 import torch
 
+from assay.splitmix import mix
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch import Tensor
-
-_GOLDEN = 0x9E3779B97F4A7C15
-_MASK = (1 << 64) - 1
-
-
-def mix(*numbers: int) -> int:
-    """Hash integers to one of 63 bits, so that neighbouring (seed, epoch) pairs share nothing.
-
-    SplitMix64's finaliser (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
-    2014).
-
-    Args:
-        numbers: Any integers; order matters.
-
-    >>> mix(0, 1) != mix(1, 0)
-    True
-    """
-    state = 0
-    for number in numbers:
-        state = (state ^ (number & _MASK)) + _GOLDEN & _MASK
-        state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
-        state = (state ^ (state >> 27)) * 0x94D049BB133111EB & _MASK
-        state ^= state >> 31
-    return state >> 1
 
 
 def drops_last(asked: bool | str, num_samples: int, batch_size: int, world_size: int = 1) -> bool:

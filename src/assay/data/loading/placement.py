@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import torch
 
-from assay.data.loading.memory import free_device_memory
+from assay.data.memory import free_device_memory
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -22,11 +22,11 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from assay.data.loading.batch_order import mix
 from assay.data.loading.loaders import leave_signals
 from assay.data.loading.seeded_samples import SeededSamples, same
 from assay.data.transform.transforms import seed_generators
 from assay.errors import DataError
+from assay.splitmix import mix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

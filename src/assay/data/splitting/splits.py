@@ -12,7 +12,7 @@ import torch
 from assay.data.samples import Samples, Unfitted
 from assay.data.spec import Spec, Task
 from assay.data.splitting.split import hold_out, long_tail
-from assay.data.validate import (
+from assay.data.splitting.validate import (
     check_batch,
     check_classes,
     check_inputs,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 import torch
 
-from assay.data.loading.memory import free_memory
+from assay.data.memory import free_memory
 from assay.data.samples import Samples, Stream
 
 if TYPE_CHECKING:

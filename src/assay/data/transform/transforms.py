@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.loading.batch_order import mix
 from assay.errors import DataError
+from assay.splitmix import mix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

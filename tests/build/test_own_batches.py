@@ -19,7 +19,7 @@ from assay.errors import ConfigError
 if TYPE_CHECKING:
     from assay.check.report import Report
 
-PROJECT = Path(__file__).parents[2] / "check" / "project"
+PROJECT = Path(__file__).parents[1] / "check" / "project"
 JOB = (
     *("data._target_=check_data.Own", "trusted_packages=[check_data]", "model=linear", "device=cpu"),
     *("trainer.max_epochs=3", "callbacks.checkpoint=null"),

@@ -1,0 +1,43 @@
+"""What a run came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to.
+
+    Attributes:
+        run_dir: Where everything about it lies.
+        status: `finished`, `failed`, `interrupted` or `pruned`.
+        metrics: Last value of each scalar, such as `test/accuracy`.
+        best: Monitored metric, its value and the epoch of the best checkpoint; empty without one.
+        overrides: What was typed.
+        seconds: From start to end.
+        reason: How it ended, when not well.
+        signal: Name of the signal that interrupted it.
+        cause: Kind of the failure; see `assay.record.outcome.Cause`.
+    """
+
+    run_dir: Path
+    status: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    best: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Sequence[str] = ()
+    seconds: float = 0.0
+    reason: str = ""
+    signal: str = ""
+    cause: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """0 finished or pruned, 130 stopped by hand, 129 terminal closed, 143 told to stop, 1 otherwise."""
+        interrupted = {"SIGTERM": 143, "SIGUSR1": 143, "SIGHUP": 129}.get(self.signal, 130)
+        return {"finished": 0, "pruned": 0, "interrupted": interrupted}.get(self.status, 1)
