@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from assay.config.serialize import to_yaml
-from assay.record.secrets import STRUCK, is_secret, redact, redact_tree, redact_values
+from assay.record.secrets import STRUCK, is_secret, redact, redact_tree
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,18 @@ def test_typed_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_credentials_in_addresses(text: str, expected: str) -> None:
     assert redact(text) == expected
-    assert redact_values(text) == text
+    assert redact(text, code=True) == text
+
+
+def test_a_secret_of_digits_is_one_too() -> None:
+    config = {"api_key": 86420975, "db": {"password": 123456}, "token": 12, "secret": True, "seed": 123456}
+    assert redact_tree(config) == config | {"api_key": "***", "db": {"password": "***"}}
+    assert redact("sent 86420975 to the server") == "sent *** to the server"
+
+
+def test_a_typed_secret_at_the_top_is_gone_from_the_log() -> None:
+    assert redact_tree(["+api_key=typed-at-the-top"]) == ["+api_key=***"]
+    assert redact("sent typed-at-the-top") == "sent ***"
 
 
 secrets = (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.record.git_environment import git_environment
-from assay.record.secrets import redact_values
+from assay.record.secrets import redact
 
 if TYPE_CHECKING:
     import git
@@ -78,7 +78,7 @@ def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str
                 base, *_FORMAT, "--", ":/", *kept_out, stdout_as_string=False, strip_newline_in_stdout=False
             )
     text = bytes(content).decode("utf-8", "surrogateescape")
-    redacted = redact_values(text)
+    redacted = redact(text, code=True)
     patch, cut = _fitting(redacted, largest)
     return patch, not (left_out or cut or redacted != text)
 

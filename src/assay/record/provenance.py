@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError
 from assay.record.code_patch import code_patch, head_of
-from assay.record.secrets import is_secret, redact, redact_values
+from assay.record.secrets import is_secret, redact
 
 if TYPE_CHECKING:
     import git
@@ -213,7 +213,7 @@ def without_credentials(address: str) -> str:
         host, slash, path = rest.rpartition("@")[2].partition("/")  # a password with a slash in it
     user, at, host = host.rpartition("@")
     kept = f"{user.partition(':')[0]}@" if at and scheme.endswith("ssh") else ""
-    return redact_values(f"{scheme}://{kept}{host}{slash}{re.split('[?#]', path)[0]}")
+    return redact(f"{scheme}://{kept}{host}{slash}{re.split('[?#]', path)[0]}", code=True)
 
 
 def packages() -> dict[str, str]:

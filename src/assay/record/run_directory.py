@@ -13,7 +13,7 @@ from assay.files.atomic import remove_unfinished, write_text
 from assay.files.inside import check_links, read_whole
 from assay.files.sealed import seal_yaml, yaml_is_whole
 from assay.record.run_record import FILE
-from assay.record.secrets import redact_values
+from assay.record.secrets import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,7 @@ class RunDirectory:
                 (`redact_tree`), or `code.patch`.
             text: The content.
         """
-        clean = redact_values(text) if name.endswith(".patch") else text
+        clean = redact(text, code=True) if name.endswith(".patch") else text
         write_text(self.path / name, seal_yaml(clean) if name == self.config.name else clean)
 
     def remove_unfinished(self) -> list[Path]:

@@ -78,37 +78,24 @@ def is_secret_key(key: str) -> bool:
     return _SECRET_KEY.fullmatch(key.rpartition(".")[2]) is not None
 
 
-def redact(text: str) -> str:
-    """Strike out credentials in addresses, and the values of environment variables that `is_secret` names.
+def redact(text: str, *, code: bool = False) -> str:
+    """Strike out the values of environment variables that `is_secret` names, and credentials in addresses.
 
-    For messages and logs; a short or ordinary value is struck out only where it stands as a word of its own.
+    A short or ordinary value is struck out only where it stands as a word of its own.
 
     Args:
         text: Anything about to be written.
+        code: It is source code: an address in it is there for all to read, a word without a digit is a
+            password only within quotes. Lines stay where they are, or a patch would not apply.
 
     >>> redact("https://me:hunter2@example.org/x.git")
     'https://***@example.org/x.git'
     """
-    values = _values(tuple(os.environ.items()), frozenset(_given))
-    text = _without_random(_without_credentials(text), values)
+    values = _values()
+    text = _without_random(text if code else _without_credentials(text), values)
     for value in values.others:
-        text = re.sub(rf"(?<!\w){_pattern(value)}(?!\w)", STRUCK, text)
-    return text
-
-
-def redact_values(text: str) -> str:
-    """Strike out the values of secret environment variables, words without a digit only within quotes.
-
-    For source code: an address in it is there for all to read, a word in it is not a password, and a patch
-    does not apply when the lines around a change are not as they were.
-
-    Args:
-        text: Anything about to be written.
-    """
-    values = _values(tuple(os.environ.items()), frozenset(_given))
-    text = _without_random(text, values)
-    for value in values.others:
-        before, after = (r"(?<!\w)", r"(?!\w)") if re.search(r"\d", value) else ("(?<=[\"'])", "(?=[\"'])")
+        quoted = code and not re.search(r"\d", value)
+        before, after = ("(?<=[\"'])", "(?=[\"'])") if quoted else (r"(?<!\w)", r"(?!\w)")
         text = re.sub(f"{before}{_pattern(value)}{after}", STRUCK, text)
     return text
 
@@ -127,7 +114,7 @@ def redact_tree(value: Any) -> Any:
     {'uri': ['s3://***@db/x'], 'lr': 0.1, 'api_key': '***', 'o': 'a.token=***'}
     """
     note_given(value)
-    return _redacted_tree(value, _values(tuple(os.environ.items()), frozenset(_given)))
+    return _redacted_tree(value, _values())
 
 
 def holds_secret(text: str) -> bool:
@@ -136,9 +123,8 @@ def holds_secret(text: str) -> bool:
     Args:
         text: Such as a run directory.
     """
-    values = _values(tuple(os.environ.items()), frozenset(_given))
     overrides = re.findall(r"([\w.@]+)=[^,/]", text)  # as in Hydra's override_dirname
-    return _without_random(text, values) != text or any(map(is_secret_key, overrides))
+    return _without_random(text, _values()) != text or any(map(is_secret_key, overrides))
 
 
 def note_given(value: Any, key: str = "") -> None:
@@ -154,32 +140,36 @@ def note_given(value: Any, key: str = "") -> None:
     elif isinstance(value, list | tuple):
         for inner in value:
             note_given(inner, key)
-    elif isinstance(value, str) and value != STRUCK and "${" not in value:
-        if is_secret_key(key):
-            _given.add(value)
-        elif (override := _OVERRIDE.fullmatch(value)) and is_secret_key(override["key"].lstrip("+~")):
-            note_given(override["value"].strip("'\""), override["key"])
+    elif stated := _stated(value, key):
+        _given.add(stated[1])
 
 
 def _redacted_tree(value: Any, values: _Values, key: str = "") -> Any:
-    if isinstance(value, str):
-        return value if key == "_target_" else _redacted_leaf(value, values, key)
     if isinstance(value, dict):
         return {name: _redacted_tree(inner, values, str(name)) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_redacted_tree(inner, values, key) for inner in value]
-    return value
-
-
-def _redacted_leaf(value: str, values: _Values, key: str) -> str:
-    if is_secret_key(key) and value and "${" not in value:
-        return STRUCK
-    override = _OVERRIDE.fullmatch(value)
-    if override and "${" not in override["value"] and is_secret_key(override["key"].lstrip("+~")):
-        return f"{override['key']}={STRUCK}"
-    if value in values.others or (override and override["value"] in values.others):
-        return f"{override['key']}={STRUCK}" if override else STRUCK
+    if stated := _stated(value, key):
+        return stated[0] + STRUCK
+    if not isinstance(value, str) or key == "_target_":
+        return value
+    before, equals, after = value.partition("=") if _OVERRIDE.fullmatch(value) else ("", "", value)
+    if after in values.others:
+        return before + equals + STRUCK
     return _without_random(_without_credentials(value), values)
+
+
+def _stated(value: Any, key: str) -> tuple[str, str] | None:
+    """The secret that stands under a secret's key or in an override of one, after what stands before it."""
+    text = str(value) if isinstance(value, int) and len(str(value)) >= _SHORTEST else value
+    if not isinstance(text, str) or text in ("", STRUCK) or "${" in text:
+        return None
+    if is_secret_key(key):
+        return "", text
+    override = _OVERRIDE.fullmatch(text)
+    if override and is_secret_key(override["key"].lstrip("+~")):
+        return f"{override['key']}=", override["value"].strip("'\"")
+    return None
 
 
 def _without_credentials(text: str) -> str:
@@ -203,8 +193,12 @@ def _pattern(value: str) -> str:
     return _SPACE.join(map(re.escape, value.split()))
 
 
+def _values() -> _Values:
+    return _values_in(tuple(os.environ.items()), frozenset(_given))
+
+
 @functools.lru_cache(maxsize=2)
-def _values(environment: Sequence[tuple[str, str]], given: frozenset[str]) -> _Values:
+def _values_in(environment: Sequence[tuple[str, str]], given: frozenset[str]) -> _Values:
     """What to strike out, also as it stands in JSON and addresses; longer first, as they may hold others."""
     random, others = set(), set()
     named = [(name, content.strip()) for name, content in environment if is_secret(name)]
