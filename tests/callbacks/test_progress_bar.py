@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from assay.callbacks.progress_bar import ProgressBar
+from assay.callbacks.progress_bar import ProgressBar, _Stage
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -317,6 +317,40 @@ def test_what_others_print_goes_above_the_line(capsys: pytest.CaptureFixture[str
     plain = without_style(file.getvalue())
     assert re.search(r"\x1b\[2K\[step\] 1\n|\[step\] 1\r\n", plain)
     assert "[step]" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("redraws", "expected"),
+    [
+        ([(0.0, 0)], None),
+        ([(0.0, 0), (2.0, 0)], None),  # no step yet
+        ([(0.0, 0), (2.0, 50)], 25.0),
+        ([(float(n), 10 * n) for n in range(11)] + [(10.0 + n, 100 + 100 * n) for n in range(1, 7)], 100.0),
+        ([(0.0, 0), (30.0, 60), (60.0, 90)], 1.0),  # two redraws count, however far apart
+    ],
+)
+def test_the_throughput_is_that_of_the_last_seconds(
+    redraws: list[tuple[float, int]], expected: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage, throughput = _Stage("", 1000, started=0.0), None
+    for now, stage.done in redraws:
+        monkeypatch.setattr("assay.callbacks.progress_bar.perf_counter", lambda now=now: now)
+        throughput = stage.throughput()
+    assert throughput == (None if expected is None else pytest.approx(expected))
+
+
+def test_a_validation_within_an_epoch_does_not_slow_its_throughput() -> None:
+    class Slow(Net):
+        @override
+        def validation_step(self, batch: Tensor, batch_idx: int) -> None:
+            sleep(1.0)
+
+    lines = fit_lines(
+        Slow(0.001), Batches(20), Batches(1), bar={"line_interval": 0.0}, max_epochs=1, val_check_interval=10
+    )
+    rates = [float(rate) for rate in re.findall(r"\d+/20  ([\d.]+) steps/s", "\n".join(lines))]
+    assert len(rates) == 20
+    assert rates[-1] > 20 / 1.0
 
 
 # -- what it costs -------------------------------------------------------------------------------------------

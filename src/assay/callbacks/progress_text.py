@@ -109,41 +109,34 @@ def pairs(values: Mapping[str, float]) -> Text:
     return text
 
 
-def line(label: str, seconds: float, groups: Mapping[str, Mapping[str, float]]) -> Text:
-    """What remains of an epoch.
+def line(
+    label: str, seconds: float, groups: Mapping[str, Mapping[str, float]], width: float = math.inf
+) -> Text:
+    """What remains of an epoch: as much as fits, but the first metric of each stage.
+
+    Args:
+        label: Such as `epoch 3/20`.
+        seconds: That it took.
+        groups: From `scalars`.
+        width: Of the terminal.
 
     >>> line("epoch 3/20", 12.34, {"train": {"loss": 0.5}, "val": {"loss": 0.6}}).plain
     'epoch 3/20    12.3s   train loss 0.5000   val loss 0.6000'
+    >>> line("epoch 3/20", 12.34, {"val": {"loss": 0.6, "accuracy": 0.9}}, width=40).plain
+    'epoch 3/20    12.3s   val loss 0.6000'
     """
     text = Text(label, style="").append(f"  {seconds:6.1f}s", style="dim")
     for stage, values in groups.items():
-        if not values:
-            continue
-        text.append("   ")
-        if stage:
-            text.append(f"{stage} ", style="bold")
+        text.append("   " if values else "").append(f"{stage} " if stage and values else "", style="bold")
         text.append(pairs(values))
-    return text
+    longest = max(groups, key=lambda stage: len(groups[stage]), default="")
+    if text.cell_len <= width or len(groups.get(longest, ())) <= 1:
+        return text
+    shorter = dict(list(groups[longest].items())[:-1])
+    return line(label, seconds, {**groups, longest: shorter}, width)
 
 
-def short_line(label: str, seconds: float, groups: Mapping[str, Mapping[str, float]], width: int) -> Text:
-    """As much of what remains of an epoch as fits; each stage keeps its first metric.
-
-    >>> short_line("epoch 3/20", 12.34, {"val": {"loss": 0.6, "accuracy": 0.9}}, 40).plain
-    'epoch 3/20    12.3s   val loss 0.6000'
-    """
-    shown = {stage: dict(values) for stage, values in groups.items()}
-    text = line(label, seconds, shown)
-    while text.cell_len > width:
-        longest = max(shown.values(), key=len, default={})
-        if len(longest) <= 1:
-            break
-        longest.popitem()
-        text = line(label, seconds, shown)
-    return text
-
-
-def with_bar(label: str, text: Text, done: float, total: float, width: int) -> Table:
+def with_bar(label: str, text: Text, done: float, total: float, width: int) -> Table | Text:
     """The live line: label, bar where there is room for one, and numbers, cut to a width.
 
     Args:
@@ -153,15 +146,13 @@ def with_bar(label: str, text: Text, done: float, total: float, width: int) -> T
         total: Batches of the stage; infinity where that is not known.
         width: Of the terminal.
     """
-    name = Text(label, style="bold", no_wrap=True)
+    name = Text(label, style="bold")
     room = width - name.cell_len - text.cell_len - 6
-    grid = Table.grid(padding=(0, 2))
     if room < 8:
-        grid.add_row(Text.assemble(name, "  ", text, no_wrap=True, overflow="ellipsis"))
-        return grid
+        return Text.assemble(name, "  ", text, no_wrap=True, overflow="ellipsis")
     known = 0 < total < math.inf
-    end = total if known else None
-    bar = Bar(end, done, min(room, 40), pulse=not known, complete_style="cyan", pulse_style="cyan")
-    text.no_wrap, text.overflow = True, "ellipsis"
+    grid = Table.grid(padding=(0, 2))
+    size = min(room, 40)
+    bar = Bar(total if known else None, done, size, not known, complete_style="cyan", pulse_style="cyan")
     grid.add_row(name, bar, text)
     return grid
