@@ -2,14 +2,16 @@
 
 import io
 import random
+import struct
 import zipfile
 from collections import Counter, OrderedDict
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from assay.checkpoint.archive import ArchiveError, check_archive
+from assay.checkpoint.archive import ArchiveError, check_archive, check_weights
 from assay.checkpoint.container import plain
 
 VALUES: dict[str, Any] = {
@@ -61,17 +63,56 @@ def test_what_python_writes_without_wide_sizes() -> None:
     check_archive(buffer)
 
 
-def test_changes_to_the_layout_are_refused_or_leave_the_layout_as_it_is() -> None:
-    content, chance = saved({"w": torch.zeros(50)}), random.Random(4)
-    refused = 0
-    for _ in range(3000):
+def records(content: bytes) -> dict[str, bytes]:
+    """As PyTorch's own reader reads them."""
+    reader = torch._C.PyTorchFileReader(io.BytesIO(content))
+    return {name: reader.get_record(name) for name in reader.get_all_records()}
+
+
+def pythons(content: bytes) -> dict[str, bytes]:
+    found = {}
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        for info in file.infolist():
+            del info.CRC  # PyTorch looks at none
+            found[info.filename.partition("/")[2]] = file.read(info)
+    return found
+
+
+@pytest.mark.parametrize("content", [saved({"w": torch.zeros(50)}), b""], ids=["PyTorch's", "Python's"])
+def test_what_is_taken_is_one_archive_to_every_reader(content: bytes) -> None:
+    if not content:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as file:
+            for name, data in records(saved({"w": torch.zeros(50)})).items():
+                file.writestr(f"archive/{name}", data)
+        content = buffer.getvalue()
+    chance, refused, taken = random.Random(4), 0, 0
+    for _ in range(6000):
         changed = bytearray(content)
-        changed[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        begin = chance.choice([0, content.index(b"PK\1\2"), len(content) - 98])
+        for _ in range(chance.choice([1, 1, 2])):
+            place, new = chance.randrange(begin, len(content)), chance.randrange(256)
+            changed[place : place + 1] = [new, 0xFF, 0xFF, 0xFF][: chance.choice([1, 1, 1, 2, 4])]
+        changed = changed[: len(content)]
         try:
             check_archive(io.BytesIO(changed))
         except ArchiveError:
             refused += 1
-    assert refused > 300
+            continue
+        try:
+            theirs = records(bytes(changed))
+        except (RuntimeError, UnicodeDecodeError):
+            continue
+        assert theirs == pythons(bytes(changed))
+        taken += 1
+    assert min(refused, taken) > 600
     for length in range(len(content)):
         with pytest.raises(ArchiveError):
             check_archive(io.BytesIO(content[:length]))
+
+
+def test_a_text_of_a_petabyte_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "weights.pt"
+    path.write_bytes(b"\x80\x04\x8d" + struct.pack("<Q", 1 << 50) + b"text")
+    with path.open("rb") as file, pytest.raises(ArchiveError, match="is not a file that"):
+        check_weights(file)

@@ -164,7 +164,7 @@ def test_a_small_file_takes_little_memory(tmp_path: Path, zipped: bool) -> None:
     torch.save(content, path, _use_new_zipfile_serialization=zipped)
     assert path.stat().st_size < 3000
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(ValueError, match="bytearray, which is no tensor"):
+    with pytest.raises(ValueError, match="bytearray', which is neither a tensor"):
         load_pretrained_weights(nn.Linear(2, 2, bias=False), str(path))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000, "kilobytes"
 

@@ -1,26 +1,24 @@
 """What a checkpoint's zip archive may be, judged before PyTorch's reader sees it.
 
 That reader unpacks compressed entries to whatever size they claim, and its restricted unpickler calls a few
-functions that make something large of a small number. The layout is checked strictly, so that no two readers
-can take the same bytes for different archives.
+functions that make something large of a small number. Here `zipfile` reads the archive; what it leaves
+unchecked is compared to the byte, so that PyTorch's reader cannot take the file for another archive.
 """
 
 from __future__ import annotations
 
+import io
 import pickletools
 import re
 import struct
-from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, final
+import zipfile
+from typing import IO
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-_LOCAL, _CENTRAL, _END = b"PK\3\4", b"PK\1\2", b"PK\5\6"
-_END64, _LOCATOR = b"PK\6\6", b"PK\6\7"
-_SENTINEL16, _SENTINEL32 = 0xFFFF, 0xFFFFFFFF
-_ENCRYPTED = 1
-_ZIP64 = 1
+_LOCAL, _END, _END64, _LOCATOR = b"PK\3\4", b"PK\5\6", b"PK\6\6", b"PK\6\7"
+_MAX16, _MAX32 = 0xFFFF, 0xFFFFFFFF
+_ENCRYPTED, _FOLDER = 1, 0x10
+_PART = r"(?!\.\.?(/|\Z))[^/\\\0]+"
+_PATH = re.compile(rf"({_PART})(/{_PART})+")
 _STORAGE = r"(torch\.)?\w+Storage|torch\.storage\.(Typed|Untyped)Storage"
 _DTYPE = r"torch\.(u?int\d+|b?float\d\w*|b?complex\d+|c?half|double|long|short|bool|q\w?u?int\d\w*|bits\w+)"
 _NAME = re.compile(
@@ -31,23 +29,14 @@ _NAME = re.compile(
 )
 """What a pickle of tensors and plain containers names. `bytearray`, which PyTorch would let through, makes
 gigabytes of one number."""
-_GLOBAL = re.compile(rb"c([\w.]+)\n([\w.]+)\n")
 
 
 class ArchiveError(ValueError):
-    """The bytes are no archive as `torch.save` writes it, or name what a checkpoint has no use for."""
-
-
-@final
-@dataclass(frozen=True)
-class _Entry:
-    name: str
-    header: int
-    size: int
+    """The bytes are not an archive as `torch.save` writes it, or name what a checkpoint has no use for."""
 
 
 def check_archive(file: IO[bytes]) -> None:
-    """Refuse what is no archive of tensors and plain containers.
+    """Refuse what is not an archive of tensors and plain containers.
 
     Time and memory are bounded by the size of the file.
 
@@ -58,22 +47,20 @@ def check_archive(file: IO[bytes]) -> None:
         ArchiveError: The message says why, as a sentence without its subject.
     """
     try:
-        entries, directory = _entries(file)
-        begins = _begins(file, entries, directory)
-    except (struct.error, UnicodeDecodeError) as error:
-        raise ArchiveError("is no zip archive as PyTorch writes it") from error
-    pickles = [entry for entry in entries if entry.name.endswith("/data.pkl")]
+        contents = _contents(file, *_entries(file))
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, struct.error) as error:
+        raise ArchiveError("is cut short, or is not a zip archive as PyTorch writes it") from error
+    pickles = [content for name, content in contents.items() if name.endswith("/data.pkl")]
     if len(pickles) != 1:
         raise ArchiveError("has no data.pkl, or several")
-    file.seek(begins[pickles[0].name])
-    _check_names(file.read(pickles[0].size))
+    begin, size = pickles[0]
+    file.seek(begin)
+    _check_names(io.BytesIO(file.read(size)))
     file.seek(0)
 
 
 def check_weights(file: IO[bytes]) -> None:
-    """Refuse what is no file of tensors and plain containers, whether of today's format or that of torch 1.5.
-
-    Time and memory are bounded by the size of the file.
+    """As `check_archive`, but takes the format of torch 1.5 as well: pickles, and the storages behind them.
 
     Args:
         file: Open for reading; afterwards it is at its begin.
@@ -87,136 +74,67 @@ def check_weights(file: IO[bytes]) -> None:
     if begin == _LOCAL:
         check_archive(file)
         return
-    try:  # the number, the version and the system it was written with; the objects; the names of storages
-        for _ in range(5):
-            _refuse_strange(
-                str(value) for code, value, _ in pickletools.genops(file) if code.name == "GLOBAL"
-            )
-    except ArchiveError:
-        raise
-    except (ValueError, OverflowError) as error:
-        raise ArchiveError("is not a file that torch.save wrote") from error
+    for _ in range(5):  # the number, the version, the system it was written with; the objects; the storages
+        _check_names(file)
     file.seek(0)
 
 
-def _entries(file: IO[bytes]) -> tuple[list[_Entry], int]:
-    """The entries by position, and where the list of them begins."""
-    number, size, begin, end = _directory(file)
-    if begin < 0 or begin + size != end or number > size // 46:
-        raise ArchiveError("has a list of entries that does not fit")
-    file.seek(begin)
-    data, entries, at = file.read(size), [], 0
-    for _ in range(number):
-        entry, at = _entry(data, at)
-        entries.append(entry)
-    if at != len(data):
-        raise ArchiveError("has a list of entries that does not fit")
-    names = {entry.name.lower() for entry in entries}
-    if len(names) < len(entries) or len({entry.name.split("/")[0] for entry in entries}) != 1:
-        raise ArchiveError("has entries of the same name, or outside its folder")
-    return sorted(entries, key=lambda entry: entry.header), begin
+def _entries(file: IO[bytes]) -> tuple[list[zipfile.ZipInfo], int]:
+    """The entries by position, and where the list of them begins.
 
-
-def _directory(file: IO[bytes]) -> tuple[int, int, int, int]:
-    """Number of entries, size and begin of their list, and what it must end at."""
+    What ends the file must be what their number, and the size and place of the list, come to.
+    """
     length = file.seek(0, 2)
-    file.seek(0)
-    if file.read(4) != _LOCAL:
-        raise ArchiveError("is no zip archive as PyTorch writes it")
-    end = length - 22
-    file.seek(max(end - 20 - 56, 0))
+    with zipfile.ZipFile(file, metadata_encoding="utf-8") as archive:
+        entries, begin = archive.infolist(), archive.start_dir
+    file.seek(max(length - 98, 0))
     tail = file.read()
-    mark, disk, first, here, number, size, begin, comment = struct.unpack("<4s4H2IH", tail[-22:])
-    if mark != _END or disk or first or here != number or comment:
-        raise ArchiveError("is cut short, or is no zip archive as PyTorch writes it")
-    if tail[-42:-38] != _LOCATOR:
-        return number, size, begin, end
-    at, disks = struct.unpack("<8xQI", tail[-42:-22])
-    mark, rest, disk, first, here64, number64, size64, begin64 = struct.unpack("<4sQ4x2I4Q", tail[-98:-42])
-    fits = (
-        at == end - 20 - 56 and mark == _END64 and rest == 44 and disks == 1
-        and not disk and not first and here64 == number64
-        and number in (number64, _SENTINEL16) and size in (size64, _SENTINEL32)
-        and begin in (begin64, _SENTINEL32)
-    )  # fmt: skip
-    if not fits:
-        raise ArchiveError("has two ends that do not agree")
-    return number64, size64, begin64, at
+    wide = tail[-42:-38] == _LOCATOR
+    end = length - (98 if wide else 22)
+    count, size = len(entries), end - begin
+    counts = [min(count, _MAX16)] * 2
+    expected = struct.pack("<4s4x2H2I2x", _END, *counts, min(size, _MAX32), min(begin, _MAX32))
+    if wide:
+        versions = tail[-86:-82]
+        end64 = struct.pack("<4sQ4s8x4Q", _END64, 44, versions, count, count, size, begin)
+        expected = end64 + struct.pack("<4s4xQI", _LOCATOR, end, 1) + expected
+    if not tail.endswith(expected):
+        raise ArchiveError("is cut short, or has an end that does not agree with its list of entries")
+    return sorted(entries, key=lambda entry: entry.header_offset), begin
 
 
-def _entry(data: bytes, at: int) -> tuple[_Entry, int]:
-    """One entry of the list, and where the next begins."""
-    mark, flags, method, packed, size, *lengths, disk, header = struct.unpack(
-        "<4s4xHH8xII3HH6xI", data[at : at + 46]
-    )
-    name_end = at + 46 + lengths[0]
-    extra_end = name_end + lengths[1]
-    name = data[at + 46 : name_end].decode("utf-8")
-    if mark != _CENTRAL or disk:
-        raise ArchiveError("has a list of entries that does not fit")
-    wide = _wide(data[name_end:extra_end])
-    values = []
-    for value in (size, packed, header):
-        if value == _SENTINEL32:
-            if not wide:
-                raise ArchiveError(f"does not tell the size of {name!r:.80}")
-            value = wide.pop(0)  # noqa: PLW2901 - as the format has it: only what did not fit
-        values.append(value)
-    size, packed, header = values
-    if method or packed != size or flags & _ENCRYPTED:
-        raise ArchiveError(f"has a compressed or encrypted entry, {name!r:.80}")
-    parts = name.split("/")
-    if len(parts) < 2 or "" in parts or ".." in parts or "\\" in name or "\0" in name:
-        raise ArchiveError(f"has an entry outside its folder, {name!r:.80}")
-    return _Entry(name, header, size), extra_end + lengths[2]
-
-
-def _wide(extra: bytes) -> list[int]:
-    """The sizes and the position that did not fit into 32 bits."""
-    found: list[list[int]] = []
-    at = 0
-    while at < len(extra):
-        kind, length = struct.unpack("<HH", extra[at : at + 4])
-        if kind == _ZIP64:
-            found.append(list(struct.unpack(f"<{length // 8}Q", extra[at + 4 : at + 4 + length // 8 * 8])))
-        at += 4 + length
-    if at != len(extra) or len(found) > 1:
-        raise ArchiveError("has an entry with two sizes")
-    return found[0] if found else []
-
-
-def _begins(file: IO[bytes], entries: list[_Entry], directory: int) -> dict[str, int]:
-    """Where the content of each entry begins; entries must not overlap."""
-    begins, free = {}, 0
+def _contents(file: IO[bytes], entries: list[zipfile.ZipInfo], end: int) -> dict[str, tuple[int, int]]:
+    """Where the content of each entry begins, and its size; nothing may overlap."""
+    contents: dict[str, tuple[int, int]] = {}
+    free = 0
     for entry in entries:
-        file.seek(entry.header)
-        mark, flags, method, name, extra = struct.unpack("<4s2xHH16xHH", file.read(30))
-        begin = entry.header + 30 + name + extra
-        same = (
-            mark == _LOCAL
-            and not method
-            and not flags & _ENCRYPTED
-            and file.read(name) == entry.name.encode()
-        )
-        if not same or entry.header < free or begin + entry.size > directory:
-            raise ArchiveError(f"has entries that overlap or disagree, such as {entry.name!r:.80}")
-        begins[entry.name], free = begin, begin + entry.size
-    return begins
+        name, start, size = entry.orig_filename, entry.header_offset, entry.file_size
+        if entry.compress_type or entry.compress_size != size or entry.flag_bits & _ENCRYPTED:
+            raise ArchiveError(f"has a compressed or encrypted entry, {name!r:.80}")
+        # Of a folder PyTorch's reader reads nothing, and takes memory that was never written for its content.
+        if entry.external_attr & _FOLDER or not _PATH.fullmatch(name):
+            raise ArchiveError(f"has an entry that is a folder or outside of its own, {name!r:.80}")
+        file.seek(min(start, end))
+        mark, flags, method, *lengths = struct.unpack("<4s2xHH16xHH", file.read(30))
+        same = mark == _LOCAL and not method and not flags & _ENCRYPTED
+        same = same and file.read(lengths[0]) == name.encode() and _MAX32 not in (start, size)
+        begin = start + 30 + sum(lengths)
+        if not same or start < free or begin + size > end or (start and not contents):
+            raise ArchiveError(f"has entries that overlap or disagree, such as {name!r:.80}")
+        contents[name], free = (begin, size), begin + size
+    if (
+        len({name.lower() for name in contents}) < len(entries)
+        or len({name.split("/")[0] for name in contents}) != 1
+    ):
+        raise ArchiveError("has entries of the same name, or in several folders")
+    return contents
 
 
-def _check_names(pickled: bytes) -> None:
-    """Refuse a pickle that names what tensors and plain containers do not need."""
-    # Whatever the pickle names stands in it as such text: mostly this look, which is fast, suffices.
-    if all(_NAME.fullmatch(b".".join(pair).decode()) for pair in _GLOBAL.findall(pickled)):
-        return
-    try:  # some text may look like a name
+def _check_names(pickled: IO[bytes]) -> None:
+    try:
         named = [str(value) for code, value, _ in pickletools.genops(pickled) if code.name == "GLOBAL"]
-    except (ValueError, OverflowError) as error:
-        raise ArchiveError("holds what is no pickle") from error
-    _refuse_strange(named)
-
-
-def _refuse_strange(named: Iterable[str]) -> None:
+    except (ValueError, OverflowError, MemoryError) as error:
+        raise ArchiveError("is not a file that torch.save wrote") from error
     strange = next((name for one in named if not _NAME.fullmatch(name := one.replace(" ", "."))), "")
     if strange:
-        raise ArchiveError(f"names {strange:.80}, which is no tensor and no plain container")
+        raise ArchiveError(f"names {strange!r:.80}, which is neither a tensor nor a plain container")

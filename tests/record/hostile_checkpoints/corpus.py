@@ -287,6 +287,13 @@ def two_ends() -> bytes:
     return patched(good, at + 48, struct.pack("<Q", 0))
 
 
+def folder() -> bytes:
+    """The storage of a weight is marked as a folder: PyTorch's reader gives memory that was never written."""
+    good = GOOD()
+    at = good.rindex(b"archive/data/0") - 46
+    return patched(good, at + 38, struct.pack("<I", 0x10))
+
+
 def tar() -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as file:
@@ -315,6 +322,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "claims more than a zip can say": partial(claimed, 0xFFFFFFFF),
     "overlapping entries": overlapping,
     "two ends": two_ends,
+    "a folder for a storage": folder,
     "path above": named("../MARKER"),
     "path above, hidden": named("archive/../../MARKER"),
     "absolute path": named("/tmp/MARKER"),  # noqa: S108 - nobody writes it
