@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 
 from assay.config.tree import walk
 from assay.targets.trust import KEY as TRUSTED
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from omegaconf import DictConfig
 
-_PLAIN: Final = re.compile(r"(?:[^$]|\$\{[\w.]+\}|\$\{oc\.select:[\w.]+(?:,[\w.-]*)?\})+", re.ASCII)
+_REFERENCES: Final = re.compile(r"(?:[^$]|\$\{[\w.]+\}|\$\{oc\.select:[\w.]+(?:,[\w.-]*)?\})+", re.ASCII)
 """Text with references to other keys; no call of another resolver, which could read the environment."""
 
 
@@ -31,37 +31,24 @@ def interpolations(config: DictConfig) -> dict[str, str]:
     return {entry.key: str(entry.node._value()) for entry in walk(config) if entry.is_interpolation}
 
 
-def as_written(config: DictConfig, written: Mapping[str, str]) -> DictConfig:
-    """A resolved config as it was before: what its fingerprint is taken of, and never to be resolved.
+def as_written(
+    config: DictConfig, written: Mapping[str, str], *, references_only: bool = False
+) -> DictConfig:
+    """A resolved config as it was before; to be resolved again with references alone.
 
     Args:
         config: Left as it is.
-        written: From `interpolations`; perhaps somebody else's.
+        written: From `interpolations`; perhaps somebody else's. A key that is not there is left out.
+        references_only: Leave out what names a target or whom to trust, and calls of resolvers.
     """
     before = config.copy()
-    with open_dict(before):
-        _put(before, written)
+    there = {entry.key for entry in walk(config)}  # not selected: that would ask for what is not yet known
+    for key, text in written.items():
+        if key in there and (_is_reference(key, text) or not references_only):
+            OmegaConf.update(before, key, text)
     return before
 
 
-def restore(config: DictConfig, written: Mapping[str, str]) -> None:
-    """Put references back into a resolved config, so that they follow what they refer to.
-
-    Args:
-        config: Changed in place.
-        written: From `interpolations`; perhaps somebody else's: what names a target or whom to trust, or
-            calls a resolver, is left out, and so is a key that is not there.
-    """
-    _put(config, {key: text for key, text in written.items() if _is_plain(key, text)})
-
-
-def _put(config: DictConfig, written: Mapping[str, str]) -> None:
-    there = {entry.key for entry in walk(config)}  # not selected: that would ask for what is not yet known
-    for key, text in written.items():
-        if key in there:
-            OmegaConf.update(config, key, text)
-
-
-def _is_plain(key: str, text: str) -> bool:
+def _is_reference(key: str, text: str) -> bool:
     parts = re.split(r"[.\[\]]+", key)
-    return "_target_" not in parts and TRUSTED not in parts and _PLAIN.fullmatch(text) is not None
+    return "_target_" not in parts and TRUSTED not in parts and _REFERENCES.fullmatch(text) is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -17,7 +16,7 @@ from assay.config.unread_keys import check_read_by_run
 from assay.config.yaml_file import load_yaml
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
-from assay.run.interpolations import restore
+from assay.run.interpolations import as_written, interpolations
 from assay.targets.trust import KEY as TRUSTED
 
 if TYPE_CHECKING:
@@ -39,8 +38,7 @@ _FIXED: Final = (
     TRUSTED,
 )
 _FREE: Final = ("data.num_workers", "data.pin_memory", "data.persistent_workers", "data.prefetch_factor")
-_LENGTH: Final = (*("max_epochs", "max_steps", "max_time", "limit_train_batches", "accumulate_grad_batches"),)
-_SPEC: Final = re.compile(r"\$\{(oc\.select:)?spec\.")
+_LENGTH: Final = ("max_epochs", "max_steps", "max_time", "limit_train_batches", "accumulate_grad_batches")
 _OF_LENGTH: Final = ("spec.total_steps", "spec.steps_per_epoch", *(f"trainer.{name}" for name in _LENGTH))
 
 
@@ -67,33 +65,31 @@ def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overri
 
     Args:
         run_dir: Where the run is now.
-        config: Its resolved config; changed in place.
+        config: Its resolved config; left as it is.
         written: What was written as `${…}` in it.
         overrides: As typed.
 
     Raises:
         ConfigError: An override cannot be read, or not be applied to a run that has begun.
     """
-    before = _values(config)
+    config = as_written(config, written, references_only=True)
     with open_dict(config):
-        config.pop("spec", None)
-        restore(config, written)
         config.run_dir = str(run_dir)
+    before = _values(config)
     parsed = [one for one in _parsed(overrides) if one.key_or_group != TRUSTED]
     for override in parsed:
         _apply(config, override)
+    after = _values(config)
+    with open_dict(config):
+        config.pop("spec", None)  # the data tells it anew
     check_read_by_run(config, parsed)
     OmegaConf.set_struct(config, True)
-    after = _values(config)
-    keys = [key for key in {**before, **after} if key.partition(".")[0] not in ("spec", "run_dir", TRUSTED)]
-    follow = [key for key, text in written.items() if "${run_dir}" in text or _SPEC.search(text)]
     changed = {
         key: (before.get(key), after.get(key))
-        for key in keys
+        for key in {**before, **after}
         if before.get(key) != after.get(key)
-        and not any(key == one or key.startswith((f"{one}.", f"{one}[")) for one in follow)
     }
-    dependent = _dependent(config, written, changed)
+    dependent = _dependent(config, changed)
     notes = _notes(changed, dependent)
     changed |= {key: (before.get(key), None) for key in dependent if key not in changed}
     stopping = [key for key in changed if "EarlyStopping" in str(_target(config, key))]
@@ -129,7 +125,11 @@ def _apply(config: DictConfig, override: Override) -> None:
             hint="assay train with it, in a run of its own",
         )
     missing = object()
-    if OmegaConf.select(config, key, default=missing) is missing and not override.is_add():
+    try:
+        absent = OmegaConf.select(config, key, default=missing) is missing
+    except OmegaConfBaseException:  # it is there, and asks for the data, which was not read yet
+        absent = False
+    if absent and not override.is_add():
         keys = [entry.key for entry in walk(config)]
         guess = did_you_mean(key, keys)
         raise ConfigError(f"the run has no such key{'; ' + guess if guess else ''}", key=key)
@@ -170,15 +170,14 @@ def _values(config: DictConfig) -> dict[str, Any]:
     return found
 
 
-def _dependent(config: DictConfig, written: Mapping[str, str], changed: Mapping[str, Any]) -> dict[str, str]:
+def _dependent(config: DictConfig, changed: Mapping[str, Any]) -> dict[str, str]:
     """Keys that mean something else now that the run is longer, and why."""
     if not any(key.removeprefix("trainer.") in _LENGTH for key in changed):
         return {}
-    there = {entry.key for entry in walk(config) if entry.is_interpolation}
     found = {
         key: text
-        for key, text in written.items()
-        if key in there and any(f"${{{name}}}" in text for name in _OF_LENGTH)
+        for key, text in interpolations(config).items()
+        if any(f"${{{name}}}" in text for name in _OF_LENGTH)
     }
     for name, node in (config.get("callbacks") or {}).items():
         if node is not None and node.get("start_fraction") is not None and node.get("start_epoch") is None:
