@@ -8,6 +8,8 @@ import sysconfig
 import traceback
 from pathlib import Path
 
+from assay.errors import first_line
+
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _WORKER = re.compile(r"^Caught (\w+) in DataLoader worker process \d+\.$")
 
@@ -24,7 +26,7 @@ def own_frame(error: BaseException) -> str:
     for one in _chain(error):
         at = traceback.walk_tb(one.__traceback__)
         frames = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in at]
-        if _WORKER.match(_first_line(one)):
+        if _WORKER.match(first_line(one)):
             frames += [(file, int(line), name) for file, line, name in _FRAME.findall(str(one))]
         for file, line, name in reversed(frames):
             if _is_own(file):
@@ -40,7 +42,7 @@ def one_line_of(error: BaseException) -> str:
     Args:
         error: Any.
     """
-    name, text = type(error).__name__, _first_line(error)
+    name, text = type(error).__name__, first_line(str(error))
     if match := _WORKER.match(text):  # the message is that of torch; the last line of it is what was raised
         said = str(error).strip().splitlines()[-1]
         kind, _, rest = said.partition(": ")
@@ -48,11 +50,6 @@ def one_line_of(error: BaseException) -> str:
     frame = own_frame(error)
     told = f"{name}: {text}" if text else name
     return f"{told} ({frame})" if frame else told
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else ""
 
 
 def _chain(error: BaseException) -> list[BaseException]:

@@ -107,6 +107,19 @@ def cannot_write(error: BaseException) -> str:
     return ""
 
 
+def first_line(said: BaseException | str) -> str:
+    r"""The first line of a message; of an error that says nothing, the name of its class.
+
+    Args:
+        said: An error, or a text.
+
+    >>> first_line(ValueError("no\nway")), first_line(ValueError()), first_line("")
+    ('no', 'ValueError', '')
+    """
+    lines = str(said).strip().splitlines()
+    return lines[0] if lines else "" if isinstance(said, str) else type(said).__name__
+
+
 def causes(error: BaseException) -> Iterator[BaseException]:
     """An exception, and what it was raised from.
 

@@ -14,7 +14,7 @@ from assay.build.compatibility import SUITS
 from assay.check.signatures.signature import example
 from assay.config.did_you_mean import did_you_mean, named
 from assay.config.tree import walk
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, first_line
 from assay.targets.optional_packages import install
 
 _FULL_KEY = re.compile(r"full_key: (\S+)")
@@ -72,7 +72,7 @@ def _way_out(config: DictConfig, key: str) -> str:
 
 
 def _dangling(cause: OmegaConfBaseException, config: DictConfig, key: str) -> ConfigError:
-    text = str(cause).splitlines()[0]
+    text = first_line(cause)
     key = str(getattr(cause, "full_key", None) or key)
     match = _NOT_IN_SPEC.search(text)
     if match is None:

@@ -12,6 +12,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
 from assay.callbacks.optuna_study import build_part, close_storage, no_news, open_storage
+from assay.error_location import one_line_of
 from assay.errors import AssayError, cannot_write
 
 if TYPE_CHECKING:
@@ -163,9 +164,8 @@ class Pruning(Callback):
             if cannot_write(error):
                 raise
             self._unreachable = True
-            log.warning(
-                "the study cannot be reached, so nothing is pruned: %s", _first_line(error.__cause__ or error)
-            )
+            why = one_line_of(error.__cause__ or error)
+            log.warning("the study cannot be reached, so nothing is pruned: %s", why)
             return False
 
     def _study(self) -> tuple[optuna.Study, optuna.storages.BaseStorage, int]:
@@ -206,8 +206,3 @@ def _one_an_epoch(trainer: L.Trainer) -> bool:
     if trainer.check_val_every_n_epoch is None or every is None:
         return False
     return bool(every == math.inf or every >= trainer.num_training_batches)
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__

@@ -17,7 +17,7 @@ from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.config.value import LARGEST_SEED, check_whole_number
-from assay.errors import ConfigError
+from assay.errors import ConfigError, first_line
 from assay.record.secrets import STRUCK, holds_secret, note_given
 from assay.targets.judge_name import check_targets
 from assay.targets.optional_packages import check_installed
@@ -102,7 +102,7 @@ def _check_interpolation(entry: Entry, keys: list[str]) -> None:
             hint=f"{entry.key}=VALUE, or ${{…}} of a key that `assay train --cfg` shows",
         ) from error
     except OmegaConfBaseException as error:
-        text = _RAISED.sub("", str(error).splitlines()[0])
+        text = _RAISED.sub("", first_line(error))
         if match := _NO_MAPPING.search(text):
             text = f"a mapping was expected, from which {entry.key} takes its value"
             raise ConfigError(text, key=match[1], hint=f"leave {match[1]} as it is") from error

@@ -16,7 +16,7 @@ from lightning.pytorch.plugins.io import CheckpointIO
 from assay.checkpoint.archive import ArchiveError, check_archive
 from assay.checkpoint.container import plain
 from assay.checkpoint.snapshot import Snapshot
-from assay.errors import AssayError
+from assay.errors import AssayError, first_line
 from assay.files.atomic import Output, replacing, sync_directory
 from assay.files.checksum import damage, sum_file, sums_of_content, write_sums
 
@@ -190,8 +190,9 @@ def read(
     except OSError:
         raise
     except Exception as error:  # torch raises half a dozen kinds for what is no checkpoint
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise AssayError(f"{source} cannot be read as tensors and plain containers: {reason}") from error
+        raise AssayError(
+            f"{source} cannot be read as tensors and plain containers: {first_line(error)}"
+        ) from error
     if not isinstance(loaded, dict):
         raise AssayError(f"{source} is no checkpoint: it holds a {type(loaded).__name__}")
     return loaded

@@ -15,7 +15,7 @@ from assay.compose.file_error import faulty_file, file_error, where_is, who_name
 from assay.config.did_you_mean import did_you_mean, key_meant, named
 from assay.config.tree import walk
 from assay.config.unread_keys import TOP
-from assay.errors import ConfigError
+from assay.errors import ConfigError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,7 +109,7 @@ def _unreadable(override: str, text: str) -> ConfigError:
         return ConfigError("has no value", key=override, hint=ways)
     key, _, value = override.partition("=")
     return ConfigError(
-        f"the value {value} cannot be read: {text.splitlines()[0]}",
+        f"the value {value} cannot be read: {first_line(text)}",
         key=key.lstrip("+~"),
         hint="close every bracket; put text with spaces, commas or brackets in quotes: 'key=\"a, b\"'",
     )
@@ -119,7 +119,7 @@ def _unmergeable(sign: str, override: str, error: Exception) -> ConfigError:
     key, cause = override.partition("=")[0], error
     while isinstance(cause.__cause__, Exception):
         cause = cause.__cause__
-    text = str(cause).partition("\n")[0]
+    text = first_line(cause)
     if "~" in sign and "Interpolation" in text:
         hint = "choose another option of the group, or write one of your own into ./conf"
         return ConfigError("its value comes with the data, so it cannot be taken away", key=key, hint=hint)

@@ -6,7 +6,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import AssayError
+from assay.errors import AssayError, first_line
 from assay.record.git_environment import locate_git
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def code_at(repository: Path, commit: str, patch: Path | None, folder: Path) -> 
         if done.returncode:
             raise AssayError(
                 f"the run's code cannot be brought back: code.patch does not apply to commit {commit[:12]}: "
-                f"{_first_line(done.stderr)}"
+                f"{first_line(done.stderr) or 'git failed'}"
             )
 
 
@@ -63,7 +63,7 @@ def _has(repository: Path, commit: str, environment: Mapping[str, str]) -> bool:
 def _git(folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
     done = _run(folder, arguments, environment)
     if done.returncode:
-        raise AssayError(f"the run's code cannot be brought back: {_first_line(done.stderr)}")
+        raise AssayError(f"the run's code cannot be brought back: {first_line(done.stderr) or 'git failed'}")
 
 
 def _run(
@@ -78,7 +78,3 @@ def _run(
         errors="replace",
         check=False,
     )
-
-
-def _first_line(text: str) -> str:
-    return next(iter(text.strip().splitlines()), "git failed")

@@ -14,7 +14,7 @@ from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
 from assay.config.unread_keys import check_read_by_run
 from assay.config.yaml_file import load_yaml
-from assay.errors import ConfigError
+from assay.errors import ConfigError, first_line
 from assay.paths import CONF_DIR
 from assay.run.interpolations import as_written, interpolations
 from assay.targets.trust import KEY as TRUSTED
@@ -141,7 +141,7 @@ def _apply(config: DictConfig, override: Override) -> None:
             else:
                 OmegaConf.update(config, key, override.value(), merge=False, force_add=True)
     except (OmegaConfBaseException, KeyError, TypeError) as error:
-        raise ConfigError(str(error).splitlines()[0], key=key) from error
+        raise ConfigError(first_line(error), key=key) from error
 
 
 def _choose_device(config: DictConfig, name: str) -> None:

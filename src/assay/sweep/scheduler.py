@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from assay.config.serialize import to_text_of
-from assay.errors import AssayError, cannot_write
+from assay.errors import AssayError, cannot_write, first_line
 from assay.record.outcome import Outcome
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec
@@ -266,7 +266,7 @@ class Scheduler:
     def _unless_stopped(self, outcome: Outcome) -> Outcome:
         """A job that a stop has ended has not failed, whatever it says: it goes on when the sweep does."""
         if outcome.cause == "cannot_write":  # nor could any other job
-            self._no_room = self._no_room or outcome.reason.splitlines()[0]
+            self._no_room = self._no_room or first_line(outcome.reason)
         if self._stop.name or self._no_room:
             failed = outcome.state == "failed"
             return (

@@ -11,7 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
-from assay.errors import ConfigError
+from assay.errors import ConfigError, first_line
 from assay.targets.allowlist import EXACT, FUNCTIONS, PLACES, is_allowed, slot_of
 from assay.targets.trust import KEY, is_library, within
 
@@ -116,7 +116,7 @@ def _behind(written: Any, text: str, key: str) -> Any:
     try:
         return written._dereference_node()._value()
     except OmegaConfBaseException as error:
-        raise ConfigError(str(error).splitlines()[0], key=key, hint=hint) from error
+        raise ConfigError(first_line(error), key=key, hint=hint) from error
 
 
 def check_name(key: str, target: str, packages: Sequence[str]) -> None:

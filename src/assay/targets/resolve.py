@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
-from assay.errors import ConfigError
+from assay.errors import ConfigError, first_line
 from assay.targets.allowlist import FUNCTIONS, HOMES, REFUSED, is_allowed, slot_of
 from assay.targets.judge_name import check_name, targets, trusted_in
 from assay.targets.trust import KEY, make_importable, within
@@ -222,8 +222,7 @@ def _import(path: str, name: str, inside: Any) -> Any:
 
 def _why_not(error: Exception, name: str, inside: Any) -> tuple[str, str]:
     if not (isinstance(error, ModuleNotFoundError) and error.name == name):
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return f"cannot be imported: {reason}", "the module itself fails; --debug shows where"
+        return f"cannot be imported: {first_line(error)}", "the module itself fails; --debug shows where"
     parent, _, part = name.rpartition(".")
     if not parent:
         return f"there is no module {part!r} here", "install it, or start assay in the folder that holds it"

@@ -21,6 +21,7 @@ from assay.check.proof.dtype_check import SameType
 from assay.check.proof.layers import watched
 from assay.check.proof.memory import LiveMemory
 from assay.error_location import own_frame
+from assay.errors import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -269,7 +270,7 @@ class _Run:
 
 def _step_error(stage: str, error: Exception, where: str, key: str) -> StepError:
     depends = isinstance(error, _DEPENDS_ON_DATA)
-    first = str(error).strip().split("\n", maxsplit=1)[0] or type(error).__name__
+    first = first_line(error)
     if frame := own_frame(error):
         first = f"{first} ({frame})"
     return StepError(stage, first, where, key, depends_on_data=depends)

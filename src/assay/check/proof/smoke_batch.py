@@ -15,7 +15,7 @@ from torch import nn
 from assay.build.compatibility import SUITS, targets_in_words
 from assay.config.tree import walk
 from assay.data.data_module import input_dtype
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, first_line
 from assay.metrics.values import is_scalar, listed
 from assay.module import Module
 
@@ -205,6 +205,5 @@ def _error(error: Exception, key: str, message: str, hint: str) -> AssayError:
 
 
 def _text(error: Exception) -> str:
-    first = str(error).strip().split("\n", maxsplit=1)[0]
-    short = _SIZE.sub(r"\1", first.partition(". ")[0].rstrip("."))
+    short = _SIZE.sub(r"\1", first_line(error).partition(". ")[0].rstrip("."))
     return short or type(error).__name__

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.tree import walk
-from assay.errors import ConfigError
+from assay.errors import ConfigError, first_line
 from assay.files.inside import TEXTS
 from assay.targets.outside import WRITING, is_path
 
@@ -136,7 +136,7 @@ def _checkpoint_dirs(config: DictConfig) -> Iterator[tuple[str, object]]:
             try:
                 yield key, OmegaConf.select(config, key)
             except OmegaConfBaseException as error:
-                raise ConfigError(str(error).splitlines()[0], key=key) from error
+                raise ConfigError(first_line(error), key=key) from error
 
 
 def _places(config: DictConfig) -> Iterator[tuple[str, str, bool]]:

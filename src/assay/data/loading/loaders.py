@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from assay.data.samples import Stream
 from assay.data.transform.transforms import seed_generators
-from assay.errors import DataError
+from assay.errors import DataError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -209,7 +209,7 @@ def collate(samples: list[Any]) -> Any:
         return default_collate(samples)
     except (RuntimeError, TypeError) as error:
         return DataError(
-            f"data: samples cannot make up one batch: {str(error).splitlines()[0]}",
+            f"data: samples cannot make up one batch: {first_line(error)}",
             hint="bring images to one size: data/transform=resize; give tensors, arrays or numbers",
         )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, final
 
 from assay.config.value import MOST_THREADS, check_whole_number
-from assay.errors import AssayError
+from assay.errors import AssayError, first_line
 from assay.record.outcome import Outcome
 from assay.record.run_lock import is_written
 from assay.sweep.launcher import ray_cluster
@@ -282,9 +282,7 @@ class RayLauncher(Launcher):
     def _lost(self, error: Exception) -> Outcome:
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
             return Outcome("failed", "out_of_memory", "Ray ended it, as its machine ran out of memory")
-        return Outcome(
-            "failed", "killed", f"its Ray worker died: {ray_cluster.first_line(error)}", transient=True
-        )
+        return Outcome("failed", "killed", f"its Ray worker died: {first_line(error)}", transient=True)
 
     def _dead(self) -> list[Ended]:
         """Jobs whose cluster worker died, once nobody writes their runs any more."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, first_line
 from assay.process import reaper
 from assay.record.provenance import usable_cores
 from assay.targets.optional_packages import install
@@ -87,15 +87,6 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
         finally:
             constants.ENABLE_RAY_CLUSTER = joins_machines
     return guarded
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, in short.
-
-    Args:
-        error: Any.
-    """
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def package() -> Any:

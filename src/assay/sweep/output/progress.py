@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from assay.errors import first_line
 from assay.files.inside import appending
 from assay.run.summary import format_score
 from assay.sweep.output.tables import in_short, varying
@@ -303,7 +304,7 @@ def why(outcome: Outcome) -> str:
         outcome: Of the job.
     """
     cause = _CAUSES[outcome.cause or "exception"]
-    reason = outcome.reason.splitlines()[0] if outcome.reason else ""
+    reason = first_line(outcome.reason)
     return f"{cause}{': ' if cause and reason else ''}{reason}"
 
 

@@ -20,7 +20,7 @@ from hydra.core.override_parser.types import (
 from hydra.errors import HydraException
 
 from assay.config.did_you_mean import did_you_mean
-from assay.errors import ConfigError
+from assay.errors import ConfigError, first_line
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
@@ -163,7 +163,7 @@ def parse(
             override = parser.parse_overrides([line])[0]
         except HydraException as error:
             raise ConfigError(
-                f"{value!r} is no sweep: {_first_line(error)}",
+                f"{value!r} is no sweep: {first_line(error).rstrip('.')}",
                 key=f"hydra.sweeper.params.{key}",
                 hint=f"{key}: choice(a,b), range(1,10), interval(0.1,1) or tag(log, interval(1e-5, 1e-1))",
             ) from error
@@ -172,7 +172,7 @@ def parse(
         try:
             override = parser.parse_overrides([line])[0]
         except HydraException as error:
-            raise ConfigError(f"{line} cannot be parsed: {_first_line(error)}") from error
+            raise ConfigError(f"{line} cannot be parsed: {first_line(error).rstrip('.')}") from error
         found[override.get_key_element()] = override
     for key, override in found.items():
         _check(key, override, config_loader)
@@ -303,7 +303,3 @@ def _check(key: str, override: Override, config_loader: ConfigLoader | None) -> 
         )
     if not isinstance(sweep, IntervalSweep) and not discrete(override):
         raise ConfigError(f"{override.input_line} has no values", key=key, hint=f"{key}=range(0, 3)")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".")

@@ -14,6 +14,7 @@ from assay.callbacks.optuna_study import (
     open_storage,
     sqlite_url,
 )
+from assay.error_location import one_line_of
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -80,10 +81,8 @@ def open_study(
             )
     # Optuna lets through what SQLAlchemy, a driver or a missing one says.
     except Exception as error:
-        cause = error.__cause__ or error
-        lines = str(cause).strip().splitlines() or [""]
         raise ConfigError(
-            f"the study cannot be opened: {type(cause).__name__}: {lines[0]}",
+            f"the study cannot be opened: {one_line_of(error.__cause__ or error)}",
             key="hydra.sweeper.storage",
             hint="null, a URL such as sqlite:///study.db, or a path such as study.journal",
         ) from error

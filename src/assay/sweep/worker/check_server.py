@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.error_location import one_line_of
 from assay.errors import AssayError, ConfigError
 
 if TYPE_CHECKING:
@@ -31,9 +32,7 @@ def serve(descriptor: int) -> None:
             except AssayError as error:
                 found = {"error": _plain(error)}
             except Exception as error:
-                text = str(error).strip().splitlines()
-                summary = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
-                found = {"error": _plain(AssayError(summary))}
+                found = {"error": _plain(AssayError(one_line_of(error)))}
             driver.sendall(json.dumps(found).encode() + b"\n")
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from assay.error_location import one_line_of
 from assay.errors import AssayError
 from assay.files.inside import appending
 from assay.record.failure_cause import of_exception
@@ -79,8 +80,7 @@ def failed(error: BaseException, *, seconds: float = 0.0) -> Outcome:
         seconds: The attempt took.
     """
     failure = of_exception(error)
-    text = str(error).strip().splitlines()
-    told = str(error) if isinstance(error, AssayError) else ": ".join([type(error).__name__, *text[:1]])
+    told = str(error) if isinstance(error, AssayError) else one_line_of(error)
     return Outcome("failed", failure.cause, told, failure.transient, seconds=seconds)
 
 
