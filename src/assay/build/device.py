@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from assay.build.num_processes import requested_devices
 from assay.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def check_device(trainer: DictConfig) -> None:
         DeviceError: There is no such device here, not so many, or it cannot compute in this precision.
     """
     # What is left out is what Lightning takes by itself.
-    accelerator, devices = trainer.get("accelerator", "auto"), trainer.get("devices", "auto")
+    accelerator = trainer.get("accelerator", "auto")
     precision = str(trainer.get("precision"))
     cuda, mps = torch.cuda.device_count(), torch.backends.mps.is_available()
     if accelerator in ("gpu", "cuda") and not cuda and not (accelerator == "gpu" and mps):
@@ -35,7 +36,7 @@ def check_device(trainer: DictConfig) -> None:
             "device=mps: this machine has no Apple GPU that torch can use", hint="device=auto or device=cpu"
         )
     if accelerator in ("gpu", "cuda") and cuda:
-        _check_indices(devices, cuda)
+        _check_indices(trainer, cuda)
     on_cpu = accelerator == "cpu" or (accelerator == "auto" and not cuda and not mps)
     if on_cpu and precision in ("16-mixed", "16-true", "16"):
         raise DeviceError(
@@ -47,20 +48,14 @@ def check_device(trainer: DictConfig) -> None:
         )
 
 
-def _check_indices(devices: object, available: int) -> None:
-    if isinstance(devices, str) and devices.strip().isdigit():
-        devices = int(devices)  # as Lightning reads it: "2" is a number of devices, "0,2" are two of them
-    if isinstance(devices, int):
-        if devices > available:
-            raise DeviceError(
-                f"trainer.devices={devices}: this machine has {available} GPU(s)",
-                hint=f"trainer.devices={available}",
-            )
-        return
-    if devices in ("auto", "-1"):
-        return
-    wanted = [int(d) for d in devices.split(",") if d.strip()] if isinstance(devices, str) else list(devices)  # type: ignore[call-overload]  # a list from YAML
-    missing = [index for index in wanted if index >= available]
+def _check_indices(trainer: DictConfig, available: int) -> None:
+    wanted = requested_devices(trainer)
+    if isinstance(wanted, int) and wanted > available:
+        raise DeviceError(
+            f"trainer.devices={wanted}: this machine has {available} GPU(s)",
+            hint=f"trainer.devices={available}",
+        )
+    missing = [index for index in wanted if index >= available] if isinstance(wanted, list) else []
     if missing:
         raise DeviceError(
             f"trainer.devices={wanted}: there is no GPU {missing[0]}; this machine has {available}, "

@@ -13,13 +13,16 @@ import yaml
 from hydra._internal.core_plugins.file_config_source import FileConfigSource as HydrasFileConfigSource
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.plugins import Plugins
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.errors import AssayError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hydra.plugins.config_source import ConfigResult
-    from omegaconf import DictConfig, ListConfig
+    from omegaconf import ListConfig
 
 _LARGEST: Final = 8 << 20
 """Bytes of a config file."""
@@ -41,6 +44,27 @@ def load_yaml(path: Path) -> DictConfig | ListConfig:
     """
     check_yaml(path)
     return OmegaConf.load(path)
+
+
+def load_mapping(path: Path) -> DictConfig:
+    """What a YAML file says that holds keys and values.
+
+    Args:
+        path: The file.
+
+    Raises:
+        AssayError: It cannot be read, is not YAML, or holds something else.
+    """
+    try:
+        config = load_yaml(path)
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise AssayError(f"{path}{line} is not YAML: {error.problem}") from error
+    except (yaml.YAMLError, OmegaConfBaseException, OSError, ValueError, RecursionError) as error:
+        raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
+    if not isinstance(config, DictConfig):
+        raise AssayError(f"{path} does not hold a mapping")
+    return config
 
 
 def check_yaml(path: Path) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.text import Text
@@ -15,7 +14,7 @@ from rich.text import Text
 from assay.compose.compose import compose, job_config
 from assay.compose.origin import located, plain
 from assay.config.tree import walk
-from assay.config.yaml_file import load_yaml
+from assay.config.yaml_file import load_mapping
 from assay.config.yaml_lines import shortened
 from assay.errors import AssayError
 from assay.record.run_record import FILE, RunRecord
@@ -66,9 +65,9 @@ def read_side(name: str, config_dir: Path | None = None) -> Side:
                 hint="runs lie under outputs/<name>/<date>/",
             )
         record = RunRecord.load(path) if (path / FILE).is_file() else None
-        return Side(name, _load(path / "config.yaml"), record)
+        return Side(name, load_mapping(path / "config.yaml"), record)
     if name.strip() and path.is_file():
-        return Side(name, _load(path))
+        return Side(name, load_mapping(path))
     try:
         words = shlex.split(name)
     except ValueError as error:
@@ -177,19 +176,6 @@ def _print_rows(console: Console, rows: Sequence[tuple[str, ...]]) -> None:
             line.append(f" {cell:<{width}} ", style="dim" if not number or cell == ABSENT else colour)
         line.rstrip()
         console.print(line)
-
-
-def _load(path: Path) -> DictConfig:
-    try:
-        config = load_yaml(path)
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise AssayError(f"{path}{line} is no YAML: {error.problem}") from error
-    except (yaml.YAMLError, OmegaConfBaseException, OSError, ValueError) as error:
-        raise AssayError(f"{path} cannot be read: {str(error).partition(chr(10))[0]}") from error
-    if not isinstance(config, DictConfig):
-        raise AssayError(f"{path} holds no mapping")
-    return config
 
 
 def _values(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from assay.build.assemble import build, model_only
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
-from assay.config.yaml_file import load_yaml
+from assay.config.yaml_file import load_mapping
 from assay.data.transform.transforms import Transforms
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, first_line
 from assay.files.inside import read_whole
 from assay.files.sealed import yaml_is_whole
 from assay.paths import project_conf
@@ -166,18 +165,16 @@ def read_config(
         )
     try:
         whole = yaml_is_whole(read_whole(path))
-        if whole is False or (must_be_whole and not whole):
-            raise AssayError(
-                f"{path} is damaged or was changed: it is not as the SHA-256 in its last line says",
-                hint="restore it from a copy",
-            )
-        if whole is None:
-            log.warning("%s has no SHA-256 in its last line: whether it is whole is not known", path)
-        config = load_yaml(path)
-    except (YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError, RecursionError) as error:
-        raise AssayError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
-    if not isinstance(config, DictConfig):
-        raise AssayError(f"{path} holds no mapping")
+    except OSError as error:
+        raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
+    if whole is False or (must_be_whole and not whole):
+        raise AssayError(
+            f"{path} is damaged or was changed: it is not as the SHA-256 in its last line says",
+            hint="restore it from a copy",
+        )
+    if whole is None:
+        log.warning("%s has no SHA-256 in its last line: whether it is whole is not known", path)
+    config = load_mapping(path)
     config.pop("hydra", None)
     config[KEY] = Trust(project_packages(project_conf()), checked_names(trusted_packages)).packages
     with _said_of(path):

@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from omegaconf import DictConfig, open_dict
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from assay.config.fingerprint import fingerprint
-from assay.config.yaml_file import load_yaml
+from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError
 from assay.files.inside import read_whole
 from assay.process.children import kill, received, start, wait
@@ -220,13 +218,7 @@ def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
 
 
 def _config(run_dir: Path) -> DictConfig:
-    path = run_dir / "config.yaml"
-    try:
-        config = load_yaml(path)
-    except (YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError, RecursionError) as error:
-        raise AssayError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
-    if not isinstance(config, DictConfig):
-        raise AssayError(f"{path} holds no mapping")
+    config = load_mapping(run_dir / "config.yaml")
     with open_dict(config):
         config.pop("spec", None)
     return config

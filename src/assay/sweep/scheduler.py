@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
+from assay.build.num_processes import num_processes
 from assay.config.serialize import to_text_of
 from assay.errors import AssayError, cannot_write, first_line
 from assay.record.outcome import Outcome
@@ -19,7 +20,7 @@ from assay.sweep.job_spec import JobSpec
 from assay.sweep.journal import Entry
 from assay.sweep.objective import scores_of
 from assay.sweep.policy import Retry, after_failure
-from assay.sweep.resources import num_gpus, num_processes
+from assay.sweep.resources import num_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -209,6 +210,7 @@ class Scheduler:
             job = self._compose([*entry.overrides, *entry.changes], entry.number)
         if job.fingerprint not in self._specs:
             self._specs[job.fingerprint] = self._shared_spec(self._check(job))
+        trainer: dict[str, Any] = job.config.get("trainer") or {}
         job_spec = JobSpec(
             number=entry.number,
             attempt=attempt,
@@ -220,8 +222,8 @@ class Scheduler:
             resume=resume,
             output=str((self._directory / "logs" / f"{entry.number}.txt").absolute()),
             cwd=str(Path.cwd()),
-            processes=num_processes(job.config),
-            gpus=num_gpus(job.config, there=self._launcher.has_gpus),
+            processes=num_processes(trainer, 1),
+            gpus=num_gpus(trainer, there=self._launcher.has_gpus),
             memory_gb=self._policy.memory_gb,
             trial=self._trials.get(entry.number),
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lightning.pytorch.accelerators import CPUAccelerator, CUDAAccelerator, MPSAccelerator
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 
-from assay.build.num_processes import num_local_processes
+from assay.build.num_processes import num_local_processes, requested_devices
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,9 +49,8 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
             key="trainer.strategy",
             hint="trainer.strategy=auto",
         )
-    asked = config.trainer.get("devices", "auto")
-    asked = int(asked) if isinstance(asked, str) and asked.strip().isdigit() else asked
-    if isinstance(asked, int) and asked > 0 and asked != devices:
+    asked = requested_devices(config.trainer)
+    if isinstance(asked, int) and asked != devices:
         raise ConfigError(
             f"{asked} devices were asked for, but {shown} computes on {devices}",
             key="trainer.devices",
@@ -68,7 +67,7 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
             hint=f"trainer.devices=1, or {instead}",
         )
     raise ConfigError(
-        f"{asked} means {started} processes to assay and {devices} to Lightning",
+        f"{asked or 'auto'} means {started} processes to assay and {devices} to Lightning",
         key="trainer.devices",
         hint=f"trainer.devices={devices}",
     )

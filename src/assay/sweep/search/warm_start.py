@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
-from assay.config.yaml_file import load_yaml
+from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError
 from assay.record.outcome import Outcome
 from assay.record.run_directory import RunDirectory, find_runs
@@ -111,12 +110,12 @@ def add_earlier(
 def _read(run_dir: Path, space: Space, objectives: Sequence[Objective]) -> EarlierRun | None:
     try:
         record = RunRecord.load(run_dir)
-        config = load_yaml(RunDirectory(run_dir).config)
-    except (AssayError, OmegaConfBaseException, YAMLError, OSError, ValueError):
+        config = load_mapping(RunDirectory(run_dir).config)
+    except AssayError:
         return None  # one damaged run among many is no reason not to use the others
     outcome = Outcome("done", metrics=record.metrics, best=record.best)
     scores = [one.score(outcome) for one in objectives]
-    if record.status != "finished" or not isinstance(config, DictConfig) or None in scores:
+    if record.status != "finished" or None in scores:
         return None
     values: dict[str, Any] = {}
     for dimension in space.dimensions:
