@@ -79,7 +79,7 @@ def _dangling(cause: OmegaConfBaseException, config: DictConfig, key: str) -> Co
         return ConfigError(text, key=key, hint=f"{key}=VALUE")
     node = OmegaConf.select(config, key)
     if isinstance(node, DictConfig):
-        asking = (one for one in walk(node, key) if one.is_interpolation and match[1] in one.node._value())
+        asking = (one for one in walk(node, key) if one.is_interpolation and match[1] in one.raw)
         key = next((one.key for one in asking), key)
     known = [f"spec.{name}" for name in config.get("spec") or {}]
     guess = did_you_mean(match[1], known)
@@ -121,7 +121,7 @@ def _typed(node: Any, key: str) -> dict[str, Any]:
     if not isinstance(node, DictConfig):
         return {}
     return {
-        entry.key: OmegaConf.to_container(entry.node) if entry.is_container else entry.node._value()
+        entry.key: OmegaConf.to_container(entry.node) if entry.is_container else entry.raw
         for entry in walk(node, key)
         if isinstance(entry.parent, DictConfig)  # a list is one value
         and not (isinstance(entry.node, DictConfig) or entry.is_interpolation or entry.is_missing)

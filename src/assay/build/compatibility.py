@@ -132,7 +132,7 @@ def _sized(config: DictConfig, size: int) -> list[str]:
     return [
         entry.key
         for entry in walk(config.model, "model")
-        if isinstance(entry.parent, DictConfig) and not entry.is_container and entry.node._value() == size
+        if isinstance(entry.parent, DictConfig) and not entry.is_container and entry.raw == size
     ]
 
 

@@ -240,7 +240,7 @@ def _check_unbounded(config: DictConfig, length: RunLength) -> None:
         why = f"the loader of {config.data.get('_target_')} does not tell how many batches it has"
         instead, asked = "trainer.max_steps=N trainer.max_epochs=-1", [_OF_TOTAL, _OF_EPOCH]
     for entry in walk(config):
-        if entry.is_interpolation and any(one in str(entry.node._value()) for one in asked):
+        if entry.is_interpolation and any(one in str(entry.raw) for one in asked):
             raise ConfigError(
                 f"it depends on the number of steps, which nobody knows: {why}",
                 key=entry.key,

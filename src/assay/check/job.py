@@ -14,6 +14,7 @@ from assay.check.static.ranges import check_ranges
 from assay.check.static.trainer import check_trainer
 from assay.check.static.values import check_values
 from assay.config.did_you_mean import did_you_mean
+from assay.config.omegaconf_internals import root_of
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.config.value import LARGEST_SEED, check_whole_number
@@ -67,7 +68,7 @@ def check_job(config: DictConfig) -> None:
 def _check_secrets(entries: list[Entry]) -> None:
     """No file is named after a secret, and none is asked for that a run directory did not keep."""
     for entry in entries:
-        text = entry.node._value() if not entry.is_container else None
+        text = entry.raw if not entry.is_container else None
         if not isinstance(text, str):
             continue
         note_given(text, entry.key.rpartition(".")[2].partition("[")[0])
@@ -87,7 +88,7 @@ def _check_secrets(entries: list[Entry]) -> None:
 
 def _check_interpolation(entry: Entry, keys: list[str]) -> None:
     """What is interpolated must be there; `${spec.…}` comes with the data."""
-    if _OF_SPEC.fullmatch(str(entry.node._value())) and "spec" not in entry.node._get_root():
+    if _OF_SPEC.fullmatch(str(entry.raw)) and "spec" not in root_of(entry.node):
         return  # most of them, and OmegaConf's errors are slow
     try:
         entry.parent[entry.name]

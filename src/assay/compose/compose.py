@@ -23,6 +23,7 @@ from assay.compose.hydra_node import check_hydra
 from assay.compose.own_parts import settle_own_parts
 from assay.compose.resolvers import register
 from assay.compose.task_choice import task_to_choose
+from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
 from assay.config.unread_keys import check_options, check_read
 from assay.config.yaml_file import bound_hydra
@@ -184,7 +185,7 @@ def complete(
     check_read(config)
     with open_dict(config):
         if OmegaConf.is_interpolation(config, "name"):
-            raw = str(config._get_node("name")._value())  # type: ignore[union-attr]  # it is there
+            raw = str(raw_value(child_node(config, "name")))
             config.name = OmegaConf.create({"hydra": hydra_node, "name": raw}).name
         config.run_dir = str(run_dir or hydra_node.run.dir)
         check_name(config)
@@ -200,7 +201,7 @@ def _resolve_calls(config: DictConfig) -> None:
     """Replace every `${resolver:…}` by its value: later on, the clock and Hydra's state are others."""
     for entry in list(walk(config)):
         if entry.is_interpolation and not entry.key.startswith("hydra.") and entry.name != "_target_":
-            text = str(entry.node._value())
+            text = str(entry.raw)
             if _CALL.search(text) and "spec." not in text:  # what asks for the spec waits for the data
                 entry.parent[entry.name] = entry.parent[entry.name]
 

@@ -116,9 +116,9 @@ def _raw_and_resolved(entry: Entry, chain: Sequence[Setting]) -> tuple[str, str]
         return "???", f"must be given: {entry.key}=…"
     if entry.is_container:
         return plain(OmegaConf.to_container(entry.node, resolve=False)), ""
-    raw = plain(entry.node._value())
+    raw = plain(entry.raw)
     if entry.is_interpolation:
-        return str(entry.node._value()), f"→ {_resolved(entry)}"
+        return str(entry.raw), f"→ {_resolved(entry)}"
     written = chain[-1].text if chain else raw
     return (written, f"→ {raw}") if "${" in written else (raw, "")
 
@@ -127,7 +127,7 @@ def _resolved(entry: Entry) -> str:
     try:
         value: Any = entry.parent[entry.name]
     except OmegaConfBaseException:
-        return _AWAITED if "spec." in str(entry.node._value()) else "cannot be resolved"
+        return _AWAITED if "spec." in str(entry.raw) else "cannot be resolved"
     return shortened(plain(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value))
 
 

@@ -118,7 +118,7 @@ def _resolved(entry: Entry) -> Any:
 
 
 def _check_target(entry: Entry, part: str) -> None:
-    target = entry.node._value()
+    target = entry.raw
     text = target if isinstance(target, str) else ""
     if part == "callbacks":
         fine = text in _CALLBACKS
@@ -135,7 +135,7 @@ def _check_target(entry: Entry, part: str) -> None:
 
 
 def _check_logging(entry: Entry) -> None:
-    name, value = str(entry.name), entry.node._value()
+    name, value = str(entry.name), entry.raw
     text = value if isinstance(value, str) else ""
     fine = {
         "class": text in _HANDLERS,

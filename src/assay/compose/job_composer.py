@@ -27,6 +27,7 @@ from assay.compose.compose import (
 from assay.compose.hydra_node import check_hydra
 from assay.compose.task_choice import task_to_choose
 from assay.config.fingerprint import fingerprint_of
+from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.serialize import written
 from assay.config.source_location import split
 from assay.config.tree import walk
@@ -182,7 +183,7 @@ class JobComposer:
         )
         name = hashlib.sha256("\n".join(key).encode()).hexdigest()
         bare = _Template(name, composed, "", choices(composed.hydra))
-        by_number = str(composed.hydra.sweep._get_node("subdir")._value()) == "${hydra.job.num}"
+        by_number = str(raw_value(child_node(composed.hydra.sweep, "subdir"))) == "${hydra.job.num}"
         if not by_number or not all(_SAME_FOR_ALL.match(call) for call in _calls(composed)):
             return bare
         plain = written(job_config(self._completed(_Request(bare, options, ()), 0)))
@@ -239,7 +240,7 @@ def _calls(composed: DictConfig) -> Iterator[str]:
     """Each place in the job's interpolations that asks a resolver or Hydra."""
     for entry in walk(composed):
         if entry.key.partition(".")[0] != "hydra" and entry.is_interpolation:
-            text = str(entry.node._value())
+            text = str(entry.raw)
             yield from (text[found.start() :] for found in _CALL_OR_HYDRA.finditer(text))
             if entry.key == "name":  # resolved at once, so what it takes from the job must not change
                 yield from (text for found in re.finditer(r"\$\{(?!hydra[.:])", text))

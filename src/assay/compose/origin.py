@@ -182,7 +182,7 @@ def _add_file(found: Origins, default: ResultDefault, repository: IConfigReposit
     for entry in walk(config):  # Hydra's own defaults are classes, not files
         key = (*package, *split(entry.key))
         kind: _Kind = "mapping" if entry.is_container else "value"
-        text = "" if entry.is_container else plain(entry.node._value())
+        text = "" if entry.is_container else plain(entry.raw)
         found.put(key, kind, Setting(joined(key), text, "Hydra's own default"))
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from omegaconf import OmegaConf
-from omegaconf._utils import get_omega_conf_dumper
+
+from assay.config.omegaconf_internals import text_representer
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -17,7 +18,7 @@ class _Dumper(getattr(yaml, "CDumper", yaml.Dumper)):  # type: ignore[misc]  # l
     """Quotes the text that OmegaConf would read as something else."""
 
 
-_Dumper.add_representer(str, get_omega_conf_dumper().str_representer)
+_Dumper.add_representer(str, text_representer)
 
 
 def written(config: DictConfig) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from assay.config.omegaconf_internals import child_node, is_interpolation, is_missing, is_null, raw_value
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -32,22 +34,27 @@ class Entry(NamedTuple):
     node: Any
 
     @property
+    def raw(self) -> Any:
+        """What is written there: the text of an interpolation, and not what it stands for."""
+        return raw_value(self.node)
+
+    @property
     def is_container(self) -> bool:
         """A mapping or list written in place; not null, not `???`, no interpolation."""
         # By type: isinstance asks an ABC, which takes ten times as long, and a job has hundreds of places.
         return type(self.node) in _CONTAINERS and not (
-            self.node._is_none() or self.is_missing or self.is_interpolation
+            is_null(self.node) or self.is_missing or self.is_interpolation
         )
 
     @property
     def is_missing(self) -> bool:
         """Whether it says `???`."""
-        return bool(self.node._is_missing())
+        return is_missing(self.node)
 
     @property
     def is_interpolation(self) -> bool:
         """Whether it says `${…}`."""
-        return bool(self.node._is_interpolation())
+        return is_interpolation(self.node)
 
 
 def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:
@@ -67,7 +74,7 @@ def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:
             key = f"{prefix}[{name}]"
         else:
             key = f"{prefix}.{name}" if prefix else str(name)
-        entry = Entry(key, config, name, config._get_node(name))
+        entry = Entry(key, config, name, child_node(config, name))
         yield entry
         if entry.is_container:
             yield from walk(entry.node, key)
@@ -90,8 +97,8 @@ def written_at(config: DictConfig, key: str) -> str:
     for _ in range(8):  # they may go round in circles
         parent, _, name = key.replace("[", ".").replace("]", "").rpartition(".")
         around = OmegaConf.select(config, parent) if parent else config
-        node = around._get_node(int(name) if isinstance(around, ListConfig) else name) if around else None
-        text = node._value() if node is not None and node._is_interpolation() else ""
+        node = child_node(around, int(name) if isinstance(around, ListConfig) else name) if around else None
+        text = raw_value(node) if node is not None and is_interpolation(node) else ""
         match = _OF_KEY.fullmatch(str(text))
         if match is None or match[1].startswith(("spec.", "hydra.")):
             return key

@@ -10,6 +10,7 @@ from hydra.core.override_parser.types import OverrideType
 from omegaconf import DictConfig, Node, OmegaConf
 
 from assay.config.did_you_mean import key_meant
+from assay.config.omegaconf_internals import child_node, is_null, raw_value
 from assay.config.tree import walk
 from assay.errors import ConfigError
 
@@ -193,8 +194,8 @@ def _unread(config: DictConfig, entries: Sequence[Entry], read: set[str]) -> Ite
 
 
 def _without_target(config: DictConfig, name: str) -> bool:
-    raw: Any = config._get_node(name) if name in config else None
-    return isinstance(raw, DictConfig) and not raw._is_none() and "_target_" not in raw
+    raw: Any = child_node(config, name) if name in config else None
+    return isinstance(raw, DictConfig) and not is_null(raw) and "_target_" not in raw
 
 
 def _check_headers(config: DictConfig) -> None:
@@ -218,11 +219,11 @@ def _check_spec(config: DictConfig) -> None:
 
 def _check_own_module(config: DictConfig, read: set[str], given: Mapping[str, Override]) -> None:
     """A LightningModule of somebody's own takes what its node says, and nothing else."""
-    module = config._get_node("module") if "module" in config else None
+    module = child_node(config, "module") if "module" in config else None
     target = None
-    if isinstance(module, DictConfig) and not module._is_none():
-        target = module._get_node("_target_", validate_access=False)
-    named = target._value() if isinstance(target, Node) else None
+    if isinstance(module, DictConfig) and not is_null(module):
+        target = child_node(module, "_target_")
+    named = raw_value(target) if isinstance(target, Node) else None
     if named == OUR_MODULE:
         return
     for key, one in given.items():
@@ -302,7 +303,7 @@ def _read(entries: Sequence[Entry]) -> set[str]:
 
 def _names(entry: Entry) -> Iterator[str]:
     """What may be a key in the text of an interpolation; a word too many does no harm."""
-    text = str(entry.node._value()).replace("hydra:", "hydra.")
+    text = str(entry.raw).replace("hydra:", "hydra.")
     around = entry.key.replace("[", ".").replace("]", "").split(".")[:-1]
     for dots, name in _NAME.findall(text[text.index("${") :]):
         path = name.replace("[", ".").replace("]", "")

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from assay.compose.compose import compose, job_config
 from assay.compose.origin import located, plain
+from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.config.yaml_lines import shortened
@@ -193,7 +194,7 @@ def _values(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:
                 continue
             whole.append(entry.key)
         else:
-            value = _value(entry.parent, entry.name) if resolve else entry.node._value()
+            value = _value(entry.parent, entry.name) if resolve else entry.raw
         if isinstance(value, str) and run_dir and (value == run_dir or value.startswith(f"{run_dir}/")):
             value = _RUN_DIR + value.removeprefix(run_dir)
         found[entry.key] = plain(value)
@@ -201,7 +202,7 @@ def _values(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:
 
 
 def _value(parent: Any, name: Any) -> Any:
-    raw = parent._get_node(name)._value()
+    raw = raw_value(child_node(parent, name))
     try:
         value = parent[name]
     except OmegaConfBaseException:  # `???`, or what only the data knows

@@ -28,7 +28,7 @@ def interpolations(config: DictConfig) -> dict[str, str]:
     >>> interpolations(OmegaConf.create({"lr": 0.1, "max_lr": "${lr}", "home": "${oc.env:HOME}"}))
     {'max_lr': '${lr}', 'home': '${oc.env:HOME}'}
     """
-    return {entry.key: str(entry.node._value()) for entry in walk(config) if entry.is_interpolation}
+    return {entry.key: str(entry.raw) for entry in walk(config) if entry.is_interpolation}
 
 
 def as_written(

@@ -10,6 +10,14 @@ from omegaconf import DictConfig, ListConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean
+from assay.config.omegaconf_internals import (
+    child_node,
+    dereferenced,
+    is_interpolation,
+    is_missing,
+    raw_value,
+    root_of,
+)
 from assay.config.tree import walk
 from assay.errors import ConfigError, first_line
 from assay.targets.allowlist import EXACT, FUNCTIONS, PLACES, is_allowed, slot_of
@@ -84,7 +92,7 @@ def _targets(config: DictConfig | ListConfig, prefix: str, depth: int) -> Iterat
 
 
 def _value(entry: Entry) -> Any:
-    if _OF_SPEC.fullmatch(str(entry.node._value())) and "spec" not in entry.node._get_root():
+    if _OF_SPEC.fullmatch(str(entry.raw)) and "spec" not in root_of(entry.node):
         return None  # most of them, and OmegaConf's errors are slow
     try:
         return entry.parent[entry.name]
@@ -94,11 +102,11 @@ def _value(entry: Entry) -> Any:
 
 def _target(node: DictConfig, key: str) -> Iterator[tuple[str, str]]:
     of = key.removesuffix("_target_").removesuffix(".")
-    written: Any = node._get_node("_target_")
-    raw = written._value()
-    if raw is None or written._is_missing():
+    written: Any = child_node(node, "_target_")
+    raw = raw_value(written)
+    if raw is None or is_missing(written):
         return
-    if written._is_interpolation():
+    if is_interpolation(written):
         raw = _behind(written, str(raw), key)
     if not isinstance(raw, str):
         example = f"{key}={slot_of(of)[1].example}"
@@ -114,7 +122,7 @@ def _behind(written: Any, text: str, key: str) -> Any:
     if not _KEY.fullmatch(text):
         raise ConfigError(f"{text} may be anything; a target is plain text or ${{KEY}}", key=key, hint=hint)
     try:
-        return written._dereference_node()._value()
+        return raw_value(dereferenced(written))
     except OmegaConfBaseException as error:
         raise ConfigError(first_line(error), key=key, hint=hint) from error
 

@@ -82,8 +82,8 @@ def check_installed(config: DictConfig) -> None:
         ConfigError: Naming the node, with what to install.
     """
     for entry in walk(config):
-        if entry.name == "_target_" and not entry.is_missing and isinstance(entry.node._value(), str):
-            home, _, rest = str(entry.node._value()).partition(".")
+        if entry.name == "_target_" and not entry.is_missing and isinstance(entry.raw, str):
+            home, _, rest = str(entry.raw).partition(".")
             packages = _NEEDS.get(home, {}).get(rest.rpartition(".")[2], ())
             _check(entry.key.removesuffix("._target_"), rest.rpartition(".")[2], packages)
     for key, needs in (("trainer.strategy", _STRATEGIES), ("trainer.precision", _PRECISIONS)):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from assay.config.omegaconf_internals import child_node, is_null, parent_of, raw_value
 from assay.config.tree import Entry, walk
 from assay.errors import ConfigError
 from assay.quoting import override
@@ -205,7 +206,7 @@ def _leaves(config: DictConfig | ListConfig, prefix: str, depth: int) -> Iterato
 
 def _value(entry: Entry) -> Any:
     """The value; of one that waits for the data, the text as it is written."""
-    raw = entry.node._value()
+    raw = entry.raw
     if not isinstance(raw, str) or "${" not in raw or _OF_SPEC.fullmatch(raw):
         return raw
     try:
@@ -231,10 +232,10 @@ def _reaches(entry: Entry, root: str, value: str, run_dir: Path) -> str:
 def _class_of(node: Any) -> str:
     """What is called with a value; where its code is the person's own, so is what it does with a path."""
     while node is not None:
-        target = node._get_node("_target_") if isinstance(node, DictConfig) else None
+        target = child_node(node, "_target_") if isinstance(node, DictConfig) else None
         if target is not None:
-            return str(target._value())
-        node = node._get_parent()
+            return str(raw_value(target))
+        node = parent_of(node)
     return ""
 
 
@@ -258,7 +259,7 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
         yield key, str(value)
         return
     for entry in walk(value, key):
-        if not entry.is_container and not entry.node._is_none():
+        if not entry.is_container and not is_null(entry.node):
             yield entry.key, str(_value(entry))
 
 

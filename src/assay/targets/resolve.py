@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 from omegaconf import DictConfig, OmegaConf
 
 from assay.config.did_you_mean import did_you_mean
+from assay.config.omegaconf_internals import child_node, drop, is_interpolation, is_null, put_in_place_of
 from assay.config.tree import walk
 from assay.errors import ConfigError, first_line
 from assay.targets.allowlist import FUNCTIONS, HOMES, REFUSED, is_allowed, slot_of
@@ -43,11 +44,11 @@ def resolve_targets(config: DictConfig, nodes: Sequence[str] | None = None) -> N
     Raises:
         ConfigError: A target is not there, or is not what its place in the config holds.
     """
-    parts: list[tuple[str, Any]] = [(name, config._get_node(name)) for name in nodes or ()]
-    if nodes is None or any(part._is_interpolation() for _, part in parts):
+    parts: list[tuple[str, Any]] = [(name, child_node(config, name)) for name in nodes or ()]
+    if nodes is None or any(is_interpolation(part) for _, part in parts):
         found = list(targets(config))
     else:
-        inside = [(name, part) for name, part in parts if OmegaConf.is_config(part) and not part._is_none()]
+        inside = [(name, part) for name, part in parts if OmegaConf.is_config(part) and not is_null(part)]
         found = [one for name, part in inside for one in targets(part, name)]
     _resolve_all(found, trusted_in(config))
 
@@ -96,17 +97,15 @@ def ready(config: DictConfig, key: str, node: DictConfig, without: Sequence[str]
         ConfigError: A target is not allowed.
     """
     resolved = copy.deepcopy(node)
-    resolved._set_flag(["struct", "readonly"], [False, False])
-    resolved._set_parent(node._get_parent())  # so that interpolations find the rest of the config
+    put_in_place_of(resolved, node)
     for name in without:
-        if name in resolved._content:  # type: ignore[operator]  # `in resolved` would resolve it
-            del resolved[name]
+        drop(resolved, name)
     OmegaConf.resolve(resolved)
     entries = list(walk(resolved, key))
     for entry in entries:
         if entry.is_interpolation:  # an escaped one: Hydra would resolve it again, after it was judged
             raise ConfigError(
-                f"{entry.node._value()!r} is still an interpolation once it is resolved",
+                f"{entry.raw!r} is still an interpolation once it is resolved",
                 key=entry.key,
                 hint="write it without the backslash",
             )

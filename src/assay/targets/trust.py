@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from assay.config.omegaconf_internals import child_node, is_interpolation, is_missing, is_null, raw_value
 from assay.config.source_location import joined, split
 from assay.config.yaml_file import load_yaml
 from assay.errors import ConfigError
@@ -289,11 +290,11 @@ def settle_trust(config: DictConfig, trusted: Trust) -> None:
     Raises:
         ConfigError: An option or experiment tries to name packages.
     """
-    node: Any = config._get_node(KEY) if KEY in config else None
-    if OmegaConf.is_config(node) and not (node._is_none() or node._is_interpolation() or node._is_missing()):
+    node: Any = child_node(config, KEY) if KEY in config else None
+    if OmegaConf.is_config(node) and not (is_null(node) or is_interpolation(node) or is_missing(node)):
         written: Any = OmegaConf.to_container(node, resolve=False)
     else:
-        written = None if node is None else node._value()
+        written = None if node is None else raw_value(node)
     if (written or []) != list(trusted.typed):
         raise ConfigError(
             f"an option or experiment names {written!r}; it must not choose what is trusted",

@@ -158,7 +158,7 @@ def _failed(error: Exception, augment: Any) -> str:
 
 def _with_a_point(config: DictConfig) -> str:
     """Whole numbers as the floats that torch's distributions want."""
-    values = {one.key: one.node._value() for one in walk(config.augment, "augment") if not one.is_container}
+    values = {one.key: one.raw for one in walk(config.augment, "augment") if not one.is_container}
     return ", ".join(f"{key}={n}.0" for key, n in values.items() if type(n) is int) or "augment=none"
 
 

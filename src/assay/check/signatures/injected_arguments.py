@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from omegaconf import DictConfig, OmegaConf
 
+from assay.config.omegaconf_internals import parent_of
 from assay.config.unread_keys import OUR_MODULE
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def is_called_later(key: str, node: DictConfig) -> bool:
         key: Its full key.
         node: The node.
     """
-    around = node._get_parent()
+    around = parent_of(node)
     source = str(around.get("_target_")) if isinstance(around, DictConfig) else ""
     return key in _CALLED_WITH or (key == "data.source.dataset" and source == _SOURCE)
 

@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.check.signatures.injected_arguments import Supplied, is_called_later, supplied
 from assay.config.did_you_mean import did_you_mean
+from assay.config.omegaconf_internals import parent_of, root_of
 from assay.config.tree import walk, written_at
 from assay.config.unread_keys import OUR_DATA
 from assay.data.declared import Stated
@@ -266,11 +267,11 @@ def _kind(node: DictConfig) -> type | None:
 
 def _recursive(node: DictConfig) -> bool:
     """Whether Hydra makes this node before the one around it."""
-    around = node._get_parent()
+    around = parent_of(node)
     while around is not None:
         if isinstance(around, DictConfig) and around.get("_recursive_") is False:
             return False
-        around = around._get_parent()
+        around = parent_of(around)
     return True
 
 
@@ -292,10 +293,10 @@ def example(config: DictConfig, key: str) -> str:
 
 
 def _written_at(node: DictConfig, key: str) -> str:
-    root: Any = node._get_root()
+    root: Any = root_of(node)
     return written_at(root, key)
 
 
 def _locate(key: str, node: DictConfig) -> Any:
-    root: Any = node._get_root()
+    root: Any = root_of(node)
     return resolve(key, str(node._target_), trusted_in(root))

@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.callbacks.ema import EMA
 from assay.callbacks.swa import SWA
+from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
 from assay.errors import ConfigError
 from assay.logger.run_csv import RunCSV
@@ -137,7 +138,7 @@ def _check_accumulation(config: DictConfig, key: str) -> None:
             hint=f"~{key}, or trainer.accumulate_grad_batches=1",
         )
     for entry in walk(config):
-        text = str(entry.node._value()) if entry.is_interpolation else ""
+        text = str(entry.raw) if entry.is_interpolation else ""
         if "${spec.total_steps}" in text or "${spec.steps_per_epoch}" in text:
             raise ConfigError(
                 f"it changes the number of optimizer steps, which {entry.key} is computed from",
@@ -215,4 +216,4 @@ def _text(node: Any, name: str) -> str:
     try:
         return str(node.get(name))
     except OmegaConfBaseException:
-        return str(node._get_node(name)._value())
+        return str(raw_value(child_node(node, name)))

@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING, Any, final
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from assay.config.omegaconf_internals import (
+    child_node,
+    child_values,
+    is_interpolation,
+    is_missing,
+    is_null,
+    raw_value,
+)
 from assay.config.tree import walk, written_at
 from assay.errors import ConfigError
 
@@ -155,17 +163,17 @@ def check_ranges(config: DictConfig) -> None:
             key, node = _taken_from(config, key) if wanted is not None else ("", None)
             if node is None:
                 continue
-        given = node if isinstance(node, ListConfig) and not node._is_none() else node._value()
+        given = node if isinstance(node, ListConfig) and not is_null(node) else raw_value(node)
         if isinstance(given, ListConfig):
-            for number, value in enumerate(given._iter_ex(resolve=False)):
+            for number, value in enumerate(child_values(given)):
                 _check(f"{key}[{number}]", value, wanted)
         else:
             _check(key, given, wanted)
 
 
 def _is_of_a_library(node: DictConfig) -> bool:
-    target = node._get_node("_target_") if "_target_" in node else None
-    written = target._value() if target is not None else None
+    target = child_node(node, "_target_") if "_target_" in node else None
+    written = raw_value(target) if target is not None else None
     return isinstance(written, str) and written.partition(".")[0] in _LIBRARIES
 
 
@@ -180,8 +188,8 @@ def _taken_from(config: DictConfig, key: str) -> tuple[str, Any]:
     around = OmegaConf.select(config, parent) if parent else config
     if at == key or not isinstance(around, DictConfig) or name not in around:
         return at, None
-    node = around._get_node(name)
-    known = node is not None and not (node._is_interpolation() or node._is_missing())
+    node = child_node(around, name)
+    known = node is not None and not (is_interpolation(node) or is_missing(node))
     return key if _is_of_a_library(around) else at, node if known else None
 
 
