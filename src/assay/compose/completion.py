@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hydra._internal.core_plugins.bash_completion import BashCompletion
-
 from assay.compose.compose import PRIMARY, loader
 from assay.compose.options import groups, list_options
+from assay.config.hydra_internals import completions
 from assay.paths import CONF_DIR, project_conf
 from assay.terminal import printable
 
@@ -85,7 +84,7 @@ def _overrides(last: str, typed: list[str], own: Path | None) -> list[str]:
     # Several values and the like cannot be composed as one run; they do not decide which keys there are.
     single = [word for word in typed if "," not in word or "[" in word]
     with loader(own) as hydra:
-        matches: list[str] = BashCompletion(hydra.config_loader)._query(PRIMARY, " ".join([*single, last]))
+        matches = completions(hydra.config_loader, PRIMARY, " ".join([*single, last]))
     found = [match for match in matches if match[-1:] in "=./" or "=" in match or "." in match]
     for group in set(matches) - set(found):  # has options and groups in it, or groups alone
         found += [f"{group}/", *([f"{group}="] if group in groups(*folders) else [])]

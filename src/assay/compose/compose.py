@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra import version
-from hydra._internal.hydra import Hydra
-from hydra._internal.utils import create_config_search_path
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
@@ -23,6 +21,7 @@ from assay.compose.hydra_node import check_hydra
 from assay.compose.own_parts import settle_own_parts
 from assay.compose.resolvers import register
 from assay.compose.task_choice import task_to_choose
+from assay.config.hydra_internals import Hydra, create_config_search_path
 from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
 from assay.config.unread_keys import check_options, check_read

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
-from hydra.plugins.config_source import ConfigSource
 from omegaconf import grammar_parser
 from omegaconf.errors import GrammarParseError
 
+from assay.config.hydra_internals import check_header, file_of
 from assay.config.source_location import shown
 from assay.config.yaml_lines import defaults, written
 from assay.errors import ConfigError
@@ -76,7 +76,7 @@ def where_is(name: str, word: str, loader: ConfigLoader) -> str:
     """
     for source in loader.get_sources():
         if source.scheme() == "file" and source.is_config(name):
-            path = Path(source.path) / ConfigSource._normalize_file_name(name)
+            path = file_of(source, name)
             lines = [line for item, line in defaults(path) if word and word in _words(item)]
             return f"{shown(path)}:{lines[0]}" if lines else shown(path)
     return ""
@@ -148,7 +148,7 @@ def _undecodable(path: Path) -> int:
 
 def _bad_header(path: Path) -> int:
     try:
-        ConfigSource._get_header_dict(path.read_text(encoding="utf-8")[:512])
+        check_header(path.read_text(encoding="utf-8")[:512])
     except ValueError:
         return 1
     return 0

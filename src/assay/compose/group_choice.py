@@ -14,10 +14,10 @@ from assay.config.yaml_lines import defaults
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hydra._internal.config_repository import IConfigRepository
-    from hydra._internal.defaults_list import DefaultsList
     from hydra.core.default_element import InputDefault
     from hydra.core.override_parser.types import Override
+
+    from assay.config.hydra_internals import DefaultsList, IConfigRepository
 
 
 @final

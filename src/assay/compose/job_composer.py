@@ -9,7 +9,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
-from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
@@ -27,6 +26,7 @@ from assay.compose.compose import (
 from assay.compose.hydra_node import check_hydra
 from assay.compose.task_choice import task_to_choose
 from assay.config.fingerprint import fingerprint_of
+from assay.config.hydra_internals import apply_overrides, get_overrides_dirname
 from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.serialize import written
 from assay.config.source_location import split
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from hydra._internal.hydra import Hydra
     from hydra.core.override_parser.types import Override
 
+    from assay.config.hydra_internals import Hydra
     from assay.targets.trust import Trust
 
 _SAME_FOR_ALL = re.compile(r"\$\{(now:|hydra[.:](runtime|job)\.(choices|name)\b)", re.ASCII)
@@ -149,7 +149,7 @@ class JobComposer:
         composed = request.template.composed
         if request.values and OmegaConf.select(composed, "data.source.task") is not None:
             composed = copy.deepcopy(composed)
-            ConfigLoaderImpl._apply_overrides_to_config(list(request.values), composed)
+            apply_overrides(request.values, composed)
         task = task_to_choose(composed, overrides)
         return self._request([*overrides, task]) if task else request
 
@@ -193,7 +193,7 @@ class JobComposer:
     def _completed(self, request: _Request, number: int) -> DictConfig:
         config: DictConfig = copy.deepcopy(request.template.composed)
         OmegaConf.clear_cache(config)  # each job has a short id of its own
-        ConfigLoaderImpl._apply_overrides_to_config(list(request.values), config)
+        apply_overrides(request.values, config)
         _note_overrides(config, request.parsed)
         with open_dict(config.hydra):
             config.hydra.job.num, config.hydra.job.id = number, str(number)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import yaml
-from hydra._internal.defaults_list import create_defaults_list
 from omegaconf import OmegaConf
 
 from assay.compose.compose import PRIMARY, loader, trust_for
 from assay.compose.group_choice import Choice, find_choices
+from assay.config.hydra_internals import defaults_of
 from assay.config.source_location import COMMAND_LINE, Setting, config_file, joined, shown, split
 from assay.config.tree import walk
 from assay.config.yaml_lines import written
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from hydra._internal.config_repository import IConfigRepository
     from hydra.core.default_element import ResultDefault
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
+
+    from assay.config.hydra_internals import IConfigRepository
 
 _Parts = tuple[str, ...]
 _Kind = Literal["mapping", "list", "value", "gone"]
@@ -143,15 +144,7 @@ def origins(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Or
     """
     with loader(config_dir) as hydra:
         trust_for(hydra, overrides)  # before Hydra searches where it is told to
-        implementation: Any = hydra.config_loader
-        parsed, repository = implementation._parse_overrides_and_create_caching_repo(PRIMARY, list(overrides))
-        merged = create_defaults_list(
-            repo=repository,
-            config_name=PRIMARY,
-            overrides_list=parsed,
-            prepend_hydra=True,
-            skip_missing=False,
-        )
+        merged, parsed, repository = defaults_of(hydra.config_loader, PRIMARY, overrides)
         found = Origins(choices=find_choices(merged, parsed, repository))
         for default in merged.defaults:
             found.next_layer()

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from hydra.plugins.config_source import ConfigSource
-
+from assay.config.hydra_internals import file_of
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hydra._internal.config_repository import IConfigRepository
+    from assay.config.hydra_internals import IConfigRepository
 
 COMMAND_LINE = "command line"
 
@@ -64,7 +63,7 @@ def config_file(repository: IConfigRepository, name: str) -> Path | None:
     """
     for source in repository.get_sources():
         if source.is_config(name):
-            file = Path(source.path) / ConfigSource._normalize_file_name(name)
+            file = file_of(source, name)
             return file if source.scheme() == "file" else None
     return None
 

@@ -6,20 +6,20 @@ import errno
 import os
 import stat
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import yaml
-from hydra._internal.core_plugins.file_config_source import FileConfigSource as HydrasFileConfigSource
-from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.plugins import Plugins
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.errors import AssayError, first_line
 
+from assay.config import hydra_internals
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from hydra.plugins.config_source import ConfigResult
     from omegaconf import ListConfig
@@ -129,7 +129,7 @@ def _refusal(problem: str, event: Any, name: str) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
 
-class FileConfigSource(HydrasFileConfigSource):
+class FileConfigSource(hydra_internals.FileConfigSource):
     """Hydra's reader of config folders, under its own name, which is how Hydra's registry knows it."""
 
     def load_config(self, config_path: str) -> ConfigResult:
@@ -138,7 +138,7 @@ class FileConfigSource(HydrasFileConfigSource):
         Args:
             config_path: Within the folder.
         """
-        path = Path(self.path) / self._normalize_file_name(config_path)
+        path = hydra_internals.file_of(self, config_path)
         if path.exists():  # otherwise Hydra says so
             check_yaml(path)
         result: ConfigResult = super().load_config(config_path)
@@ -148,4 +148,4 @@ class FileConfigSource(HydrasFileConfigSource):
 def bound_hydra() -> None:
     """Have Hydra read folders of configs through `check_yaml`."""
     Plugins.instance()  # registers its own
-    SourcesRegistry.instance().types["file"] = FileConfigSource
+    hydra_internals.read_folders_by(FileConfigSource)

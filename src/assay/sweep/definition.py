@@ -22,9 +22,8 @@ from assay.sweep.search.constraint import read_constraints
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hydra._internal.hydra import Hydra
-
     from assay.compose.job_composer import Job
+    from assay.config.hydra_internals import Hydra
     from assay.sweep.launcher.launcher import Launcher
     from assay.sweep.objective import Objective
     from assay.sweep.search.search import Search

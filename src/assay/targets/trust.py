@@ -28,8 +28,9 @@ from assay.paths import project_conf
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hydra._internal.hydra import Hydra
     from hydra.core.override_parser.types import Override
+
+    from assay.config.hydra_internals import Hydra
 
 KEY = "trusted_packages"
 VALUES = "trusted_values"

@@ -20,6 +20,7 @@ from hydra.core.override_parser.types import (
 from hydra.errors import HydraException
 
 from assay.config.did_you_mean import did_you_mean
+from assay.config.hydra_internals import as_override
 from assay.errors import ConfigError, first_line
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def parse(
     parser = OverridesParser.create(config_loader=config_loader)
     found: dict[str, Override] = {}
     for key, value in _flat(params or {}):
-        line = f"{key}={value if isinstance(value, str) else Override._get_value_element_as_str(value)}"
+        line = f"{key}={value if isinstance(value, str) else as_override(value)}"
         try:
             override = parser.parse_overrides([line])[0]
         except HydraException as error:

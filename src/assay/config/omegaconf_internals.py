@@ -1,0 +1,123 @@
+"""All that assay uses of OmegaConf without OmegaConf promising it: nodes as they are written, unresolved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from omegaconf._utils import get_omega_conf_dumper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omegaconf import DictConfig, ListConfig, Node
+    from omegaconf.basecontainer import BaseContainer
+
+text_representer = get_omega_conf_dumper().str_representer
+"""Quotes the text that OmegaConf would read as something else."""
+
+
+def raw_value(node: Node) -> Any:
+    """What is written in a node: the text of an interpolation, and not what it stands for.
+
+    Args:
+        node: Of a config.
+    """
+    return node._value()
+
+
+def child_node(container: BaseContainer, name: Any) -> Any:
+    """The node under a key or index, unresolved; None where a mapping has no such key.
+
+    Args:
+        container: A mapping or a list.
+        name: The key or index.
+    """
+    return container._get_node(name, validate_access=False)
+
+
+def child_values(sequence: ListConfig) -> Iterator[Any]:
+    """The values of a list, unresolved.
+
+    Args:
+        sequence: A list that is one: neither null nor an interpolation.
+    """
+    return sequence._iter_ex(resolve=False)
+
+
+def parent_of(node: Node) -> Any:
+    """The container around a node; None at the top.
+
+    Args:
+        node: Of a config.
+    """
+    return node._get_parent()
+
+
+def root_of(node: Node) -> Any:
+    """The config that a node is part of.
+
+    Args:
+        node: Of a config.
+    """
+    return node._get_root()
+
+
+def dereferenced(node: Node) -> Node:
+    """The node that an interpolation stands for.
+
+    Args:
+        node: An interpolation.
+
+    Raises:
+        OmegaConfBaseException: There is no such node.
+    """
+    return node._dereference_node()
+
+
+def is_null(node: Node) -> bool:
+    """Whether null is written in a node.
+
+    Args:
+        node: Of a config.
+    """
+    return bool(node._is_none())
+
+
+def is_missing(node: Node) -> bool:
+    """Whether `???` is written in a node.
+
+    Args:
+        node: Of a config.
+    """
+    return bool(node._is_missing())
+
+
+def is_interpolation(node: Node) -> bool:
+    """Whether a node stands for something else.
+
+    Args:
+        node: Of a config.
+    """
+    return bool(node._is_interpolation())
+
+
+def put_in_place_of(new: DictConfig, old: DictConfig) -> None:
+    """Let the interpolations of a copy find what those of the original find; make it writable.
+
+    Args:
+        new: The copy; changed in place.
+        old: The node that it stands for.
+    """
+    new._set_flag(["struct", "readonly"], [False, False])
+    new._set_parent(old._get_parent())
+
+
+def drop(node: DictConfig, name: str) -> None:
+    """Remove a key that may hold an interpolation, without resolving it.
+
+    Args:
+        node: Changed in place.
+        name: A key that need not be there.
+    """
+    content: Any = node._content
+    content.pop(name, None)
