@@ -7,7 +7,7 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src" / "assay"
 LEAVES = ("augment", "callbacks", "data", "logger", "loss", "metrics", "model", "optimizer", "scheduler")
-SHARED = ("errors", "error_location", "quoting", "splitmix", "terminal")
+SHARED = ("errors", "error_location", "quoting", "splitmix", "terminal", "torch_internals")
 """What every group may import."""
 HEAVY = {"torch", "torchvision", "lightning", "torchmetrics"}
 LIGHT = (

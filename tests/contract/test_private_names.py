@@ -1,4 +1,4 @@
-"""Private names of Lightning (and of torch and torchmetrics beside it) that src/ uses are still there.
+"""Private names of other libraries that src/ uses stand in one file a library, and are still there.
 
 They are read from the source: a name that a new version has dropped would be assigned without an error, and a
 resumed run would silently be another.
@@ -27,11 +27,12 @@ LIBRARIES = (
     "hydra",
     "omegaconf",
 )
-MODULES = ("torch.distributed.distributed_c10d", "torch.nn.modules.module", "torch")
+MODULES = ("torch.cpu", "torch.distributed.distributed_c10d", "torch.nn.modules.module", "torch")
 PRIVATE = re.compile(r"_(?!_)\w*[^\W_]")
 OF_EVERY_TUPLE = {"_replace"}
 
 
+@cache
 def trees() -> dict[Path, ast.Module]:
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SRC.rglob("*.py"))}
 
@@ -65,7 +66,7 @@ def used_names() -> dict[str, str]:
     own = set().union(*map(own_names, parsed.values()))
     found: dict[str, str] = {}
     for path, tree in parsed.items():
-        if not imports_lightning(tree):
+        if not imports_lightning(tree) and not path.stem.endswith("_internals"):
             continue
         names = {
             node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and not is_self(node)
@@ -77,7 +78,9 @@ def used_names() -> dict[str, str]:
             if isinstance(node, ast.Constant) and type(node.value) is str
         }
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("lightning", "torch")):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+                ("lightning", "torch", "hydra")
+            ):
                 names |= {one.name for one in node.names}
         foreign = {name for name in names if PRIVATE.fullmatch(name)} - own - OF_EVERY_TUPLE
         found |= dict.fromkeys(foreign, path.relative_to(SRC).as_posix())
@@ -112,6 +115,28 @@ def test_the_names_are_found() -> None:
 @pytest.mark.parametrize("name", USED)
 def test_it_is_still_there(name: str) -> None:
     assert name in defined(), f"{USED[name]} uses {name}, which this version of Lightning does not have"
+
+
+@pytest.mark.parametrize("library", ["hydra", "omegaconf", "torch"])
+def test_only_one_file_imports_private_names_of(library: str) -> None:
+    files = set()
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if any(re.match(rf"{library}\b(?!\._C\b).*\._", name) for name in names):
+                files.add(path.stem)
+    assert files == {f"{library}_internals"}
+
+
+NODES = {"_value", "_get_node", "_get_parent", "_get_root", "_is_none", "_is_missing", "_is_interpolation"}
+
+
+@pytest.mark.parametrize("path", trees(), ids=lambda path: path.relative_to(SRC).as_posix())
+def test_nodes_of_omegaconf_are_asked_in_one_file(path: Path) -> None:
+    attributes = (node for node in ast.walk(trees()[path]) if isinstance(node, ast.Attribute))
+    asked = {node.attr for node in attributes if not is_self(node)} & NODES
+    assert not asked or path.stem == "omegaconf_internals"
 
 
 def test_a_version_that_nobody_has_looked_at_is_not_installed() -> None:

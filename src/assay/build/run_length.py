@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from omegaconf import OmegaConf
 
 from assay.build.num_processes import world_size
+from assay.build.run_end import has_no_end
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
 from assay.config.value import is_whole, value_of
@@ -15,7 +16,7 @@ from assay.data.loading.batch_order import drops_last
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from omegaconf import DictConfig
 
@@ -68,18 +69,6 @@ class RunLength:
             step: Of the run, from 1.
         """
         return min(((step - 1) % self.steps_per_epoch + 1) * self.accumulated, self.used_batches)
-
-
-def has_no_end(values: Mapping[str, Any]) -> bool:
-    """Whether neither a number of epochs nor of steps ends a run.
-
-    Args:
-        values: Of the `trainer` node.
-    """
-    epochs, steps = values.get("max_epochs"), values.get("max_steps", -1)
-    if steps is not None and steps != -1:
-        return False
-    return epochs == -1 or (epochs is None and values.get("max_time") is not None)
 
 
 def run_length(config: DictConfig, num_train: int) -> RunLength:

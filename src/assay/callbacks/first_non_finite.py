@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from assay.torch_internals import foreach_norm
+
 if TYPE_CHECKING:
     import lightning as L
     from torch import nn
@@ -26,7 +28,7 @@ def norms(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     (tensor(5.), tensor(nan))
     """
     # Asked for by type first: this is done in each step, and looking attributes up costs more.
-    return torch._foreach_norm(
+    return foreach_norm(
         [one if type(one) is Tensor and not one.is_sparse else _dense(one) for one in tensors]
     )
 

@@ -9,7 +9,8 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from assay.torch_internals import is_traceable_wrapper_subclass, metadata_of, put_metadata
 
 _AS_THEY_ARE = (
     bool,
@@ -103,9 +104,9 @@ def _mapping(value: dict[Any, Any], key: str) -> dict[Any, Any]:
     )
     if isinstance(value, OrderedDict):
         ordered = OrderedDict(items)
-        metadata = getattr(value, "_metadata", None)
+        metadata = metadata_of(value)
         if metadata is not None:
-            ordered._metadata = _plain(metadata, f"{key}._metadata")  # type: ignore[attr-defined]  # as PyTorch does
+            put_metadata(ordered, _plain(metadata, f"{key}._metadata"))
         return ordered
     return Counter(dict(items)) if isinstance(value, Counter) else dict(items)
 

@@ -13,9 +13,8 @@ from hydra.core.plugins import Plugins
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.errors import AssayError, first_line
-
 from assay.config import hydra_internals
+from assay.errors import AssayError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

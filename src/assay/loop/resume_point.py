@@ -10,11 +10,11 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint, WeightAveragi
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._pytree import tree_leaves
 from typing_extensions import override
 
 from assay.errors import AssayError
 from assay.loop.logged_results import results_state
+from assay.torch_internals import tree_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

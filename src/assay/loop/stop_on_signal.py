@@ -16,13 +16,14 @@ from typing_extensions import override
 
 from assay.loop.resume_point import only_whole_epochs
 from assay.terminal import leave_terminal
+from assay.torch_internals import default_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
     import lightning as L
-    from torch._C._distributed_c10d import Store
+    from torch._C._distributed_c10d import Store  # public, but not so for type checkers
 
 _SIGNALS: Final = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP") if hasattr(signal, name)
@@ -213,5 +214,4 @@ def _store(trainer: L.Trainer) -> Store | None:
     """What the processes of a job share; None where there is only one."""
     if trainer.world_size == 1 or not torch.distributed.is_initialized():
         return None
-    store: Store = torch.distributed.distributed_c10d._get_default_store()
-    return store
+    return default_store()

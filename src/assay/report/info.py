@@ -9,6 +9,7 @@ import psutil
 import torch
 
 from assay.record.provenance import cpu_model, usable_cores
+from assay.torch_internals import multiplies_bfloat16
 
 _PACKAGES = (
     "assay",
@@ -33,7 +34,7 @@ def machine() -> dict[str, dict[str, str]]:
             "cores": f"{psutil.cpu_count(logical=False)} physical, {usable_cores()} usable",
             "threads": f"{torch.get_num_threads()} (torch)",
             "memory": f"{memory.total / 2**30:.1f} GiB, {memory.available / 2**30:.1f} GiB free",
-            "bf16": "supported by the instruction set" if _cpu_bf16() else "emulated, slow",
+            "bf16": "supported by the instruction set" if multiplies_bfloat16() else "emulated, slow",
         },
         "gpu": _gpus(),
         "device=auto": auto_choice(),
@@ -45,10 +46,6 @@ def _version(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _cpu_bf16() -> bool:
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def _gpus() -> dict[str, str]:

@@ -18,6 +18,7 @@ import psutil
 import torch
 
 from assay.process.children import kill, received, start, wait
+from assay.torch_internals import tcp_store
 
 if TYPE_CHECKING:
     import subprocess
@@ -39,12 +40,10 @@ def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = 
         `finished`, `failed`, or the name of the signal that was passed on to them. What the run came to
         stands in the record and the log.
     """
-    from torch._C._distributed_c10d import TCPStore  # not in every build of torch
-
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
         # The store closes what it listens on, when it goes.
-        store = TCPStore(
+        store = tcp_store(
             "127.0.0.1",
             port,
             is_master=True,

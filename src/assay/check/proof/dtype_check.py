@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, final
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from assay.torch_internals import TorchDispatchMode
 
 _aten = torch.ops.aten
 _PRODUCTS = {

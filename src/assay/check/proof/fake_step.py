@@ -8,13 +8,6 @@ from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensorMode,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
-)
 from torch.utils.flop_counter import FlopCounterMode
 
 from assay.check.proof.dtype_check import SameType
@@ -22,6 +15,13 @@ from assay.check.proof.layers import watched
 from assay.check.proof.memory import LiveMemory
 from assay.error_location import own_frame
 from assay.errors import first_line
+from assay.torch_internals import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,8 +6,8 @@ import weakref
 from typing import TYPE_CHECKING, Any, final
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
+
+from assay.torch_internals import TorchDispatchMode, tree_iter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from assay.data.samples import Stream
 from assay.data.transform.transforms import seed_generators
 from assay.errors import DataError, first_line
+from assay.torch_internals import end_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,8 +132,7 @@ class StreamLoader:
         Left to the garbage collector, they may live until Python ends, which waits seconds for each.
         """
         running, self._running, self._loader._iterator = self._running, None, None
-        if hasattr(running, "_shutdown_workers"):
-            running._shutdown_workers()
+        end_workers(running)
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing, as the position follows from the trainer's progress; tells Lightning it can resume."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
-from torch.utils._pytree import tree_map
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -27,6 +26,7 @@ from assay.data.loading.seeded_samples import SeededSamples, same
 from assay.data.transform.transforms import seed_generators
 from assay.errors import DataError
 from assay.splitmix import mix
+from assay.torch_internals import end_workers, tree_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -156,8 +156,8 @@ class SeededLoader:
                 number += 1
                 yield batch
         finally:
-            if hasattr(running, "_shutdown_workers") and not self._inner.persistent_workers:
-                running._shutdown_workers()
+            if not self._inner.persistent_workers:
+                end_workers(running)
 
     def _seed_hooks(self, key: tuple[int, ...]) -> None:
         """Of what a datamodule may draw while a batch is moved to the device, before the step is seeded."""
