@@ -11,6 +11,7 @@ from weakref import WeakSet
 import lightning as L
 import torch
 
+from assay.data.limits import check_limits
 from assay.data.loading.batch_order import BatchOrder, drops_last
 from assay.data.loading.loaders import MemoryLoader, StreamLoader
 from assay.data.loading.placement import Placement
@@ -74,7 +75,8 @@ class DataModule(L.LightningDataModule):
         encoder: What made the inputs of raw records; None where they come as numbers, and before `setup()`.
 
     Raises:
-        DataError: An argument is out of its range.
+        ConfigError: An argument is out of its range.
+        DataError: An argument is of no use otherwise.
     """
 
     spec: Spec
@@ -98,14 +100,14 @@ class DataModule(L.LightningDataModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        _check_number("batch_size", batch_size, 1)
-        _check_number("eval_batch_size", eval_batch_size, 1)
-        _check_number("num_workers", num_workers, 0)
+        self.source, self.split = source, Split(**split)
+        sizes = {"batch_size": batch_size, "eval_batch_size": eval_batch_size, "num_workers": num_workers}
+        shares = {"split.val": self.split.val, "split.test": self.split.test, "imbalance": imbalance}
+        check_limits({**sizes, **shares, "prefetch_factor": prefetch_factor})
         if drop_last not in (True, False, "auto"):
             raise DataError(
                 f"data.drop_last={drop_last!r}: auto, true or false was expected", hint="data.drop_last=auto"
             )
-        self.source, self.split = source, Split(**split)
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.shuffle, self.drop_last, self.imbalance, self.seed = shuffle, drop_last, imbalance, seed
         self._transforms = {name: _chain(transform, name) for name in ("train", "eval")}
@@ -347,14 +349,6 @@ def _kind(inputs: Tensor) -> str:
 
 def _start() -> tuple[int, int]:
     return 0, 0
-
-
-def _check_number(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise DataError(
-            f"data.{name}={value!r}: a whole number of at least {least} was expected",
-            hint=f"data.{name}={max(32, least) if 'batch' in name else least}",
-        )
 
 
 def _given(transform: Mapping[str, Any], name: str) -> Any:

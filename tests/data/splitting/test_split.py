@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -64,25 +61,6 @@ def test_long_tail_takes_from_the_given_samples_only_and_keeps_one_of_each() -> 
     assert set(kept) <= set(given_rows)
     assert np.bincount(labels[kept]).tolist() == [10, 1, 1]
     assert long_tail(given_rows, labels, 3, 1.0, seed=1).tolist() == given_rows.tolist()
-
-
-@pytest.mark.parametrize("ratio", [0.0, -1.0, 1.5])
-def test_a_ratio_out_of_range(ratio: float) -> None:
-    with pytest.raises(DataError, match=re.escape(f"data.imbalance={ratio}")):
-        long_tail(np.arange(4), np.array([0, 0, 1, 1]), 2, ratio, 0)
-
-
-@pytest.mark.parametrize(
-    "shares", [{"val": 1.0, "test": 0.0}, {"val": -0.1, "test": 0.0}, {"val": True, "test": 0}]
-)
-def test_a_share_out_of_range(shares: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match=r"data\.split\.val=.*from 0 to below 1"):
-        Split(**shares)
-
-
-def test_shares_that_leave_nothing() -> None:
-    with pytest.raises(DataError, match="leave nothing to train on"):
-        Split(val=0.5, test=0.5)
 
 
 def test_val_is_a_share_of_all_samples_unless_there_is_an_official_test_part() -> None:

@@ -8,27 +8,12 @@ from omegaconf import OmegaConf
 
 from assay.config.unread_keys import OUR_DATA
 from assay.config.value import LARGEST_SEED, check_choice, check_whole_number, is_number, shown, value_of
+from assay.data.limits import NAMES, check_limits
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-_WHOLE_OF_DATA = {
-    "data.batch_size": 1,
-    "data.eval_batch_size": 1,
-    "data.num_workers": 0,
-    "data.prefetch_factor": 1,
-    "data.seed": 0,
-    "data.split.seed": 0,
-}
-"""Whole numbers, and the least that each may be."""
-_MOST_OF_DATA = {
-    "data.num_workers": 1024,
-    "data.prefetch_factor": 1024,
-    "data.seed": LARGEST_SEED,
-    "data.split.seed": LARGEST_SEED,
-}
-_SHARES = ("data.split.val", "data.split.test")
 _CHOICES: dict[str, tuple[object, ...]] = {
     "enforce_clean_git": (True, False),
     "optimizer.line_search_fn": ("strong_wolfe",),
@@ -100,25 +85,7 @@ def _check_name_and_tags(config: DictConfig) -> None:
 
 
 def _check_data(config: DictConfig) -> None:
-    for key, least in _WHOLE_OF_DATA.items():
+    for key in ("data.seed", "data.split.seed"):
         if (value := value_of(config, key)) is not None:
-            check_whole_number(key, value, least, _MOST_OF_DATA.get(key))
-    shares = [value_of(config, key) for key in _SHARES]
-    for key, share in zip(_SHARES, shares, strict=True):
-        if share is not None and not (is_number(share) and 0 <= share < 1):
-            raise ConfigError(
-                f"{share} was given; a share from 0 to below 1 was expected", key=key, hint=f"{key}=0.1"
-            )
-    if all(map(is_number, shares)) and sum(shares) >= 1:
-        raise ConfigError(
-            f"{' and '.join(map(str, shares))} leave nothing to train on",
-            key=", ".join(_SHARES),
-            hint="data.split.val=0.1 data.split.test=0.2",
-        )
-    imbalance = value_of(config, "data.imbalance")
-    if is_number(imbalance) and not 0 < imbalance <= 1:
-        raise ConfigError(
-            f"{imbalance} was given; smallest class over largest must be above 0 and at most 1",
-            key="data.imbalance",
-            hint="data.imbalance=0.01, or null",
-        )
+            check_whole_number(key, value, 0, LARGEST_SEED)
+    check_limits({name: value_of(config, f"data.{name}") for name in NAMES})

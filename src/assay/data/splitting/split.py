@@ -27,27 +27,11 @@ class Split:
         test: Test samples: a share of all samples.
         seed: Of the draw; apart from the run's seed, so that runs over several seeds are tested on the same
             samples.
-
-    Raises:
-        DataError: The shares leave nothing to train on.
     """
 
     val: float
     test: float
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, share in (("val", self.val), ("test", self.test)):
-            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
-                raise DataError(
-                    f"data.split.{name}={share!r}: a share from 0 to below 1 was expected",
-                    hint=f"data.split.{name}=0.1",
-                )
-        if self.val + self.test >= 1:
-            raise DataError(
-                f"data.split.val={self.val}, data.split.test={self.test}: the two leave nothing to train on",
-                hint="data.split.val=0.1 data.split.test=0.2",
-            )
 
     def share_of_rest(self, part: str, given: Collection[str]) -> float:
         """Share to take of what is left for `part`; the test part is taken before the validation part.
@@ -114,15 +98,7 @@ def long_tail(
 
     Returns:
         The samples kept, in ascending order; every class keeps at least one.
-
-    Raises:
-        DataError: `ratio` is not in (0, 1].
     """
-    if not 0 < ratio <= 1:
-        raise DataError(
-            f"data.imbalance={ratio}: smallest class over largest class must be above 0 and at most 1",
-            hint="data.imbalance=0.01",
-        )
     generator = np.random.default_rng(seed)
     counts = np.bincount(labels[indices], minlength=num_classes)
     kept = []
