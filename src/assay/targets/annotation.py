@@ -56,8 +56,8 @@ def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for eac
     """
     annotation = getattr(annotation, "__supertype__", annotation)
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        return any(accepts(part, value) for part in args)
+    if len(parts := _parts(annotation)) > 1:
+        return any(accepts(part, value) for part in parts)
     container = origin or annotation
     if isinstance(value, Made):
         return _made_fits(container, value.kind)
@@ -69,15 +69,29 @@ def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for eac
         return value is not None and not isinstance(value, _NO_FUNCTIONS)
     if not inspect.isclass(container) or isinstance(container, types.GenericAlias):
         return True
-    if _is_sequence(container):
+    if container in _SEQUENCES:
         return isinstance(value, list | tuple) and _all_fit(container, args, value)
     if _is_mapping(container):
-        return isinstance(value, dict) and _entries_fit(args, value)
+        names, members = args if len(args) == 2 else (Any, Any)
+        return isinstance(value, dict) and all(
+            accepts(names, name) and accepts(members, one) for name, one in value.items()
+        )
     if issubclass(container, enum.Enum):
         return any(value in (one.value, one.name) for one in container)
     if issubclass(container, os.PathLike):
         return isinstance(value, str)
     return not issubclass(container, (*_objects(), datetime.timedelta))
+
+
+def _parts(annotation: Any) -> tuple[Any, ...]:
+    """The members of a union; anything else is its own."""
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    return typing.get_args(annotation) if is_union else (annotation,)
+
+
+def _literals(annotation: Any) -> list[Any]:
+    literals = [part for part in _parts(annotation) if typing.get_origin(part) is typing.Literal]
+    return [one for part in literals for one in typing.get_args(part)]
 
 
 def _made_fits(container: Any, kind: type | None) -> bool:
@@ -99,26 +113,17 @@ def _objects() -> tuple[type, ...]:
 
     None of torch's as long as nobody has imported it: an annotation cannot be one of them then.
     """
-    return _torch_objects() if "torch" in sys.modules else ()
-
-
-@functools.cache
-def _torch_objects() -> tuple[type, ...]:
+    if "torch" not in sys.modules:
+        return ()
     import torch
     from rich.console import Console
-    from torch.optim import Optimizer
-    from torch.optim.lr_scheduler import LRScheduler
-    from torch.utils.data import Dataset
 
-    return torch.nn.Module, torch.Tensor, Optimizer, LRScheduler, Dataset, Console
+    parts = torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.utils.data.Dataset
+    return torch.nn.Module, torch.Tensor, *parts, Console
 
 
 def _is_tensor(annotation: Any) -> bool:
     return "torch" in sys.modules and annotation is sys.modules["torch"].Tensor
-
-
-def _is_sequence(container: Any) -> bool:
-    return inspect.isclass(container) and container in _SEQUENCES
 
 
 def _is_mapping(container: Any) -> bool:
@@ -131,12 +136,6 @@ def _all_fit(container: type, args: tuple[Any, ...], value: Sequence[Any]) -> bo
     if container is tuple and args and Ellipsis not in args:
         return len(value) == len(args) and all(map(accepts, args, value))
     return not args or all(accepts(args[0], one) for one in value)
-
-
-def _entries_fit(args: tuple[Any, ...], value: Mapping[Any, Any]) -> bool:
-    if len(args) != 2:
-        return True
-    return all(accepts(args[0], name) and accepts(args[1], one) for name, one in value.items())
 
 
 def in_words(annotation: Any) -> str:  # noqa: PLR0911 - one for each kind of annotation
@@ -152,8 +151,8 @@ def in_words(annotation: Any) -> str:  # noqa: PLR0911 - one for each kind of an
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
         return _choices(args)
-    if origin in (typing.Union, types.UnionType):
-        return _union_in_words(args)
+    if len(_parts(annotation)) > 1:
+        return _union_in_words(annotation)
     if annotation in _IN_WORDS:
         return _IN_WORDS[annotation]
     container = origin or annotation
@@ -161,7 +160,7 @@ def in_words(annotation: Any) -> str:  # noqa: PLR0911 - one for each kind of an
         return "a function (a node with _target_ and _partial_: true)"
     if _is_mapping(container):
         return "a mapping" if len(args) != 2 else f"a mapping to {_plural(args[1])}"
-    if _is_sequence(container):
+    if container in _SEQUENCES:
         count = f"{len(args)} " if container is tuple and Ellipsis not in args else ""
         return f"a list of {count}{_plural(args[0]) if args else 'values'}"
     if inspect.isclass(container) and issubclass(container, enum.Enum):
@@ -182,24 +181,24 @@ def _plural(annotation: Any) -> str:
         return _PLURALS[container]
     if _is_mapping(container):
         return "mappings"
-    if _is_sequence(container):
+    if container in _SEQUENCES:
         return "lists"
-    if container in (typing.Union, types.UnionType):
-        parts = [part for part in typing.get_args(annotation) if not _is_tensor(part)]
+    if len(parts := _parts(annotation)) > 1:
+        parts = tuple(part for part in parts if not _is_tensor(part))
         return _plural(parts[0]) if len(parts) == 1 else "values"
     return f"{container.__name__}s" if inspect.isclass(container) else "values"
 
 
-def _union_in_words(args: tuple[Any, ...]) -> str:
-    parts = list(args)
+def _union_in_words(annotation: Any) -> str:
+    parts = list(_parts(annotation))
     if any(part in (bool, int, float, str) for part in parts):
         parts = [part for part in parts if not _is_tensor(part)]  # a number is what one would type
     if float in parts and int in parts:
         parts.remove(int)
-    literals = [part for part in parts if typing.get_origin(part) is typing.Literal]
-    choices = [one for part in literals for one in typing.get_args(part)]
+    choices = _literals(annotation)
     words = [_choices(choices)] if choices else []
-    return " or ".join(dict.fromkeys(words + [in_words(part) for part in parts if part not in literals]))
+    words += [in_words(part) for part in parts if typing.get_origin(part) is not typing.Literal]
+    return " or ".join(dict.fromkeys(words))
 
 
 def choices_of(annotation: Any) -> list[str]:
@@ -211,10 +210,7 @@ def choices_of(annotation: Any) -> list[str]:
     >>> choices_of(typing.Literal["min", "max"] | None)
     ['min', 'max']
     """
-    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
-    parts = typing.get_args(annotation) if union else (annotation,)
-    literals = [part for part in parts if typing.get_origin(part) is typing.Literal]
-    return [one for part in literals for one in typing.get_args(part) if isinstance(one, str)]
+    return [one for one in _literals(annotation) if isinstance(one, str)]
 
 
 def example_of(annotation: Any, default: Any) -> str:
@@ -229,16 +225,13 @@ def example_of(annotation: Any, default: Any) -> str:
     """
     if isinstance(default, bool | int | float | str | list | tuple):
         return as_typed(list(default) if isinstance(default, tuple) else default)
-    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
-    parts = typing.get_args(annotation) if union else (annotation,)
-    literals = [part for part in parts if typing.get_origin(part) is typing.Literal]
-    if literals:
-        return str(typing.get_args(literals[-1])[-1])
-    for part in parts:
+    if literals := _literals(annotation):
+        return str(literals[-1])
+    for part in _parts(annotation):
         if part in _EXAMPLES:
             return as_typed(_EXAMPLES[part])
         of = typing.get_args(part)[:1]
-        if _is_sequence(typing.get_origin(part)) and of in ((int,), (float,)):
+        if typing.get_origin(part) in _SEQUENCES and of in ((int,), (float,)):
             return as_typed([_EXAMPLES[of[0]]])
     return ""
 
