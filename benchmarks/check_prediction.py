@@ -110,7 +110,7 @@ def predict(overrides: tuple[str, ...]) -> Took:
     """By the check alone."""
     job = job_config(compose([*ALWAYS, *overrides]))
     check_job(job)
-    report = Prover().prove(job)
+    report = Prover().prove(job).report
     if report.step is None or report.parameters is None:
         raise SystemExit(f"{overrides}: {report.unproven}")
     return Took(

@@ -20,12 +20,12 @@ import time
 from contextlib import chdir
 from pathlib import Path
 
-from assay.compose.compose import choices, compose, job_config
-from assay.config.serialize import to_text
+from assay.compose.job_composer import compose_job
+from assay.config.serialize import to_text_of
 from assay.record.provenance import cpu_model
-from assay.sweep.checker import Checker
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.local import LocalLauncher
+from assay.sweep.worker.check_process import CheckProcess
 from assay.sweep.worker.fork_server import ForkServer
 
 STAMP = '''
@@ -81,20 +81,19 @@ def cold(folder: Path, run_dir: Path) -> float:
     return float(Path(f"{run_dir}.stamp").read_text(encoding="utf-8")) - start
 
 
-def forked(folder: Path, run_dir: Path, launcher: LocalLauncher, checker: Checker) -> float:
+def forked(folder: Path, run_dir: Path, launcher: LocalLauncher, checks: CheckProcess) -> float:
     """Seconds from `Launcher.start` to the first step."""
     with chdir(folder):
-        composed = compose([*JOB, f"hydra.run.dir={run_dir}"])
-        config = to_text(job_config(composed))
-        spec = checker.check(config, JOB).spec
+        job = compose_job([*JOB, f"hydra.run.dir={run_dir}"])
+        spec = checks.prove(job).report.spec
     job_spec = JobSpec(
         number=0,
         attempt=1,
         run_dir=str(run_dir),
-        config=config,
+        config=to_text_of(job.config),
         overrides=list(JOB),
-        choices=choices(composed.hydra),
-        spec=spec,
+        choices=job.choices,
+        spec=dict(spec),
         output=f"{run_dir}.txt",
         cwd=str(folder),
     )
@@ -115,16 +114,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_project(folder)
-        launcher, checker = LocalLauncher(jobs_at_once=1), Checker(ForkServer.shared())
-        forked(folder, folder / "outputs" / "warm", launcher, checker)
+        launcher, checks = LocalLauncher(jobs_at_once=1), CheckProcess(ForkServer.shared().connect)
+        forked(folder, folder / "outputs" / "warm", launcher, checks)
         slow: list[float] = []
         quick: list[float] = []
         for pair in range(arguments.pairs):
             slow.append(cold(folder, folder / "outputs" / f"cold-{pair}"))
             for one in range(arguments.forked):
                 run_dir = folder / "outputs" / f"forked-{pair}-{one}"
-                quick.append(forked(folder, run_dir, launcher, checker))
-        checker.close()
+                quick.append(forked(folder, run_dir, launcher, checks))
+        checks.close()
         launcher.close()
     print(f"{cpu_model()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     for side, seconds in (("cold process", slow), ("forked job", quick)):

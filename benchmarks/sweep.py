@@ -40,8 +40,8 @@ def job(config):
     hydra = HydraConfig.get()
     complete(config, hydra, trusted, hydra.runtime.output_dir)
     own = [str(one) for one in hydra.overrides.task]
-    report = prover.prove(config, own)
-    run_job(config, own, choices(hydra), raise_errors=True, report=report)
+    proof = prover.prove(config, own)
+    run_job(config, own, choices(hydra), proof, raise_errors=True)
 
 with loader(None) as hydra:
     trusted = trust_for(hydra, typed)

@@ -100,7 +100,7 @@ def test_each_shipped_metric_says_which_way_or_is_no_scalar() -> None:
     prover = Prover()
     for typed in (["data=iris"], ["data=breast_cancer"], ["data=diabetes"], ["experiment=digits_embedding"]):
         config = job_config(compose([*typed, "device=cpu"]))
-        report = prover.prove(config)
+        report = prover.prove(config).report
         assert set(report.scores) <= set(report.directions), typed
         assert report.directions["val/loss"] == "min"
 

@@ -36,7 +36,7 @@ def check(kind: str, *typed: str, model: dict[str, Any] | None = None) -> Report
     if model is not None:
         job.model = model
     check_job(job)
-    return Prover().prove(job)
+    return Prover().prove(job).report
 
 
 class Steps(L.LightningModule):

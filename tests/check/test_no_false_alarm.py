@@ -191,7 +191,7 @@ def prover() -> Prover:
 def prove(config: DictConfig) -> None:
     """All of `assay check`, except for its output."""
     check_job(config)
-    report = prover().prove(config)
+    report = prover().prove(config).report
     lbfgs = config.optimizer._target_.endswith("LBFGS")
     assert bool(report.unproven) is lbfgs, report.unproven
 

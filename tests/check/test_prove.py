@@ -10,13 +10,12 @@ import pytest
 import torch
 from omegaconf import open_dict
 
-from assay.check.all_jobs import check_all
 from assay.check.job import check_job
 from assay.check.proof.fake_step import take_step
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError
-from assay.sweep.session import plan
+from assay.sweep.session import check as check_sweep
 
 if TYPE_CHECKING:
     from assay.check.report import Report
@@ -37,7 +36,7 @@ def prove(*typed: str, model: str = "", **arguments: Any) -> Report:
         with open_dict(config):
             config.model = {"_target_": f"check_models.{model}", **(arguments or FEATURES)}
     check_job(config)
-    return Prover().prove(config)
+    return Prover().prove(config).report
 
 
 def test_nothing_random_is_drawn_and_nothing_is_written(tmp_path: Path) -> None:
@@ -132,8 +131,7 @@ def test_distinct_steps_are_proven_once(monkeypatch: pytest.MonkeyPatch) -> None
         return take_step(*args)
 
     monkeypatch.setattr("assay.check.prove.take_step", counted)
-    jobs = plan(["data=iris", "model.hidden=[8],[16]", "optimizer.lr=0.1,0.2,0.3", "seed=1,2"])
-    reports = check_all(jobs)
+    reports = check_sweep(["data=iris", "model.hidden=[8],[16]", "optimizer.lr=0.1,0.2,0.3", "seed=1,2"])
     assert len(reports) == 12
     assert len(taken) == 2
     assert {report.parameters for report in reports} == {4 * 8 + 8 + 8 * 3 + 3, 4 * 16 + 16 + 16 * 3 + 3}
@@ -148,7 +146,7 @@ def alone_and_together(typed: list[list[str]], **models: dict[str, Any]) -> list
         if words[0].partition("=")[2] in models:
             with open_dict(config):
                 config.model = models[words[0].partition("=")[2]]
-        reports.append((shared.prove(config), Prover().prove(config)))
+        reports.append((shared.prove(config).report, Prover().prove(config).report))
     return reports
 
 
@@ -182,12 +180,11 @@ def test_a_name_makes_no_other_values_equal() -> None:
 
 
 def test_each_value_of_a_sweep_is_checked_though_its_step_is_known() -> None:
-    jobs = plan(["data=iris", "optimizer.lr=0.1,0.2,-0.3,0.4", "model.dropout=0.1,1.5"])
     with pytest.raises(AssayError) as caught:
-        check_all(jobs)
+        check_sweep(["data=iris", "optimizer.lr=0.1,0.2,-0.3,0.4", "model.dropout=0.1,1.5"])
     text = str(caught.value)
     assert "5 of 8 jobs cannot run" in text
-    assert "optimizer.lr: Invalid learning rate: -0.3" in text
+    assert "optimizer.lr: -0.3 was given" in text
     assert "model.dropout" in text
     assert "job 4 (data=iris optimizer.lr=-0.3 model.dropout=0.1)" in text
 

@@ -120,7 +120,7 @@ def test_an_error_of_another_kind_is_one_line(monkeypatch: pytest.MonkeyPatch) -
     def fail(*_: object) -> None:
         raise RuntimeError("first line\nsecond line")
 
-    monkeypatch.setattr("assay.compose.compose.compose", fail)
+    monkeypatch.setattr("assay.check.checker.compose_job", fail)
     result = typed("train")
     assert result.exit_code == 1
     first, second = result.stderr.splitlines()
@@ -133,7 +133,7 @@ def test_ctrl_c_before_a_run_began(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("assay.compose.compose.compose", stop)
+    monkeypatch.setattr("assay.check.checker.compose_job", stop)
     assert typed("train").exit_code == 130
 
 

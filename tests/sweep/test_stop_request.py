@@ -5,15 +5,11 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from assay.sweep.checker import Checker
 from assay.sweep.stop_request import StopRequest
-
-if TYPE_CHECKING:
-    from assay.sweep.worker.fork_server import ForkServer
+from assay.sweep.worker.check_process import CheckProcess
 
 
 @pytest.mark.parametrize(
@@ -96,17 +92,13 @@ def test_a_stop_ends_the_wait_for_an_answer_of_the_checker() -> None:
     ours, theirs = socket.socketpair()
     stop = StopRequest()
 
-    class Silent:
-        def connect(self) -> socket.socket:
-            return ours
-
     def interrupt() -> None:
         theirs.recv(1)
         signal.raise_signal(signal.SIGINT)
 
-    checker = Checker(cast("ForkServer", Silent()), stop.look)
+    process = CheckProcess(lambda: ours, stop.look)
     with theirs, stop.preparing():
         threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt):
-            checker.gpus()
+            process.gpus()
     assert ours.fileno() == -1, "what it answers later is not taken for the answer to another question"

@@ -141,7 +141,7 @@ def test_a_resumed_regression_is_the_same_to_the_bit(train: Train, diabetes: lis
 
 def proved(*overrides: str) -> Any:
     config = job_config(compose([*overrides, "device=cpu"]))
-    return Prover().prove(config, overrides)
+    return Prover().prove(config, overrides).report
 
 
 def test_the_check_warns_of_targets_far_from_the_first_outputs(houses: str) -> None:

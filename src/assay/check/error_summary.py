@@ -2,54 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from assay.errors import AssayError, ConfigError, ProcessError
+from assay.errors import AssayError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-_Job = TypeVar("_Job")
-_Found = TypeVar("_Found")
-_Failure = tuple[int, "Sequence[str]", AssayError]
+Failure = tuple[int, "Sequence[str]", AssayError]
+"""Number of a job, its overrides, and why it cannot run."""
 _MOST: Final = 10
 """Different errors to show."""
 
 
-def each(
-    jobs: Mapping[int, _Job], check: Callable[[_Job], _Found], overrides: Callable[[_Job], Sequence[str]]
-) -> dict[int, _Found]:
-    """Check jobs one after another, whatever becomes of each.
+def summary_of(failures: Sequence[Failure], total: int) -> AssayError:
+    """One error for all; those with the same message are told once.
 
     Args:
-        jobs: By number.
-        check: Checks one.
-        overrides: What was typed for one.
-
-    Returns:
-        What it found, by number.
-
-    Raises:
-        AssayError: At least one of them cannot run; of several jobs each is named, with its error.
-        ProcessError: Nothing can be checked.
+        failures: At least one.
+        total: Jobs that were checked.
     """
-    found: dict[int, _Found] = {}
-    failures: list[_Failure] = []
-    for number, job in jobs.items():
-        try:
-            found[number] = check(job)
-        except ProcessError:
-            raise
-        except AssayError as error:
-            failures.append((number, overrides(job), error))
-    if failures:
-        raise failures[0][2] if len(jobs) == 1 else _together(failures, len(jobs)) from failures[0][2]
-    return found
-
-
-def _together(failures: Sequence[_Failure], total: int) -> AssayError:
-    """One error for all; those with the same message are told once."""
-    by_message: dict[str, list[_Failure]] = {}
+    by_message: dict[str, list[Failure]] = {}
     for failure in failures:
         by_message.setdefault(str(failure[2]), []).append(failure)
     lines = [f"{len(failures)} of {total} jobs cannot run; none was started"]

@@ -43,7 +43,7 @@ from assay.check.proof.real_step import (
     refusal,
 )
 from assay.check.proof.smoke_batch import Trial, try_parts
-from assay.check.report import Report
+from assay.check.report import Proof, Report
 from assay.check.signatures.signature import check_signatures
 from assay.check.static.callbacks import check_callbacks, notes_on
 from assay.check.static.checkpoint_names import check_checkpoint_names
@@ -79,18 +79,13 @@ _CURVE_SECONDS, _GLANCE_SECONDS = 3.0, 0.02
 
 @final
 class Prover:
-    """Checks jobs, and does what several of them have in common only once.
-
-    Attributes:
-        datamodule: What had to be read to know the `spec` of the last job; its run need not read it again.
-    """
+    """Checks jobs, and does what several of them have in common only once."""
 
     def __init__(self) -> None:
-        self.datamodule: L.LightningDataModule | None = None
         self._known: dict[str, Any] = {}
         self._mode = new_mode()
 
-    def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Report:
+    def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Proof:
         """Refuse a job that cannot run, or say what it will take.
 
         Args:
@@ -116,16 +111,16 @@ class Prover:
         self._signatures(config, early if stated else tuple(config))
         with torch.random.fork_rng(devices=[]), quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
-            (spec, own, data_notes, targets), data_read = self._spec(config, stated)
+            (spec, own, data_notes, targets), datamodule = self._spec(config, stated)
             if config.module._target_ != OUR_MODULE:
                 found = self._own_module(config, spec, own)
             else:
                 found = self._ours(config, spec, own, curve=curve)
-        return Report(
+        report = Report(
             overrides=list(overrides),
             name=str(config.name),
             spec=plain_node(config, "spec") or {},
-            data_read=data_read,
+            data_read=not stated,
             notes=[*data_notes, *self._initial_outputs(config, targets), *notes_on(config)],
             targets=_targets(config),
             batch_size=_batch_size(config),
@@ -134,31 +129,34 @@ class Prover:
             seconds=time.perf_counter() - start,
             **found,
         )
+        return Proof(report, datamodule)
 
     # -- what is known of the data
 
     def _spec(
         self, config: DictConfig, stated: bool
-    ) -> tuple[tuple[Spec | None, OwnBatches | None, Sequence[str], _Scale], bool]:
-        """Spec, batches, notes, mean and deviation of a regression's targets; and whether data was read."""
+    ) -> tuple[tuple[Spec | None, OwnBatches | None, Sequence[str], _Scale], L.LightningDataModule | None]:
+        """Spec, batches, notes, mean and deviation of a regression's targets; the data, if read."""
         data = {
             key: value for key, value in plain_node(config, "data").items() if key not in ("seed", "source")
         }
         source = None if stated else plain_node(config, "data.source")
 
+        datamodule: L.LightningDataModule | None = None
+
         def look() -> Any:
+            nonlocal datamodule
             if stated:
                 return getattr(open_stated(copy_of(config)), "spec", None), None, (), ((), ())
-            self.datamodule = open_data(copy_of(config))
+            datamodule = open_data(copy_of(config))
             return (
-                getattr(self.datamodule, "spec", None),
-                own_batches(self.datamodule),
-                getattr(self.datamodule, "notes", ()),
-                self.datamodule.target_statistics() if isinstance(self.datamodule, DataModule) else ((), ()),
+                getattr(datamodule, "spec", None),
+                own_batches(datamodule),
+                getattr(datamodule, "notes", ()),
+                datamodule.target_statistics() if isinstance(datamodule, DataModule) else ((), ()),
             )
 
-        self.datamodule = None
-        return self._once("data", [data, source], look), not stated
+        return self._once("data", [data, source], look), datamodule
 
     def _initial_outputs(self, config: DictConfig, targets: _Scale) -> list[str]:
         """A warning where targets that are not standardised lie far from what an untrained model returns."""

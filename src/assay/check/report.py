@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, final
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import lightning as L
+
     from assay.check.proof.fake_step import Step
 
 
@@ -59,3 +61,17 @@ class Report:
     may_end_early: bool = False
     warnings: Sequence[str] = ()
     seconds: float = 0.0
+
+
+@final
+@dataclass(frozen=True)
+class Proof:
+    """A job that can run.
+
+    Attributes:
+        report: What was found.
+        datamodule: What had to be read to know the `spec`; its run need not read it again.
+    """
+
+    report: Report
+    datamodule: L.LightningDataModule | None = None

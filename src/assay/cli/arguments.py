@@ -1,4 +1,4 @@
-"""What several verbs share: their arguments, the help on overrides, and a first look at a job."""
+"""What several verbs share: their arguments, the help on overrides, and what a wait is for."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from omegaconf import DictConfig
 
 _OVERRIDES = """\b
 Overrides, in Hydra's grammar:
@@ -56,21 +54,3 @@ def loading() -> Iterator[None]:
     """Say what is being waited for, on a terminal, in a line that goes again."""
     with Console(stderr=True).status("loading torch and Lightning") if sys.stderr.isatty() else nullcontext():
         yield
-
-
-def checked_names(typed: list[str], config_dir: Path | None) -> DictConfig:
-    """The job, checked as far as can be without torch: a mistyped word costs no wait."""
-    from assay.check.job import check_job
-    from assay.compose.compose import compose, job_config
-    from assay.config.unread_keys import check_single
-    from assay.record.run_directory import refuse_existing
-
-    job = compose(typed, config_dir)
-    check_single(typed)
-    check_job(job_config(job))
-    refuse_existing(Path(job.run_dir))
-    if job.get("enforce_clean_git"):
-        from assay.record.provenance import check_clean
-
-        check_clean(Path.cwd())
-    return job

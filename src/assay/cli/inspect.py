@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.arguments import ConfigDir, Debug, Overrides, checked_names, loading
+from assay.cli.arguments import ConfigDir, Debug, Overrides, loading
 from assay.cli.error_report import reported
 from assay.errors import AssayError
 from assay.terminal import Console
@@ -37,11 +37,14 @@ def check(
             show_sweep(console, reports)
             return
         with loading():
-            job = checked_names(typed, config_dir)
-            from assay.check.all_jobs import check_all
+            from assay.check.checker import Checker
             from assay.check.render import save_curve, show_job
 
-        (report,) = check_all([job], config_dir, curve=True)
+            checker = Checker(config_dir, curve=True)
+            job = checker.job(typed)
+            import assay.check.prove  # noqa: F401 - torch and Lightning, which take seconds
+
+        report = checker.report(job)
         show_job(console, report)
         if plot is not None:
             save_curve(report, plot)

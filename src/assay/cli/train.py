@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.arguments import ConfigDir, Debug, Overrides, checked_names, loading
+from assay.cli.arguments import ConfigDir, Debug, Overrides, loading
 from assay.cli.error_report import reported
 from assay.errors import AssayError
 from assay.terminal import Console, printable
@@ -31,9 +31,9 @@ def train(
     """Train, test and record one experiment, or a sweep of them."""
     typed = overrides or []
     with reported(debug, typed, config_dir):
-        from assay.compose.compose import choices, job_config
-
         if cfg:
+            from assay.compose.compose import job_config
+
             _print_configs([job_config(job) for job in _composed(typed, config_dir, multirun=multirun)])
             return
         if multirun:
@@ -42,10 +42,13 @@ def train(
             code = start(typed, config_dir).exit_code
         else:
             with loading():
-                job = checked_names(typed, config_dir)
-                from assay.run.train import run_job
+                from assay.check.checker import Checker
 
-            result = run_job(job_config(job), typed, choices(job.hydra), raise_errors=debug)
+                checker = Checker(config_dir)
+                job = checker.job(typed)
+                from assay.run.train import train_job
+
+            result = train_job(job, checker.check(job), raise_errors=debug)
             _say_result(result)
             code = result.exit_code
     if code:

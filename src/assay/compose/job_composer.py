@@ -19,6 +19,7 @@ from assay.compose.compose import (
     PRIMARY,
     choices,
     complete,
+    compose,
     compose_with,
     explained,
     job_config,
@@ -31,7 +32,7 @@ from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.serialize import written
 from assay.config.source_location import split
 from assay.config.tree import walk
-from assay.config.unread_keys import OUR_MODULE, TOP
+from assay.config.unread_keys import OUR_MODULE, TOP, check_single
 from assay.targets.outside import check_hydra_outside, check_place, may_reach_out
 from assay.targets.trust import KEY
 
@@ -67,6 +68,12 @@ class Job:
     choices: dict[str, Any]
     fingerprint: str
     shared: str
+
+    def to_config(self) -> DictConfig:
+        """The same to build from; it refuses keys that are not there."""
+        config: DictConfig = OmegaConf.create(self.config)
+        OmegaConf.set_struct(config, True)
+        return config
 
 
 @dataclass(frozen=True)
@@ -201,6 +208,22 @@ class JobComposer:
         HydraConfig.instance().set_config(config)
         complete(config, config.hydra, self._trusted, self._directory / str(config.hydra.sweep.subdir))
         return config
+
+
+def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job:
+    """Compose the one job of a run.
+
+    Args:
+        overrides: As typed.
+        config_dir: The user's folder of config groups.
+
+    Raises:
+        ConfigError: It cannot be composed, or the overrides are those of a sweep.
+    """
+    composed = compose(overrides, config_dir)
+    check_single(overrides)
+    config = written(job_config(composed))
+    return Job(tuple(overrides), config, choices(composed.hydra), fingerprint_of(config), shared="")
 
 
 def compose_whole(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:

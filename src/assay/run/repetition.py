@@ -42,7 +42,8 @@ def main() -> None:
 def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     from assay.run.load import read_config
     from assay.run.resume_overrides import change
-    from assay.run.train import run_job
+    from assay.run.summary import say_warnings
+    from assay.run.train import prove, run_job
     from assay.targets.outside import check_outside
     from assay.targets.trust import trust
 
@@ -54,7 +55,11 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
         config.logger = {}  # nobody else's log is to hold this run
         config.enforce_clean_git = False
     check_outside(config, trust(()))
-    run_job(config, record.overrides, record.choices, raise_errors=False, data_sha256=record.data_sha256)
+    proof = prove(config, record.overrides)
+    say_warnings(proof.report.warnings)
+    run_job(
+        config, record.overrides, record.choices, proof, raise_errors=False, data_sha256=record.data_sha256
+    )
     _compare_weights(run_dir, again)
     code = again.parent / CODE
     if code.is_dir():

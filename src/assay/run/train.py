@@ -15,13 +15,12 @@ from assay.build.compatibility import check_stated
 from assay.build.num_processes import num_local_processes
 from assay.build.quiet import quiet
 from assay.callbacks.pruning import Pruned
+from assay.check.checker import Checker
 from assay.check.job import check_job
 from assay.check.prove import Prover
-from assay.compose.compose import choices, compose, job_config
 from assay.compose.origin import located
 from assay.config.fingerprint import fingerprint
 from assay.config.serialize import known, to_yaml
-from assay.config.unread_keys import check_single
 from assay.errors import AssayError, ConfigError
 from assay.files.inside import appending
 from assay.loop.stop_on_signal import StoppedBySignal
@@ -48,7 +47,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from assay.build.assemble import Assembly
-    from assay.check.report import Report
+    from assay.check.report import Proof
+    from assay.compose.job_composer import Job
 
 _ROOM: Final = "make room, then `assay resume` the run"
 
@@ -75,18 +75,47 @@ def train(
         )
     folder = Path(config_dir) if config_dir else None
     with located(overrides, folder):
-        composed = compose(overrides, folder)
-        check_single(overrides)
-        return run_job(job_config(composed), overrides, choices(composed.hydra), raise_errors=raise_errors)
+        checker = Checker(folder)
+        job = checker.job(overrides)
+        return train_job(job, checker.check(job), raise_errors=raise_errors)
+
+
+def train_job(job: Job, proof: Proof, *, raise_errors: bool) -> RunResult:
+    """Train, test and record one composed experiment.
+
+    Args:
+        job: The experiment.
+        proof: That it can run.
+        raise_errors: As for `train`.
+
+    Raises:
+        AssayError: As for `train`.
+    """
+    say_warnings(proof.report.warnings)
+    return run_job(job.to_config(), job.overrides, job.choices, proof, raise_errors=raise_errors)
+
+
+def prove(config: DictConfig, overrides: Sequence[str]) -> Proof:
+    """Check a job that was read from a run directory.
+
+    Args:
+        config: The job.
+        overrides: What was typed for it.
+
+    Raises:
+        AssayError: It cannot run.
+    """
+    check_job(config)
+    return Prover().prove(config, overrides)
 
 
 def run_job(
     config: DictConfig,
     overrides: Sequence[str],
     chosen: Mapping[str, Any],
+    proof: Proof,
     *,
     raise_errors: bool,
-    report: Report | None = None,
     data_sha256: str = "",
 ) -> RunResult:
     """Run a composed job in this process, or on several where its device asks for that.
@@ -95,21 +124,14 @@ def run_job(
         config: The job.
         overrides: What was typed.
         chosen: Which option of each group.
+        proof: That it can run.
         raise_errors: As for `train`.
-        report: What `check` found, where the job was checked already; it is checked here otherwise.
         data_sha256: What the data must be, where that is known.
 
     Raises:
         AssayError: As for `train`.
     """
-    run_dir = Path(config.run_dir)
-    refuse_existing(run_dir)
-    datamodule = None
-    if report is None:
-        check_job(config)
-        prover = Prover()
-        report, datamodule = prover.prove(config, overrides), prover.datamodule
-        say_warnings(report.warnings)
+    run_dir, report = Path(config.run_dir), proof.report
     processes = num_local_processes(config)
     if processes > 1:
         prepare(config)
@@ -117,7 +139,7 @@ def run_job(
             _launch(config, processes)
         return result_of(run_dir)
     with quiet():
-        assembly = _assembled(config, datamodule=datamodule, checked=True)
+        assembly = _assembled(config, datamodule=proof.datamodule, checked=True)
         check_stated({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         plain = assembly.plain
@@ -139,9 +161,7 @@ def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bo
         AssayError: The run cannot go on as it is asked to; nothing was written.
     """
     run_dir = Path(config.run_dir)
-    check_job(config)
-    prover = Prover()
-    report = prover.prove(config, record.resumed[-1]["overrides"])
+    proof = prove(config, record.resumed[-1]["overrides"])
     changed = record.resumed[-1]["changed"]
     before = as_written(config, {k: text for k, text in record.interpolations.items() if k not in changed})
     record.fingerprint, record.interpolations = fingerprint(before), interpolations(before)
@@ -154,8 +174,8 @@ def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bo
         _launch(config, processes)
         return result_of(run_dir)
     with quiet():
-        assembly = _assembled(config, datamodule=prover.datamodule, checked=True)
-        check_stated({} if report.data_read else report.spec, assembly.config)
+        assembly = _assembled(config, datamodule=proof.datamodule, checked=True)
+        check_stated({} if proof.report.data_read else proof.report.spec, assembly.config)
         same_data(assembly, record)
         with _refusal(run_dir, hint=_ROOM):
             _write_again(RunDirectory(run_dir), assembly.plain, record, patch)

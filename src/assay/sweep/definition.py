@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
+from assay.check.static.monitor import check_asked_for
 from assay.check.static.output_paths import check_folder
 from assay.compose.compose import job_config, trust_for
 from assay.compose.job_composer import JobComposer, compose_whole
@@ -22,6 +23,7 @@ from assay.sweep.search.constraint import read_constraints
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.check.report import Report
     from assay.compose.job_composer import Job
     from assay.config.hydra_internals import Hydra
     from assay.sweep.launcher.launcher import Launcher
@@ -69,6 +71,19 @@ class SweepDefinition:
         place = {"sweep_dir": self.directory} if "sweep_dir" in inspect.signature(kind).parameters else {}
         launcher: Launcher = made(kind, values, "hydra.launcher", **place)
         return launcher
+
+    def check_scores(self, report: Report) -> None:
+        """Refuse a job without a score that is asked for, and a direction that its metric contradicts.
+
+        Args:
+            report: What is known of the job.
+
+        Raises:
+            ConfigError: Naming the key.
+        """
+        check_asked_for(report.scores, self.needed)
+        for aim in self.objectives:
+            aim.check(report.directions)
 
     @property
     def is_serial(self) -> bool:

@@ -25,8 +25,8 @@ from assay.sweep.resources import num_gpus
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from assay.check.report import Report
     from assay.compose.job_composer import Job
-    from assay.sweep.checker import Checked
     from assay.sweep.journal import Journal
     from assay.sweep.launcher.launcher import Ended, Launcher
     from assay.sweep.objective import Objective
@@ -93,7 +93,7 @@ class Scheduler:
         objectives: Sequence[Objective],
         *,
         compose: Callable[[Sequence[str], int], Job],
-        check: Callable[[Job], Checked],
+        check: Callable[[Job], Report],
         watcher: Watcher,
         stop: StopRequest,
     ) -> None:
@@ -111,16 +111,16 @@ class Scheduler:
         self._trials: dict[int, dict[str, Any] | None] = {}
         self._halted = False
 
-    def queue(self, entry: Entry, job: Job, checked: Checked, trial: dict[str, Any] | None = None) -> None:
+    def queue(self, entry: Entry, job: Job, report: Report, trial: dict[str, Any] | None = None) -> None:
         """Have a job of the journal run before new ones are asked for.
 
         Args:
             entry: Of the job.
             job: The same, composed.
-            checked: What is known of it.
+            report: What is known of it.
             trial: Of its proposal.
         """
-        self._specs[job.fingerprint] = self._shared_spec(checked)
+        self._specs[job.fingerprint] = self._shared_spec(report)
         self._trials[entry.number] = trial
         self._pending.append((entry, job, Retry(resume=True, changes=entry.changes)))
 
@@ -229,9 +229,9 @@ class Scheduler:
         )
         return entry, job, job_spec
 
-    def _shared_spec(self, checked: Checked) -> dict[str, Any]:
+    def _shared_spec(self, report: Report) -> dict[str, Any]:
         """What the run need not find out again; one object for all jobs with the same data."""
-        spec = {} if checked.data_read else checked.spec
+        spec = {} if report.data_read else dict(report.spec)
         return self._distinct.setdefault(json.dumps(spec, sort_keys=True), spec)
 
     def _make_way(self, entry: Entry, run_dir: Path, *, resume: bool) -> None:

@@ -6,13 +6,12 @@ import shlex
 from contextlib import ExitStack, chdir, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from assay.check.job import check_job
+from assay.check.checker import Checker
 from assay.check.static.output_paths import check_folder
-from assay.compose.compose import job_config, loader
-from assay.compose.origin import located, overrides_of
-from assay.config.serialize import to_text_of
+from assay.compose.compose import loader
+from assay.compose.origin import located
 from assay.errors import AssayError
 from assay.files.inside import check_links
 from assay.quoting import quoted
@@ -20,11 +19,9 @@ from assay.record.log_file import FILE as LOG
 from assay.record.provenance import check_clean
 from assay.record.run_lock import writing
 from assay.run.summary import say_warnings
-from assay.sweep.checker import Checker, CheckerHere
-from assay.sweep.checking import Checking
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared
 from assay.sweep.journal import Entry, Journal, refuse_existing, unfinished
-from assay.sweep.objective import Objective, scores_of
+from assay.sweep.objective import scores_of
 from assay.sweep.output.progress import SweepProgress, shown
 from assay.sweep.output.summary import say_results, write_results
 from assay.sweep.recovery import recovered, wait_for
@@ -32,19 +29,20 @@ from assay.sweep.result import SweepResult
 from assay.sweep.resume_setting import merged, setting_of, without_trust
 from assay.sweep.scheduler import Scheduler, entry_of
 from assay.sweep.stop_request import StopRequest
+from assay.sweep.worker.check_process import CheckProcess
 from assay.sweep.worker.fork_server import ForkServer
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from omegaconf import DictConfig
 
     from assay.check.report import Report
     from assay.compose.job_composer import Job
     from assay.record.outcome import Outcome
-    from assay.sweep.checker import Checked
     from assay.sweep.launcher.launcher import Launcher
+    from assay.sweep.objective import Objective
 
 
 def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResult:
@@ -62,24 +60,11 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         stack.enter_context(stop.preparing())
         sweep = read_definition(stack.enter_context(loader(config_dir)), overrides, config_dir)
         _refuse_place(sweep)
-        checking = stack.enter_context(_checking(sweep, stop))
-        ahead: dict[int, Job] = {}
-        tokens: dict[int, str] = {}
-        if sweep.search.ahead:
-            while proposal := sweep.search.next():
-                stop.look()
-                number = len(ahead)
-                tokens[number], ahead[number] = proposal.token, sweep.composer.job(proposal.overrides, number)
-        samples = dict(
-            enumerate(sweep.composer.job(sample, n) for n, sample in enumerate(sweep.search.samples()))
-        )
-        refuse_shared(sweep, ahead)
-        checking.names(ahead or samples)
-        _check_git(job.config for job in (ahead or samples).values())
-        launcher = sweep.make_launcher()
+        checker = stack.enter_context(_checker(sweep, stop))
+        jobs, tokens, launcher = _first_look(sweep, checker, stop.look)
         with Console(stderr=True).status(_checking_so_many(sweep.search.total)):
-            checked = checking.all(ahead or samples)
-        say_warnings(warning for job in checked.values() for warning in job.warnings)
+            reports = checker.all(jobs)
+        say_warnings(warning for report in reports.values() for warning in report.warnings)
         stop.look()
         journal = Journal.create(
             sweep.directory,
@@ -90,9 +75,9 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         )
         with _told(sweep.directory):
             stack.enter_context(writing(sweep.directory))
-            journal.add([entry_of(number, job, tokens[number]) for number, job in ahead.items()])
+            journal.add([entry_of(number, jobs[number], token) for number, token in tokens.items()])
         return _drive(
-            sweep, journal, launcher, checking, stop, jobs={n: (job, checked[n]) for n, job in ahead.items()}
+            sweep, journal, launcher, checker, stop, jobs={n: (jobs[n], reports[n]) for n in tokens}
         )
 
 
@@ -131,10 +116,10 @@ def go_on(
         place = [f"hydra.sweep.dir={quoted(str(directory))}"]
         hydra = stack.enter_context(loader(config_dir))
         sweep = read_definition(hydra, [*typed, *place], config_dir, typed=[*overrides, *place])
-        checking = stack.enter_context(_checking(sweep, stop))
+        checker = stack.enter_context(_checker(sweep, stop))
         jobs, tokens = _known_jobs(sweep, journal, stop, again=again)
         refuse_shared(sweep, jobs)
-        checking.names(jobs)
+        checker.names(jobs)
         launcher = sweep.make_launcher()
         _recover(journal, {number: job for number, job in jobs.items() if number not in launcher.kept()})
         left = {
@@ -143,8 +128,8 @@ def go_on(
             if number not in journal.entries or not _is_over(journal.entries[number], again=again)
         }
         with Console(stderr=True).status(_checking_so_many(len(left))):
-            checked = checking.all(left)
-        say_warnings(warning for job in checked.values() for warning in job.warnings)
+            reports = checker.all(left)
+        say_warnings(warning for report in reports.values() for warning in report.warnings)
         stop.look()
         with _told(directory):
             if overrides:
@@ -157,9 +142,9 @@ def go_on(
             sweep,
             journal,
             launcher,
-            checking,
+            checker,
             stop,
-            jobs={n: (job, checked.get(n)) for n, job in jobs.items()},
+            jobs={n: (job, reports.get(n)) for n, job in jobs.items()},
         )
 
 
@@ -174,7 +159,10 @@ def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictC
         All of them, or those that stand for all where a search thinks of them one by one.
     """
     with loader(config_dir) as hydra:
-        return _composed(read_definition(hydra, overrides, config_dir))
+        sweep = read_definition(hydra, overrides, config_dir)
+        proposed = iter(sweep.search.next, None)
+        every = [one.overrides for one in proposed] if sweep.search.ahead else sweep.search.samples()
+        return [sweep.composer.composed(overrides, number) for number, overrides in enumerate(every)]
 
 
 def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Report]:
@@ -193,20 +181,9 @@ def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Repo
     with loader(config_dir) as hydra:
         sweep = read_definition(hydra, overrides, config_dir)
         _refuse_place(sweep)
-        jobs = _composed(sweep)
-        refuse_shared(sweep, {n: sweep.composer.job(overrides_of(job), n) for n, job in enumerate(jobs)})
-        for job in jobs:
-            with located(overrides_of(job), config_dir):
-                check_job(job_config(job))
-        _check_git(jobs)
-        sweep.make_launcher()
-    from assay.check.all_jobs import check_all
-
-    reports = check_all(jobs, config_dir, scores=sweep.needed)
-    for report in reports:
-        for aim in sweep.objectives:
-            aim.check(report.directions)
-    return reports
+        checker = Checker(config_dir, accept=sweep.check_scores)
+        jobs, _, _ = _first_look(sweep, checker)
+    return list(checker.all(jobs).values())
 
 
 def _refuse_place(sweep: SweepDefinition) -> None:
@@ -215,15 +192,27 @@ def _refuse_place(sweep: SweepDefinition) -> None:
     refuse_existing(sweep.directory)
 
 
-def _composed(sweep: SweepDefinition) -> list[DictConfig]:
-    proposed = iter(sweep.search.next, None)
-    every = [one.overrides for one in proposed] if sweep.search.ahead else sweep.search.samples()
-    return [sweep.composer.composed(overrides, number) for number, overrides in enumerate(every)]
+def _first_look(
+    sweep: SweepDefinition, checker: Checker, look: Callable[[], None] = lambda: None
+) -> tuple[dict[int, Job], dict[int, str], Launcher]:
+    """Refuse what can be seen of a new sweep without torch.
 
-
-def _check_git(jobs: Iterable[Mapping[Any, Any]]) -> None:
-    if any(job.get("enforce_clean_git") for job in jobs):
+    Returns:
+        The jobs that it begins with, or that stand for all; the search's names for the first; the launcher.
+    """
+    jobs: dict[int, Job] = {}
+    tokens: dict[int, str] = {}
+    while sweep.search.ahead and (proposal := sweep.search.next()):
+        look()
+        number = len(jobs)
+        tokens[number], jobs[number] = proposal.token, sweep.composer.job(proposal.overrides, number)
+    if not jobs:
+        jobs = {n: sweep.composer.job(sample, n) for n, sample in enumerate(sweep.search.samples())}
+    refuse_shared(sweep, jobs)
+    checker.names(jobs)
+    if any(job.config.get("enforce_clean_git") for job in jobs.values()):
         check_clean(Path.cwd())
+    return jobs, tokens, sweep.make_launcher()
 
 
 def _checking_so_many(jobs: int) -> str:
@@ -280,10 +269,10 @@ def _drive(
     sweep: SweepDefinition,
     journal: Journal,
     launcher: Launcher,
-    checking: Checking,
+    checker: Checker,
     stop: StopRequest,
     *,
-    jobs: Mapping[int, tuple[Job, Checked | None]],
+    jobs: Mapping[int, tuple[Job, Report | None]],
 ) -> SweepResult:
     ahead = sweep.search.ahead
     first = sweep.objectives[0]
@@ -299,7 +288,7 @@ def _drive(
                 sweep.policy,
                 sweep.objectives,
                 compose=sweep.composer.job,
-                check=checking.one,
+                check=checker.report,
                 watcher=progress,
                 stop=stop,
             )
@@ -308,10 +297,10 @@ def _drive(
                     [_known(entry, sweep.objectives) for _, entry in sorted(journal.entries.items())]
                 )
             progress.show_only({number: journal.entries[number] for number in jobs} if ahead else None)
-            for number, (job, checked) in sorted(jobs.items()):
+            for number, (job, report) in sorted(jobs.items()):
                 entry = journal.entries[number]
-                if checked is not None:
-                    scheduler.queue(entry, job, checked, sweep.search.trial(entry.token))
+                if report is not None:
+                    scheduler.queue(entry, job, report, sweep.search.trial(entry.token))
             scheduler.run()
         known = sorted(journal.entries.items())
         result = SweepResult(
@@ -351,21 +340,18 @@ def _known(entry: Entry, aims: Sequence[Objective]) -> tuple[str, Outcome | None
 
 
 @contextmanager
-def _checking(sweep: SweepDefinition, stop: StopRequest) -> Iterator[Checking]:
+def _checker(sweep: SweepDefinition, stop: StopRequest) -> Iterator[Checker]:
     """Checks in a process of its own, so that this one needs no torch; here, where the jobs run here too."""
-    checker: Checker | CheckerHere | None = None
 
-    def prove(job: Job) -> Checked:
-        nonlocal checker
+    def accept(report: Report) -> None:
         stop.look()
-        if checker is None:
-            checker = CheckerHere() if sweep.is_serial else Checker(ForkServer.shared(), stop.look)
-        return checker.check(to_text_of(job.config), job.overrides, sweep.config_dir)
+        sweep.check_scores(report)
 
-    if not sweep.is_serial:
-        ForkServer.shared()  # imports torch while this process composes
+    if sweep.is_serial:
+        yield Checker(sweep.config_dir, accept=accept)
+        return
+    process = CheckProcess(ForkServer.shared().connect, stop.look)  # it imports torch while this one composes
     try:
-        yield Checking(prove, sweep.needed, sweep.config_dir, sweep.objectives)
+        yield Checker(sweep.config_dir, prove=process.prove, accept=accept)
     finally:
-        if checker is not None:
-            checker.close()
+        process.close()

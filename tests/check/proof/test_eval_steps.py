@@ -32,7 +32,7 @@ def with_model(name: str, *typed: str, **arguments: Any) -> Report:
     with open_dict(config):
         config.model = {"_target_": f"check_models.{name}", **FEATURES, **arguments}
     check_job(config)
-    return Prover().prove(config)
+    return Prover().prove(config).report
 
 
 def with_module(*typed: str, **arguments: Any) -> Report:
@@ -41,7 +41,7 @@ def with_module(*typed: str, **arguments: Any) -> Report:
     with open_dict(config):
         config.module.update(arguments)
     check_job(config)
-    return Prover().prove(config)
+    return Prover().prove(config).report
 
 
 @pytest.mark.parametrize("by", ["", "data", "numpy", "lazy"])

@@ -43,7 +43,7 @@ def test_every_schedule_is_followed_as_lightning_steps_it(option: str, train: Ca
         typed.append("scheduler.step_size=2")
     job = job_config(compose([*typed, "device=cpu"]))
     check_job(job)
-    report = Prover().prove(job, typed, curve=True)
+    report = Prover().prove(job, typed, curve=True).report
     trained = train(*typed)
     assert report.lr == pytest.approx([rates[0] for rates in trained.watch.lrs], rel=1e-6, abs=1e-12)
     assert len(report.lr) == report.spec["total_steps"]
@@ -67,7 +67,7 @@ def test_frequency_and_accumulation_are_counted_as_lightning_counts_them(train: 
     typed += ["optimizer=sgd", "trainer.max_epochs=3", "scheduler.frequency=2", "data.batch_size=12"]
     typed += ["trainer.accumulate_grad_batches=2", "trainer.limit_train_batches=7.0", "device=cpu"]
     job = job_config(compose(typed))
-    report = Prover().prove(job, typed, curve=True)
+    report = Prover().prove(job, typed, curve=True).report
     trained = train(*typed)
     assert report.lr == pytest.approx([rates[0] for rates in trained.watch.lrs])
     assert len(report.lr) == 12

@@ -45,7 +45,7 @@ def test_early_stopping(train: Train, prover: Prover, typed: str, reached: bool)
     words = (*IRIS, *STOP, *typed.split())
     job = job_config(compose(words))
     check_job(job)
-    warned = [one for one in prover.prove(job).warnings if "patience" in one]
+    warned = [one for one in prover.prove(job).report.warnings if "patience" in one]
     assert bool(warned) is not reached, warned
     said = (train(*words).run_dir / "log.txt").read_text()
     assert ("stopped early" in said) is reached
@@ -73,7 +73,7 @@ def test_plateau(train: Train, prover: Prover, typed: str, reached: bool) -> Non
     words = (*IRIS, *PLATEAU, *typed.split())
     job = job_config(compose(words))
     check_job(job)
-    warned = [one for one in prover.prove(job).warnings if "patience" in one]
+    warned = [one for one in prover.prove(job).report.warnings if "patience" in one]
     assert bool(warned) is not reached, warned
     run = train(*words)
     rate = run.assembly.trainer.optimizers[0].param_groups[0]["lr"]

@@ -15,8 +15,7 @@ import psutil
 import pytest
 from tests.sweep.conftest import is_gone, until
 
-from assay.errors import AssayError, ConfigError
-from assay.sweep.checker import Checker
+from assay.errors import AssayError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,67 +136,6 @@ def test_ctrl_c_is_for_the_driver_alone(fork_server: ForkServer, make_job_spec: 
 
 
 # -- checks ---------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def checker(fork_server: ForkServer) -> Iterator[Checker]:
-    checker = Checker(fork_server)
-    yield checker
-    checker.close()
-
-
-def test_a_job_is_checked_in_another_process(
-    checker: Checker, make_job_spec: MakeJobSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job_spec = make_job_spec()
-    monkeypatch.chdir(job_spec.cwd)
-    found = checker.check(job_spec.config, job_spec.overrides)
-    assert found.spec["num_classes"] == 10
-    assert not found.data_read
-    assert {"train/loss", "val/loss", "val/accuracy", "test/accuracy"} <= set(found.scores)
-    assert checker.check(job_spec.config, job_spec.overrides) == found
-    assert not Path(job_spec.run_dir).exists()
-
-
-def test_what_is_wrong_with_a_job_is_told_as_if_it_was_checked_here(
-    checker: Checker, make_job_spec: MakeJobSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job_spec = make_job_spec("optimizer.lr=fast")
-    monkeypatch.chdir(job_spec.cwd)
-    with pytest.raises(ConfigError) as caught:
-        checker.check(job_spec.config, ["optimizer.lr=fast"])
-    error = caught.value
-    assert (error.key, error.exit_code) == ("optimizer.lr", 2)
-    assert error.message.startswith("optimizer.lr: ")
-    assert error.message.count("command line") == 1
-    assert checker.check(make_job_spec().config).spec  # and it goes on
-
-
-def test_a_checker_that_dies_is_an_error_and_replaced(
-    checker: Checker, make_job_spec: MakeJobSpec, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job_spec = make_job_spec()
-    monkeypatch.chdir(job_spec.cwd)
-    checker.check(job_spec.config)
-    for process in psutil.Process(fork_server.pid).children():
-        process.kill()
-    with pytest.raises(AssayError, match="the process that checked this job died"):
-        checker.check(job_spec.config)
-    assert checker.check(job_spec.config).spec
-
-
-def test_gpus_are_counted_elsewhere(checker: Checker) -> None:
-    import torch
-
-    assert checker.gpus() == torch.cuda.device_count()
-
-
-def test_a_closed_checker_ends(checker: Checker, fork_server: ForkServer) -> None:
-    others = {child.pid for child in psutil.Process(fork_server.pid).children()}
-    checker.gpus()
-    (started,) = {child.pid for child in psutil.Process(fork_server.pid).children()} - others
-    checker.close()
-    until(lambda: is_gone(started), 20.0)
 
 
 # -- a fork server that cannot start --------------------------------------------------------------------

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, Literal, final
 from assay.config.value import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.record.provenance import usable_cores
-from assay.sweep.checker import Checker
 from assay.sweep.launcher.gpus import Gpus
 from assay.sweep.launcher.launcher import Ended, Launcher
+from assay.sweep.worker.check_process import CheckProcess
 from assay.sweep.worker.exit_status import ExitStatus, outcome_after
 from assay.sweep.worker.fork_server import ForkServer
 
@@ -180,11 +180,11 @@ class LocalLauncher(Launcher):
     def _ids(self) -> Sequence[str]:
         if isinstance(self._asked_gpus, list):
             return [str(one) for one in self._asked_gpus]
-        checker = Checker(self._fork_server)
+        process = CheckProcess(self._fork_server.connect)
         try:
-            count = checker.gpus()
+            count = process.gpus()
         finally:
-            checker.close()
+            process.close()
         visible = [one.strip() for one in os.environ.get(_VISIBLE, "").split(",") if one.strip()]
         ids = (visible or [str(index) for index in range(count)])[:count]
         return ids if self._asked_gpus == "auto" else ids[: self._asked_gpus]

@@ -93,7 +93,7 @@ class ForkServer:
         return self._ask({"do": "run", "job_spec": job_spec.to_json()})
 
     def connect(self) -> socket.socket:
-        """Start a process that checks jobs; see `assay.sweep.checker`.
+        """Start a process that checks jobs; see `assay.sweep.worker.check_process`.
 
         Returns:
             Its socket; closing it ends the process.

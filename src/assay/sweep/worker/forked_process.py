@@ -30,12 +30,12 @@ def work(job_spec: JobSpec, result: int) -> None:
 
 
 def check(connection: int) -> None:
-    """Check jobs; see `assay.sweep.worker.check_server.serve`.
+    """Check jobs; see `assay.sweep.worker.check_process.serve`.
 
     Args:
         connection: Descriptor of the socket to the driver.
     """
-    from assay.sweep.worker.check_server import serve
+    from assay.sweep.worker.check_process import serve
 
     serve(connection)
 

@@ -161,7 +161,7 @@ def _attempt(job_spec: JobSpec) -> Outcome:
 
 
 def _begin(job_spec: JobSpec) -> None:
-    from assay.check.report import Report
+    from assay.check.report import Proof, Report
     from assay.config.serialize import from_text
     from assay.run.train import run_job
 
@@ -169,7 +169,7 @@ def _begin(job_spec: JobSpec) -> None:
     report = Report(
         job_spec.overrides, str(config.get("name")), spec=job_spec.spec, data_read=not job_spec.spec
     )
-    run_job(config, job_spec.overrides, job_spec.choices, raise_errors=True, report=report)
+    run_job(config, job_spec.overrides, job_spec.choices, Proof(report), raise_errors=True)
 
 
 def _go_on(job_spec: JobSpec, run_dir: Path) -> None:

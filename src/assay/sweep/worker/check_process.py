@@ -1,0 +1,147 @@
+"""The process in which the jobs of a sweep are proved, as that may compute and break; both ends of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from assay.check.report import Proof, Report
+from assay.config.serialize import from_text, to_text_of
+from assay.error_location import one_line_of
+from assay.errors import AssayError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.check.prove import Prover
+    from assay.compose.job_composer import Job
+
+_TICK: Final = 0.25
+"""Seconds between two looks while an answer is waited for."""
+_OF_USE: Final = ("spec", "data_read", "scores", "directions", "devices", "warnings")
+"""What of a report a sweep needs."""
+
+
+@final
+class CheckProcess:
+    """The driver's end: asks one process about every job, so that it does once what they have in common.
+
+    Args:
+        connect: Starts the process; closing its socket ends it.
+        look: Is called while an answer is waited for, and may raise.
+    """
+
+    def __init__(self, connect: Callable[[], socket.socket], look: Callable[[], None] = lambda: None) -> None:
+        self._connect, self._look = connect, look
+        self._socket: socket.socket | None = None
+
+    def prove(self, job: Job) -> Proof:
+        """Refuse a job that cannot run; what was made to find that out stays in the process.
+
+        Args:
+            job: Whose names are right.
+
+        Raises:
+            AssayError: It cannot run, or the process that checks it died.
+        """
+        asked = {"prove": to_text_of(job.config), "overrides": list(job.overrides), "cwd": str(Path.cwd())}
+        return Proof(Report(job.overrides, str(job.config["name"]), **self._ask(asked)))
+
+    def gpus(self) -> int:
+        """How many GPUs there are.
+
+        Raises:
+            AssayError: The process that was asked died.
+        """
+        return int(self._ask({"gpus": True})["gpus"])
+
+    def close(self) -> None:
+        """End the process."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        if self._socket is None:
+            self._socket = self._connect()
+        try:
+            self._socket.sendall(json.dumps(question).encode() + b"\n")
+            while not select.select([self._socket], [], [], _TICK)[0]:
+                self._look()
+            line = _read_line(self._socket)
+        except ConnectionError:
+            line = b""
+        except BaseException:
+            self.close()  # its answer would be taken for that of the next question
+            raise
+        if not line:
+            self.close()
+            raise AssayError(
+                "the process that checked this job died", hint="assay check with the same overrides shows how"
+            )
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise _as_error(**answer["error"])
+        return answer
+
+
+def serve(descriptor: int) -> None:
+    """The other end: answer questions until the driver closes its own.
+
+    Args:
+        descriptor: Of a socket.
+    """
+    from assay.check.prove import Prover
+
+    prover = Prover()
+    with socket.socket(fileno=descriptor) as driver:
+        while line := _read_line(driver):
+            try:
+                answer = _answer(json.loads(line), prover)
+            except AssayError as error:
+                answer = {"error": _as_data(error)}
+            except Exception as error:
+                answer = {"error": _as_data(AssayError(one_line_of(error)))}
+            driver.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def _answer(question: dict[str, Any], prover: Prover) -> dict[str, Any]:
+    if "gpus" in question:
+        import torch
+
+        return {"gpus": torch.cuda.device_count()}
+    os.chdir(question["cwd"])
+    report = prover.prove(from_text(question["prove"]), question["overrides"]).report
+    return {name: getattr(report, name) for name in _OF_USE}
+
+
+def _read_line(connection: socket.socket) -> bytes:
+    """One line; empty when the other end is gone."""
+    content = bytearray()
+    with suppress(ConnectionError):
+        while not content.endswith(b"\n"):
+            part = connection.recv(1 << 20)
+            if not part:
+                return b""
+            content += part
+    return bytes(content)
+
+
+def _as_data(error: AssayError) -> dict[str, Any]:
+    where = (error.key, error.file) if isinstance(error, ConfigError) else None
+    return {"message": error.message, "hint": error.hint, "exit_code": error.exit_code, "where": where}
+
+
+def _as_error(message: str, hint: str, exit_code: int, where: tuple[str, str] | None) -> AssayError:
+    """The same error here; `where` are key and file of one of the config, which its message names already."""
+    error = AssayError(message, hint=hint)
+    if where is not None:
+        error = of_config = ConfigError(message, hint=hint)
+        of_config.key, of_config.file = where
+    error.exit_code = exit_code
+    return error
