@@ -82,9 +82,8 @@ def _dangling(cause: OmegaConfBaseException, config: DictConfig, key: str) -> Co
         asking = (one for one in walk(node, key) if one.is_interpolation and match[1] in one.raw)
         key = next((one.key for one in asking), key)
     known = [f"spec.{name}" for name in config.get("spec") or {}]
-    guess = did_you_mean(match[1], known)
     return ConfigError(
-        f"the data has no {match[1]!r}{'; ' + guess if guess else ''}",
+        f"the data has no {match[1]!r}{did_you_mean(match[1], known, '; ')}",
         key=key,
         hint=f"it has: {named(known, match[1])}" if known else f"the data is not read yet; {key}=VALUE",
     )

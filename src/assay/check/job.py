@@ -96,9 +96,8 @@ def _check_interpolation(entry: Entry, keys: list[str]) -> None:
         asked = str(error).partition("Interpolation key '")[2].partition("'")[0]
         if asked.partition(".")[0] == "spec":
             return
-        guess = did_you_mean(asked, keys)
         raise ConfigError(
-            f"there is no {asked!r} to take the value from{'; ' + guess if guess else ''}",
+            f"there is no {asked!r} to take the value from{did_you_mean(asked, keys, '; ')}",
             key=entry.key,
             hint=f"{entry.key}=VALUE, or ${{…}} of a key that `assay train --cfg` shows",
         ) from error

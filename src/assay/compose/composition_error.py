@@ -136,9 +136,8 @@ def _unknown_option(mistake: _Mistake) -> ConfigError:
             key=group,
             hint=f"override /{inner}: {option}",
         )
-    guess = did_you_mean(option, options)
     return ConfigError(
-        f"there is no option {option!r}{'; ' + guess if guess else ''}",
+        f"there is no option {option!r}{did_you_mean(option, options, '; ')}",
         key=group,
         hint=f"choose from: {named(options, option)}" if options else "see: assay configs",
     )
@@ -209,9 +208,8 @@ def _unknown_group(mistake: _Mistake) -> ConfigError:
             key=group,
             hint="hydra/sweeper=optuna, which with hydra/sweeper/sampler=random draws at random",
         )
-    guess = did_you_mean(group, known)
     return ConfigError(
-        f"there is no such group or key{'; ' + guess if guess else ''}",
+        f"there is no such group or key{did_you_mean(group, known, '; ')}",
         key=group,
         hint=f"groups: {', '.join(known)}",
     )

@@ -181,9 +181,8 @@ def _unknown(key: str, found: Origins, entries: Mapping[tuple[str, ...], Entry])
     if split(key)[:1] == ("spec",):
         return ConfigError(_AWAITED, key=key, hint="a run's config.yaml has it")
     known = [entry.key for entry in entries.values() if split(entry.key)[:1] != ("hydra",)]
-    guess = did_you_mean(key, [*known, *found.choices])
     return ConfigError(
-        f"there is no such key or group{'; ' + guess if guess else ''}",
+        f"there is no such key or group{did_you_mean(key, [*known, *found.choices], '; ')}",
         key=key,
         hint="`assay train --cfg` shows every key, `assay configs` every group",
     )

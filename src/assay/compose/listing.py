@@ -34,9 +34,8 @@ def show(group: str, config_dir: Path | None) -> None:
     options = list_options(group, *folders)
     if not options:
         known = groups(*folders)
-        guess = did_you_mean(group, known)
         raise ConfigError(
-            f"there is no such group{'; ' + guess if guess else ''}",
+            f"there is no such group{did_you_mean(group, known, '; ')}",
             key=group,
             hint=f"groups: {', '.join(known)}",
         )

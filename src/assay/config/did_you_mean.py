@@ -28,12 +28,13 @@ _ELSEWHERE = {
 _RESUME = ("ckpt_path", "checkpoint", "resume", "resume_from_checkpoint", "ckpt")
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str], before: str = "") -> str:
     """`did you mean 'x'?` or an empty string.
 
     Args:
         word: What was typed.
         known: What could have been meant.
+        before: Joins the question to what it follows.
 
     >>> did_you_mean("optimizr", ["optimizer", "model"])
     "did you mean 'optimizer'?"
@@ -48,7 +49,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     swapped = [name for name in names if sorted(name) == sorted(word)]
     longer = sorted((name for name in names if word and name.startswith(word)), key=len)
     close = swapped or longer or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else ""
+    return f"{before}did you mean {close[0]!r}?" if close else ""
 
 
 def named(known: Iterable[str], word: str = "") -> str:

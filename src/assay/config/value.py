@@ -93,9 +93,9 @@ def check_choice(key: str, value: Any, choices: tuple[object, ...]) -> None:
     if value is None or any(value == one and type(value) is type(one) for one in choices):
         return
     words = [one if isinstance(one, str) else str(one).lower() for one in choices if type(one) is not int]
-    guess = did_you_mean(value, words) if isinstance(value, str) else ""
+    guess = did_you_mean(value, words, "; ") if isinstance(value, str) else ""
     raise ConfigError(
-        f"{value!r} is none of {', '.join(words)}{'; ' + guess if guess else ''}",
+        f"{value!r} is none of {', '.join(words)}{guess}",
         key=key,
         hint="; ".join(f"{key}={word}" for word in words[:2]),
     )

@@ -131,8 +131,7 @@ def _apply(config: DictConfig, override: Override) -> None:
         absent = False
     if absent and not override.is_add():
         keys = [entry.key for entry in walk(config)]
-        guess = did_you_mean(key, keys)
-        raise ConfigError(f"the run has no such key{'; ' + guess if guess else ''}", key=key)
+        raise ConfigError(f"the run has no such key{did_you_mean(key, keys, '; ')}", key=key)
     try:
         with open_dict(config):
             if override.is_delete():

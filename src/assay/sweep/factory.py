@@ -60,9 +60,8 @@ def made(kind: Callable[..., Any], values: Mapping[str, Any], key: str, /, **giv
     for name, value in values.items():
         full = f"{key}.{name}"
         if name not in names:
-            guess = did_you_mean(name, names)
             raise ConfigError(
-                f"nothing reads this key{'; ' + guess if guess else ''}",
+                f"nothing reads this key{did_you_mean(name, names, '; ')}",
                 key=full,
                 hint=f"there is: {', '.join(names)}",
             )

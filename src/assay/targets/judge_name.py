@@ -149,12 +149,9 @@ def check_name(key: str, target: str, packages: Sequence[str]) -> None:
     guess = _guess(target)
     if is_library(root):
         what = f"{slot} holds {holds.words}" if slot else f"a config may name {holds.words}"
-        raise ConfigError(
-            f"{target!r} is not allowed: {what}{'; ' + guess if guess else ''}", key=at, hint=hint
-        )
+        raise ConfigError(f"{target!r} is not allowed: {what}{guess}", key=at, hint=hint)
     raise ConfigError(
-        f"{target!r} is not allowed: {root!r} is no package that assay knows, or that you trust"
-        + (f"; {guess}" if guess else ""),
+        f"{target!r} is not allowed: {root!r} is no package that assay knows, or that you trust{guess}",
         key=at,
         hint=f"if it is your own: {KEY}=[{root}], or put that into conf/project.yaml",
     )
@@ -177,7 +174,7 @@ def _guess(target: str) -> str:
                 and _alike(parts[count - 1], place.split(".")[-1]) > 0.7
             ):
                 best, found = ratio, ".".join([place, *parts[count:]])
-    return did_you_mean(found, [found]) if found else ""
+    return did_you_mean(found, [found], "; ") if found else ""
 
 
 def _alike(one: str, other: str) -> float:

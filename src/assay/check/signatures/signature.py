@@ -147,9 +147,8 @@ def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) 
 def _check_name(key: str, name: str, call: Call) -> None:
     parameter = call.parameters.get(name)
     if parameter is None and not call.takes_any:
-        guess = did_you_mean(name, call.parameters)
         raise ConfigError(
-            f"{call.name} has no argument {name!r}{'; ' + guess if guess else ''}",
+            f"{call.name} has no argument {name!r}{did_you_mean(name, call.parameters, '; ')}",
             key=key,
             hint=f"it takes: {call.in_short([name])}" if call.parameters else "it takes no arguments",
         )

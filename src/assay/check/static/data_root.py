@@ -156,8 +156,9 @@ def _missing(key: str, path: Path, what: str, expected: str) -> ConfigError:
         names = sorted(one.name for one in first.parent.iterdir())
     except OSError:
         names = []
-    guess = did_you_mean(first.name, names)
     there = "" if first == whole else f"; {first.parent} has no {first.name!r}"
     return ConfigError(
-        f"there is no such {what}: {whole}{there}{'; ' + guess if guess else ''}", key=key, hint=expected
+        f"there is no such {what}: {whole}{there}{did_you_mean(first.name, names, '; ')}",
+        key=key,
+        hint=expected,
     )

@@ -43,9 +43,8 @@ def check_asked_for(known: Sequence[str], asked: Mapping[str, str]) -> None:
     there = {name.replace("val/", "test/") for name in known} | set(known)
     for name, key in asked.items():
         if known and name not in there:
-            guess = did_you_mean(name, sorted(there))
             raise ConfigError(
-                f"there is no metric {name!r}{'; ' + guess if guess else ''}",
+                f"there is no metric {name!r}{did_you_mean(name, sorted(there), '; ')}",
                 key=key,
                 hint=f"there is: {', '.join(sorted(known))}",
             )
@@ -84,9 +83,8 @@ def no_metric(key: str, metric: str, known: Sequence[str]) -> ConfigError:
         metric: Its name.
         known: Those that are logged.
     """
-    guess = did_you_mean(metric, known)
     return ConfigError(
-        f"there is no metric {metric!r}{'; ' + guess if guess else ''}",
+        f"there is no metric {metric!r}{did_you_mean(metric, known, '; ')}",
         key=key,
         hint=f"there is: {', '.join(known)}",
     )

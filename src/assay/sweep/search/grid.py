@@ -130,9 +130,8 @@ def _check_zip(
         for key in group:
             if key not in swept:
                 plain = key.lstrip("+")
-                guess = did_you_mean(plain, swept)
                 raise ConfigError(
-                    f"{plain} is not swept{'; ' + guess if guess else ''}", key=_KEY, hint=f"{plain}=a,b,c"
+                    f"{plain} is not swept{did_you_mean(plain, swept, '; ')}", key=_KEY, hint=f"{plain}=a,b,c"
                 )
             if key in seen:
                 raise ConfigError(f"{key} is zipped twice", key=_KEY, hint="name each key once")

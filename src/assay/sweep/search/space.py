@@ -296,9 +296,8 @@ def _check(key: str, override: Override, config_loader: ConfigLoader | None) -> 
     tags = sweep.tags if isinstance(sweep, IntervalSweep | RangeSweep) else set()
     unknown = [tag for tag in sorted(tags) if tag not in _TAGS]
     if unknown:
-        guess = did_you_mean(unknown[0], _TAGS)
         raise ConfigError(
-            f"there is no tag {unknown[0]!r}{'; ' + guess if guess else ''}",
+            f"there is no tag {unknown[0]!r}{did_you_mean(unknown[0], _TAGS, '; ')}",
             key=key,
             hint=f"there is: {', '.join(_TAGS)}",
         )
