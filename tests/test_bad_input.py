@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tests.command import ASSAY
 from typer.testing import CliRunner
 
 from assay.cli.app import app
@@ -303,14 +304,7 @@ def test_a_reader_that_goes_away() -> None:
 
 def test_ctrl_c_leaves_a_record_and_a_clean_terminal(tmp_path: Path) -> None:
     main_end, terminal = pty.openpty()
-    command = [
-        sys.executable,
-        "-c",
-        "from assay.cli.app import main; main()",
-        "train",
-        "device=cpu",
-        "data=iris",
-    ]
+    command = [*ASSAY, "train", "device=cpu", "data=iris"]
     process = subprocess.Popen(
         [*command, "trainer.max_epochs=1000000", "hydra.run.dir=run"],
         stdin=terminal,

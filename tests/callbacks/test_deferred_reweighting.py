@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import Tensor, nn
 from typing_extensions import override
 
@@ -64,23 +65,11 @@ class Classifier(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def trainer(*callbacks: L.Callback, **options: Any) -> L.Trainer:
-    return L.Trainer(
-        accelerator="cpu",
-        callbacks=list(callbacks),
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **options,
-    )
-
-
 def fit(
     callback: DeferredReweighting, *others: L.Callback, ckpt_path: Path | None = None, **options: Any
 ) -> Loss:
     loss = Loss()
-    trainer(callback, *others, **options).fit(Classifier(loss), Batches(), ckpt_path=ckpt_path)
+    quiet_trainer(callback, *others, **options).fit(Classifier(loss), Batches(), ckpt_path=ckpt_path)
     return loss
 
 
@@ -140,13 +129,13 @@ def test_needs_a_loss_that_can_be_reweighted() -> None:
     message = "callbacks=drw needs a loss that can be re-weighted: ldam, cross_entropy or focal"
     callback = DeferredReweighting(COUNTS, start_epoch=1)
     with pytest.raises(ValueError, match=message):
-        trainer(callback, max_epochs=1).fit(Classifier(nn.CrossEntropyLoss()), Batches())
+        quiet_trainer(callback, max_epochs=1).fit(Classifier(nn.CrossEntropyLoss()), Batches())
 
 
 def test_a_share_of_an_unknown_number_of_epochs_is_refused() -> None:
     callback = DeferredReweighting(COUNTS, start_fraction=0.8)
     with pytest.raises(ValueError, match=r"callbacks\.drw\.start_epoch or trainer\.max_epochs"):
-        trainer(callback, max_epochs=-1, max_steps=3).fit(Classifier(Loss()), Batches())
+        quiet_trainer(callback, max_epochs=-1, max_steps=3).fit(Classifier(Loss()), Batches())
 
 
 @pytest.mark.parametrize(

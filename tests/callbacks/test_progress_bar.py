@@ -9,6 +9,7 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
+from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import Tensor, nn
 from typing_extensions import override
 
@@ -91,15 +92,7 @@ class Net(L.LightningModule):
 
 def make_trainer(*callbacks: L.Callback, **options: Any) -> L.Trainer:
     bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
-    return L.Trainer(
-        accelerator="cpu",
-        callbacks=list(callbacks),
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=bar,
-        enable_model_summary=False,
-        **({"num_sanity_val_steps": 0} | options),
-    )
+    return quiet_trainer(*callbacks, enable_progress_bar=bar, **({"num_sanity_val_steps": 0} | options))
 
 
 def make_console(terminal: bool, width: int = 120) -> tuple[Console, io.StringIO]:

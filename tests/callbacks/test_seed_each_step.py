@@ -9,6 +9,7 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
+from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import Tensor, nn
 from typing_extensions import override
 
@@ -92,15 +93,7 @@ class Saver(L.Callback):
 
 def fit(net: Net, *callbacks: L.Callback, ckpt_path: Path | None = None, **options: Any) -> Net:
     settings: dict[str, Any] = {"max_epochs": 2, "val_check_interval": BATCHES, "num_sanity_val_steps": 0}
-    trainer = L.Trainer(
-        accelerator="cpu",
-        callbacks=list(callbacks),
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **(settings | options),
-    )
+    trainer = quiet_trainer(*callbacks, **(settings | options))
     random.seed(1)
     np.random.seed(1)
     torch.manual_seed(1)
@@ -193,13 +186,7 @@ def test_rank_of_the_process_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_step_costs_microseconds() -> None:
     net, callback = Net(), SeedEachStep(3)
-    trainer = L.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    trainer = quiet_trainer()
     times = []
     for index in range(500):
         start = perf_counter()

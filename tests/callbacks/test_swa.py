@@ -8,7 +8,8 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint
+from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
@@ -63,16 +64,7 @@ def fit(folder: Path, epochs: int, resume: Path | None = None, **settings: Any) 
     data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
     module, swa = Net(), SWA(**settings)
     last = ModelCheckpoint(dirpath=folder, filename="last", enable_version_counter=False)
-    callbacks: list[Callback] = [swa, last]
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_epochs=epochs,
-        callbacks=callbacks,
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-    )
+    trainer = quiet_trainer(swa, last, max_epochs=epochs, enable_checkpointing=True, num_sanity_val_steps=0)
     loaders = DataLoader(data, batch_size=8), DataLoader(data, batch_size=32)
     trainer.fit(module, *loaders, ckpt_path=resume, weights_only=True)
     return module, swa, trainer

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from tests.suited_losses import SUITED_LOSSES
 
 from assay.check.job import check_job
 from assay.check.prove import Prover
@@ -30,20 +31,6 @@ Choice = dict[str, str]
 
 # -- what fits together ----------------------------------------------------------------------------
 
-TASKS: dict[str, dict[str, str]] = {
-    "multiclass": {
-        **dict.fromkeys(("cross_entropy", "focal", "ldam", "kl_div"), "multiclass"),
-        "triplet": "retrieval",
-    },
-    "binary": {
-        **dict.fromkeys(("bce_with_logits", "bce"), "binary"),
-        **dict.fromkeys(("cross_entropy", "focal", "ldam", "kl_div"), "multiclass"),
-        "triplet": "retrieval",
-    },
-    "multilabel": dict.fromkeys(("bce_with_logits", "bce"), "multilabel"),
-    "regression": dict.fromkeys(("mse", "l1", "huber"), "regression"),
-}
-"""The losses of a task, first its usual one, each with the metrics that go with it."""
 DATA: dict[str, tuple[str, bool]] = {
     "digits": ("multiclass", True),
     "wine": ("multiclass", False),
@@ -100,7 +87,7 @@ def completed(choice: Choice) -> Choice | None:
             continue
         if choice.get("data/transform") == "imagenet" and data not in IN_COLOUR:
             continue  # its statistics are those of three channels
-        for loss, metrics in TASKS[task].items():
+        for loss, metrics in SUITED_LOSSES[task].items():
             if choice.get("loss", loss) != loss or choice.get("metrics", metrics) != metrics:
                 continue
             if choice.get("callbacks") == "drw" and loss not in WEIGHTED:
@@ -205,8 +192,8 @@ def prove_typed(hydra: Hydra, typed: Sequence[str]) -> None:
 
 def test_every_option_is_known_here() -> None:
     assert set(options()["data"]) == set(DATA)
-    assert set(options()["loss"]) == {loss for suits in TASKS.values() for loss in suits}
-    assert set(options()["metrics"]) == {m for suits in TASKS.values() for m in suits.values()}
+    assert set(options()["loss"]) == {loss for suits in SUITED_LOSSES.values() for loss in suits}
+    assert set(options()["metrics"]) == {m for suits in SUITED_LOSSES.values() for m in suits.values()}
 
 
 def test_every_compatible_pair_is_in_a_job() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
+from tests.command import ASSAY
 
 from assay.loop.stop_on_signal import StopOnSignal
 
@@ -215,7 +216,7 @@ ENDLESS = ("train", "data=iris", "model=mlp", "device=cpu", "trainer.max_epochs=
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", "from assay.cli.app import main; main()", *ENDLESS, *arguments]
+    command = [*ASSAY, *ENDLESS, *arguments]
     return subprocess.Popen(
         command,
         cwd=folder,
@@ -272,7 +273,7 @@ def test_a_terminal_that_is_closed(tmp_path: Path) -> None:
     process, terminal = pty.fork()
     if not process:  # pragma: no cover - another process
         os.chdir(tmp_path)
-        arguments = [sys.executable, "-c", "from assay.cli.app import main; main()", *ENDLESS]
+        arguments = [*ASSAY, *ENDLESS]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm"}
         os.execve(sys.executable, arguments, environment)  # noqa: S606 - this interpreter
     table, end = tmp_path / "run" / "metrics.csv", time.monotonic() + 200

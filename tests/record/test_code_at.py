@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith("GIT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    for name, value in (("NAME", "A"), ("EMAIL", "a@example.org")):
-        monkeypatch.setenv(f"GIT_AUTHOR_{name}", value)
-        monkeypatch.setenv(f"GIT_COMMITTER_{name}", value)
+def project(tmp_path: Path, own_git: None) -> Path:
     repository = git.Repo.init(tmp_path / "project", initial_branch="main")
     (tmp_path / "project" / "a.py").write_text("x = 1\n")
     (tmp_path / "project" / "inner").mkdir()

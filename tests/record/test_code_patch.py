@@ -9,6 +9,8 @@ import pytest
 
 from assay.record.code_patch import code_patch
 
+pytestmark = pytest.mark.usefixtures("own_git")
+
 COMMITTED = {
     "model.py": b"x = 1\ny = 2\nz = 3\n",
     "gone.py": b"old\n",
@@ -47,18 +49,6 @@ def tree(root: Path) -> dict[str, bytes]:
         for p in root.rglob("*")
         if p.is_file() and ".git" not in p.parts
     }
-
-
-@pytest.fixture(autouse=True)
-def own_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No setting of whoever runs the tests reaches git."""
-    for name in [name for name in os.environ if name.startswith("GIT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    for name, value in (("NAME", "A"), ("EMAIL", "a@example.org")):
-        monkeypatch.setenv(f"GIT_AUTHOR_{name}", value)
-        monkeypatch.setenv(f"GIT_COMMITTER_{name}", value)
 
 
 @pytest.fixture

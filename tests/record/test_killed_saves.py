@@ -4,13 +4,13 @@ import errno
 import os
 import resource
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from tests.command import ASSAY
 from tests.record.killing import at_call, count_calls, dies_at
 
 from assay.checkpoint.checkpoint_file import CheckpointFile
@@ -144,7 +144,7 @@ def test_a_file_that_the_system_does_not_let_grow(tmp_path: Path) -> None:
         f"hydra.run.dir={tmp_path / 'run'}",
     ]
     done = subprocess.run(
-        [sys.executable, "-c", "from assay.cli.app import main; main()", "train", *overrides],
+        [*ASSAY, "train", *overrides],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from contextlib import chdir, suppress
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import git
 import psutil
 import pytest
+from tests.command import ASSAY
 from typer.testing import CliRunner
 
 from assay.checkpoint.checkpoint_file import CheckpointFile
@@ -72,17 +72,8 @@ class Lab:
     def train(self, name: str, *overrides: str) -> Path:
         """One run, in a process of its own, as its user would start it."""
         run_dir = self.root.parent / "runs" / name
-        command = [
-            sys.executable,
-            "-c",
-            "from assay.cli.app import main; main()",
-            "train",
-            *QUICK,
-            *overrides,
-        ]
-        done = subprocess.run(
-            [*command, f"hydra.run.dir={run_dir}"], cwd=self.root, capture_output=True, text=True, check=False
-        )
+        command = [*ASSAY, "train", *QUICK, *overrides, f"hydra.run.dir={run_dir}"]
+        done = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return run_dir
 
@@ -367,9 +358,8 @@ def test_checkpoints_that_were_removed_to_save_room(
 @pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.long)])
 def test_told_to_stop_nothing_is_left(made: tuple[Lab, Path, Path, str], tmp_path: Path, name: str) -> None:
     lab, clean, *_ = made
-    code = "from assay.cli.app import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "reproduce", str(clean), "--trust-code"],
+        [*ASSAY, "reproduce", str(clean), "--trust-code"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         cwd=lab.root,
         stderr=subprocess.PIPE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from contextlib import chdir
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import psutil
 import pytest
+from tests.command import ASSAY
 
 from assay.compose.compose import choices, compose, job_config
 from assay.config.serialize import to_text
@@ -31,9 +31,6 @@ TINY = (
     *("trainer.limit_train_batches=6", "trainer.limit_val_batches=1", "trainer.limit_test_batches=1"),
     "callbacks=[last_checkpoint,non_finite,poison]",
 )
-
-
-ASSAY = (sys.executable, "-c", "from assay.cli.app import main; main()")
 
 
 class MakeJobSpec(Protocol):

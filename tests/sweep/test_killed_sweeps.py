@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.sweep.conftest import ASSAY, PROJECT, TINY, begin
+from tests.command import ASSAY
+from tests.sweep.conftest import PROJECT, TINY, begin
 
 if TYPE_CHECKING:
     from pathlib import Path

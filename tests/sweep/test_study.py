@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import optuna
 import pytest
-from tests.sweep.conftest import ASSAY
+from tests.command import ASSAY
 
 from assay.errors import ConfigError
 from assay.sweep.session import go_on, start

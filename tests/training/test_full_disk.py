@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from contextlib import chdir, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, final
 
 import pytest
 from lightning.pytorch.callbacks import Callback
+from tests.command import ASSAY
 from tests.conftest import unchanged_process
 from tests.mounting import mounted
 from tests.training.interrupting import outcome
@@ -99,7 +99,7 @@ def test_no_room_in_the_middle_of_training(
 def test_a_disk_of_its_own_that_runs_full(tmp_path: Path) -> None:
     run_dir = tmp_path / "disk" / "run"
     words = ("train", *JOB, "device=cpu", "trainer.max_epochs=100000", f"hydra.run.dir={run_dir}")
-    command = [sys.executable, "-c", "from assay.cli.app import main; main()", *words]
+    command = [*ASSAY, *words]
     with mounted(disk := tmp_path / "disk", "size=8m") as able:
         if not able:
             pytest.skip("nothing can be mounted here")

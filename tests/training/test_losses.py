@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
+from tests.suited_losses import SUITED_LOSSES
 from typing_extensions import override
 
 from assay.compose.options import list_options
@@ -23,20 +24,6 @@ if TYPE_CHECKING:
 LOSSES = (
     *("cross_entropy", "focal", "ldam", "kl_div", "bce_with_logits", "bce", "triplet", "mse", "l1", "huber"),
 )
-# Which loss suits which task, and by which metrics it is judged then.
-SUITS: dict[str, dict[str, str]] = {
-    "multiclass": {
-        **dict.fromkeys(("cross_entropy", "focal", "ldam", "kl_div"), "multiclass"),
-        "triplet": "retrieval",
-    },
-    "binary": {
-        **dict.fromkeys(("bce_with_logits", "bce"), "binary"),
-        **dict.fromkeys(("cross_entropy", "focal", "ldam", "kl_div"), "multiclass"),
-        "triplet": "retrieval",
-    },
-    "multilabel": dict.fromkeys(("bce_with_logits", "bce"), "multilabel"),
-    "regression": dict.fromkeys(("mse", "l1", "huber"), "regression"),
-}
 HINTS = {
     "multiclass": "loss=cross_entropy metrics=multiclass",
     "binary": "loss=bce_with_logits metrics=binary",
@@ -70,24 +57,24 @@ def data(labels: Path) -> dict[str, list[str]]:
 def test_every_option_is_trained() -> None:
     assert {option.name for option in list_options("loss")} == set(LOSSES)
     assert {option.name for option in list_options("metrics")} == {
-        m for suits in SUITS.values() for m in suits.values()
+        m for suits in SUITED_LOSSES.values() for m in suits.values()
     }
 
 
-@pytest.mark.parametrize("task", SUITS)
+@pytest.mark.parametrize("task", SUITED_LOSSES)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_task_and_loss(train: Train, data: dict[str, list[str]], task: str, loss: str) -> None:
     model = {"bce": "probability", "triplet": "mlp"}.get(loss, "mlp" if task == "regression" else "linear")
     lr = 0.003 if loss == "ldam" else 0.03  # ldam scales the logits by 30
     overrides = [*data[task], f"loss={loss}", f"model={model}", "scheduler=none", f"optimizer.lr={lr}"]
-    if loss not in SUITS[task]:
+    if loss not in SUITED_LOSSES[task]:
         with pytest.raises(ConfigError) as caught:
             train(*overrides, config_dir=PROJECT / "conf")
         assert caught.value.key == "loss"
         assert HINTS[task] in caught.value.hint
         assert "\n" not in caught.value.message
         return
-    metrics = SUITS[task][loss]
+    metrics = SUITED_LOSSES[task][loss]
     run = train(*overrides, f"metrics={metrics}", "trainer.max_epochs=3", config_dir=PROJECT / "conf")
     assert run.moved()
     losses = run.column("train/loss")

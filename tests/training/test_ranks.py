@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 from sklearn import metrics as sk  # type: ignore[import-untyped]  # scikit-learn ships no types
+from tests.command import ASSAY
 
 import assay
 from assay.data.bundled import Bundled
@@ -28,7 +28,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`assay train device=ddp_cpu` as a command, once."""
     folder = tmp_path_factory.mktemp("ranks")
     command = [
-        *(sys.executable, "-c", "from assay.cli.app import main; main()", "train"),
+        *(*ASSAY, "train"),
         *("--config-dir", str(PROJECT / "conf"), "trusted_packages=[own_project]"),
         *("data=breast_cancer", "device=ddp_cpu", "callbacks=[checkpoint,last_checkpoint,rank_notes]"),
         *("trainer.max_epochs=2", "model.hidden=[16]", "optimizer.lr=0.01", "trainer.log_every_n_steps=1"),

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from contextlib import chdir
 from itertools import product
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from lightning.pytorch.callbacks import Checkpoint
+from tests.command import ASSAY
 from tests.conftest import unchanged_process
 from tests.training.interrupting import Hook, Interrupt, outcome
 
@@ -190,7 +190,7 @@ HERE = Path(__file__).parent
 
 
 def command(*words: str, cwd: Path, **environment: str) -> None:
-    full = [sys.executable, "-c", "from assay.cli.app import main; main()", *words]
+    full = [*ASSAY, *words]
     known = {**os.environ, "PYTHONPATH": str(HERE / "project"), "OMP_NUM_THREADS": "1", **environment}
     subprocess.run(full, cwd=cwd, env=known, capture_output=True, check=False, timeout=300)
 

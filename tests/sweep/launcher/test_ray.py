@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.sweep.conftest import ASSAY, PATIENCE, TINY, begin, environment, is_gone, run, until
+from tests.command import ASSAY
+from tests.sweep.conftest import PATIENCE, TINY, begin, environment, is_gone, run, until
 
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord

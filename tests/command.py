@@ -1,0 +1,5 @@
+"""The command line, as a process."""
+
+import sys
+
+ASSAY = (sys.executable, "-c", "from assay.cli.app import main; main()")
