@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torchmetrics import MetricCollection
 
     from assay.data.transform.target_scale import TargetScale
+    from assay.task.task import Task
 
     Batch = tuple[Tensor, Tensor]
     Observation = tuple[Tensor, Tensor, Tensor]
@@ -38,6 +39,7 @@ class Module(L.LightningModule):
 
     Args:
         model: Inputs `[B, ...]` to outputs `[B, num_outputs]`.
+        task: What is learnt; says what soft targets are compared with in metrics.
         loss: `(outputs, targets)` to a scalar. What its `probabilities(outputs)` returns is what the
             metrics see.
         optimizer: Called with parameters or parameter groups.
@@ -55,6 +57,7 @@ class Module(L.LightningModule):
         self,
         *,
         model: nn.Module,
+        task: Task,
         loss: nn.Module,
         optimizer: Callable[..., Optimizer],
         metrics: Mapping[str, MetricCollection],
@@ -75,7 +78,7 @@ class Module(L.LightningModule):
         self._augment, self._param_groups = augment, param_groups
         self._probabilities = getattr(loss, "probabilities", None)
         self._memory_format = torch.channels_last if channels_last else None
-        self._kind: str | None = getattr(loss, "kind", None)
+        self._task = task
         self._target_scale = target_scale or None
         self._raw: Any = None
         self._augmented: Any = None
@@ -147,7 +150,7 @@ class Module(L.LightningModule):
         predictions = self._probabilities(detached) if self._probabilities is not None else detached
         if scale is not None:
             predictions = scale.restore(predictions)
-        return loss, (loss.detach(), predictions, _hard(targets, self._kind, predictions.ndim))
+        return loss, (loss.detach(), predictions, self._task.hard_targets(targets))
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Lightning sets `_current_fx_name` twice a hook; looking each time whether the value is a module or a
@@ -255,14 +258,3 @@ class Module(L.LightningModule):
 def _unpack(batch: Any) -> Batch:
     inputs, targets = batch.values() if isinstance(batch, dict) else batch
     return inputs, targets
-
-
-def _hard(targets: Tensor, kind: str | None, ndim: int) -> Tensor:
-    """What the metrics compare with: of soft targets the class with the largest share."""
-    if kind is None or not targets.is_floating_point():
-        return targets
-    if kind == "binary" and ndim > 1:  # one logit a label
-        return (targets >= 0.5).long()
-    if kind == "binary" and (targets.ndim == 1 or targets.shape[1] == 1):
-        return (targets.flatten() >= 0.5).long()
-    return targets.argmax(1)

@@ -8,9 +8,10 @@ import torch
 from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 
-from assay.build.compatibility import SUITS, check_fit, num_outputs, targets_in_words
+from assay.build.compatibility import check_fit, num_outputs
 from assay.compose.options import list_options
 from assay.errors import ConfigError
+from assay.task.task_of import TASKS
 
 SPECS: dict[str, dict[str, Any]] = {
     "multiclass": {"task": "multiclass", "num_classes": 10, "num_targets": 0},
@@ -47,12 +48,12 @@ def test_every_loss_with_every_task(task: str, loss: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_fit(job(task), get_class(LOSSES[loss]))
     assert caught.value.key == "loss"
-    assert caught.value.hint == SUITS[task]
+    assert caught.value.hint == TASKS[task].suits
 
 
 @pytest.mark.parametrize("task", SPECS)
 def test_what_is_recommended_goes(task: str) -> None:
-    loss = SUITS[task].split()[0].removeprefix("loss=")
+    loss = TASKS[task].suits.split()[0].removeprefix("loss=")
     check_fit(job(task), get_class(LOSSES[loss]))
 
 
@@ -76,7 +77,3 @@ def test_num_outputs(task: str, kind: str | None, outputs: int) -> None:
     loss = torch.nn.Module()
     loss.kind = kind  # type: ignore[assignment]  # what our losses have as a class attribute
     assert num_outputs(job(task), loss) == outputs
-
-
-def test_words_differ() -> None:
-    assert len({targets_in_words(job(task)) for task in SPECS}) == 4

@@ -7,7 +7,7 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src" / "assay"
 LEAVES = ("augment", "callbacks", "data", "logger", "loss", "metrics", "model", "optimizer", "scheduler")
-SHARED = ("errors", "error_location", "quoting", "splitmix", "terminal", "torch_internals")
+SHARED = ("errors", "error_location", "quoting", "splitmix", "task", "terminal", "torch_internals")
 """What every group may import."""
 HEAVY = {"torch", "torchvision", "lightning", "torchmetrics"}
 LIGHT = (
@@ -32,6 +32,7 @@ LIGHT = (
     "targets.judge_name",
     "targets.outside",
     "targets.trust",
+    "task",
     "terminal",
 )
 
@@ -86,7 +87,13 @@ def test_light_modules_import_no_torch(name: str) -> None:
 
 def test_module_knows_only_leaf_groups() -> None:
     own = {target for target in imported("module", top_level_only=False) if target.startswith("assay.")}
-    assert all(target.split(".")[1] in LEAVES for target in own)
+    assert all(target.split(".")[1] in (*LEAVES, "task") for target in own)
+
+
+def test_tasks_know_only_errors() -> None:
+    for name in (name for name in modules() if group_of(name) == "task"):
+        own = {target for target in imported(name, top_level_only=False) if target.startswith("assay.")}
+        assert {target.split(".")[1] for target in own} <= {"task", "errors"}, name
 
 
 def test_only_assemble_instantiates() -> None:

@@ -11,7 +11,7 @@ from assay.data.data_module import DataModule
 from assay.data.samples import Samples, Stream, Unfitted
 
 if TYPE_CHECKING:
-    from assay.data.spec import Task
+    from assay.task.task import TaskName
 
 Given = Mapping[str, Samples | Stream | Unfitted]
 
@@ -19,7 +19,7 @@ Given = Mapping[str, Samples | Stream | Unfitted]
 class GivenSource:
     """A source of samples made by the test."""
 
-    def __init__(self, parts: Given, task: Task, class_names: tuple[str, ...]) -> None:
+    def __init__(self, parts: Given, task: TaskName, class_names: tuple[str, ...]) -> None:
         self.parts, self.task, self.class_names = parts, task, class_names
         self.prepared = 0
 

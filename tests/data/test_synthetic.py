@@ -10,12 +10,12 @@ from sklearn.linear_model import LinearRegression, LogisticRegression  # type: i
 from assay.data.synthetic import Synthetic
 
 if TYPE_CHECKING:
-    from assay.data.spec import Task
+    from assay.task.task import TaskName
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize(("task", "num_classes"), [("multiclass", 3), ("binary", 2)])
-def test_classes_can_be_learned(task: Task, num_classes: int, dtype: str) -> None:
+def test_classes_can_be_learned(task: TaskName, num_classes: int, dtype: str) -> None:
     source = Synthetic(task, 1500, [3, 4, 4], num_classes, dtype=dtype)
     samples = source.read()["all"]
     assert (samples.inputs.shape, samples.inputs.dtype) == ((1500, 3, 4, 4), getattr(torch, dtype))

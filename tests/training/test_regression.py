@@ -22,6 +22,7 @@ from assay.data.transform.target_scale import TargetScale
 from assay.errors import ConfigError
 from assay.module import Module
 from assay.run.resume import resume
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from tests.conftest import Train
@@ -107,7 +108,7 @@ def test_the_loss_sees_standardised_targets_and_the_metrics_do_not() -> None:
     model, loss = nn.Linear(2, 1), Spy()
     metrics = {"train": MetricCollection({}), "eval": MetricCollection({})}
     module = Module(
-        model=model, loss=loss, optimizer=torch.optim.SGD, metrics=metrics,
+        model=model, task=task_of("regression"), loss=loss, optimizer=torch.optim.SGD, metrics=metrics,
         target_scale=TargetScale([3e5], [1e5]),
     )  # fmt: skip
     inputs, targets = torch.randn(4, 2), torch.tensor([[1e5], [2e5], [3e5], [4e5]])

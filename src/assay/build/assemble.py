@@ -41,6 +41,7 @@ from assay.loop.stop_on_signal import StopOnSignal
 from assay.metrics.direction import directions
 from assay.targets.judge_name import trusted_in
 from assay.targets.resolve import ready, resolve
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -280,6 +281,7 @@ def _module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
         config,
         "module",
         model=model,
+        task=task_of(config.spec.task),
         loss=loss,
         metrics=metrics,
         augment=build(config, "augment"),

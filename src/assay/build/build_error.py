@@ -10,12 +10,12 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.build.compatibility import SUITS
 from assay.check.signatures.signature import example
 from assay.config.did_you_mean import did_you_mean, named
 from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError, first_line
 from assay.targets.optional_packages import install
+from assay.task.task_of import task_of
 
 _FULL_KEY = re.compile(r"full_key: (\S+)")
 _IN_LIST = re.compile(r"(?<=\D)(\d+)(?=\.|$)", re.ASCII)
@@ -65,7 +65,7 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
 def _way_out(config: DictConfig, key: str) -> str:
     group, _, rest = key.partition(".")
     if group == "metrics" and config.get("spec"):
-        return SUITS[config.spec.task]
+        return task_of(config.spec.task).suits
     if group == "callbacks" and "." not in rest:
         return f"or leave it out: ~{key}"
     return example(config, key)

@@ -9,6 +9,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from assay.config.tree import walk
 from assay.errors import ConfigError, DataError
+from assay.task.task import LOGIT_KINDS, LOSS_KINDS
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,13 +23,6 @@ _OWN_UNIT = (
     *(torch.nn.BCELoss, torch.nn.BCEWithLogitsLoss, torch.nn.MultiLabelSoftMarginLoss),
 )
 """Losses for counts, signs or probabilities."""
-SUITS = {
-    "multiclass": "loss=cross_entropy metrics=multiclass",
-    "binary": "loss=bce_with_logits metrics=binary",
-    "multilabel": "loss=bce_with_logits metrics=multilabel",
-    "regression": "loss=mse metrics=regression",
-}
-"""What to type for the data of a task."""
 _STATED = (
     *("task", "input_shape", "num_classes", "num_targets", "num_train", "num_val", "num_test"),
     *("class_counts", "input_dtype"),
@@ -42,12 +37,7 @@ def num_outputs(config: DictConfig, loss: nn.Module | None) -> int:
         loss: Its `kind`, where it has one, tells one logit a label from one a class; None for a module of
             somebody's own.
     """
-    spec = config.spec
-    if spec.task == "regression":
-        return int(spec.num_targets)
-    if spec.task == "binary" and getattr(loss, "kind", None) == "binary":
-        return 1
-    return int(spec.num_classes)
+    return task_of(config.spec.task).num_outputs(config.spec, getattr(loss, "kind", None))
 
 
 def check_fit(config: DictConfig, loss: Any) -> None:
@@ -60,15 +50,16 @@ def check_fit(config: DictConfig, loss: Any) -> None:
     Raises:
         ConfigError: The message says which loss and metrics suit the data.
     """
-    task, kind = config.spec.task, getattr(loss, "kind", None)
-    name, hint = getattr(loss, "__name__", str(loss)), SUITS[config.spec.task]
-    if isinstance(loss, type) and issubclass(loss, _REAL_VALUED) and task != "regression":
+    task, name = task_of(config.spec.task), getattr(loss, "__name__", str(loss))
+    if isinstance(loss, type) and issubclass(loss, _REAL_VALUED) and not task.has_real_targets:
         raise ConfigError(
-            f"{name} compares real values, but the data has {targets_in_words(config)}", key="loss", hint=hint
+            f"{name} compares real values, but the data has {task.in_words(config.spec)}",
+            key="loss",
+            hint=task.suits,
         )
     if (
         OmegaConf.select(config, "data.standardize_targets")
-        and task == "regression"
+        and task.has_real_targets
         and isinstance(loss, type)
         and issubclass(loss, _OWN_UNIT)
     ):
@@ -77,29 +68,10 @@ def check_fit(config: DictConfig, loss: Any) -> None:
             key="loss",
             hint="data.standardize_targets=false",
         )
-    wrong = {
-        "regression": kind in ("multiclass", "binary", "embedding"),
-        "multilabel": kind in ("multiclass", "embedding"),
-        "multiclass": kind == "binary",
-        "binary": False,
-    }[task]
-    if wrong:
-        raise ConfigError(f"{name} cannot be used with {targets_in_words(config)}", key="loss", hint=hint)
-
-
-def targets_in_words(config: DictConfig) -> str:
-    """What the data has to be predicted.
-
-    Args:
-        config: The job, with its `spec`.
-    """
-    spec = config.spec
-    return {
-        "regression": f"{spec.num_targets} real-valued target(s)",
-        "multilabel": f"{spec.num_classes} labels of which several can be on",
-        "multiclass": f"{spec.num_classes} classes of which one is right",
-        "binary": "two classes",
-    }[str(spec.task)]
+    if getattr(loss, "kind", None) in LOSS_KINDS - task.loss_kinds:
+        raise ConfigError(
+            f"{name} cannot be used with {task.in_words(config.spec)}", key="loss", hint=task.suits
+        )
 
 
 def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -> None:
@@ -113,15 +85,14 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
     Raises:
         ConfigError: Naming both shapes. (torch would broadcast a wrong shape without a word.)
     """
-    by_class = getattr(loss, "kind", None) in ("multiclass", "binary")
-    if not (by_class or isinstance(loss, _REAL_VALUED)):
+    if not (getattr(loss, "kind", None) in LOGIT_KINDS or isinstance(loss, _REAL_VALUED)):
         return  # an embedding, or a loss of somebody's own, takes any width
     wanted = int(config.spec.num_outputs)
     if tuple(outputs[1:]) != (wanted,):
         sized = [] if len(outputs) != 2 else _sized(config, outputs[1])
         raise ConfigError(
             f"gives {list(outputs[1:])} values a sample; {type(loss).__name__} needs [{wanted}] for "
-            f"{targets_in_words(config)}",
+            f"{task_of(config.spec.task).in_words(config.spec)}",
             key=sized[0] if len(sized) == 1 else "model",
             hint="let the model's last layer have ${spec.num_outputs} outputs",
         )

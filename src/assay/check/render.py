@@ -12,6 +12,7 @@ from rich.text import Text
 from assay.check.units import in_bytes, in_flops
 from assay.errors import AssayError
 from assay.files.atomic import write_bytes
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,9 +144,7 @@ def _data(report: Report) -> str:
     if not spec:
         return "a datamodule of your own, which tells no spec"
     shape = "×".join(map(str, spec["input_shape"]))
-    what = f"{spec['num_classes']} classes" if spec["num_classes"] else f"{spec['num_targets']} target(s)"
-    if spec["task"] == "multilabel":
-        what = f"{spec['num_classes']} labels"
+    what = task_of(spec["task"]).in_words(spec)
     parts = f"{spec['num_train']:,} + {spec['num_val']:,} + {spec['num_test']:,} samples"
     read = "read" if report.data_read else "not read"
     return f"{spec['task']}, {shape}, {what}; {parts} to train, validate, test ({read})"

@@ -11,12 +11,14 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import AssayError
+from assay.task.multiclass import Multiclass
+from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_TASKS: Final = ("regression", "multilabel", "binary")
-"""Options of the group `task`; multiclass is what every job starts from."""
+_DEFAULT: Final = Multiclass.name
+"""What every job starts from; each other task is an option of the group `task`."""
 
 
 def task_to_choose(config: DictConfig, overrides: Sequence[str]) -> str:
@@ -46,7 +48,7 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str]) -> str:
         look = _SOURCES.get(str(source.get("_target_")))
         task = look(source) if look is not None else ""
     own = OmegaConf.select(config, "module._target_") == OUR_MODULE
-    return f"task={task}" if own and task in _TASKS else ""
+    return f"task={task}" if own and task in TASKS and task != _DEFAULT else ""
 
 
 def _of_table(source: dict[str, Any]) -> str:
@@ -54,7 +56,10 @@ def _of_table(source: dict[str, Any]) -> str:
     targets = source.get("target")
     if not isinstance(targets, str | list) or "???" in (source.get("path"), targets):
         return ""
-    from assay.data.tabular.table_file import read_table, task_of  # pandas takes half a second to import
+    from assay.data.tabular.table_file import (
+        read_table,
+        task_of_columns,
+    )  # pandas takes half a second to import
 
     names = [targets] if isinstance(targets, str) else [str(name) for name in targets]
     try:
@@ -65,7 +70,7 @@ def _of_table(source: dict[str, Any]) -> str:
             na_values=source.get("na_values") or (),
             columns=names,
         )
-        return task_of(frame, names)[0]
+        return task_of_columns(frame, names)[0]
     except (AssayError, KeyError, TypeError, ValueError):
         return ""
 
@@ -75,13 +80,13 @@ def _of_arrays(source: dict[str, Any]) -> str:
     root, name = source.get("root"), source.get("targets")
     if "???" in (root, name) or not isinstance(root, str) or not isinstance(name, str):
         return ""
-    from assay.data.array_file import NoArrayError, header_of, task_of
+    from assay.data.array_file import NoArrayError, header_of, task_of_array
 
     try:
         shape, dtype = header_of(Path(root), name)
     except (NoArrayError, OSError, ValueError, BadZipFile):
         return ""
-    return task_of(shape, is_real=dtype.kind == "f") if shape and dtype.kind in "biuf" else ""
+    return task_of_array(shape, is_real=dtype.kind == "f") if shape and dtype.kind in "biuf" else ""
 
 
 _SOURCES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {

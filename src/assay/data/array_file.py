@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 import numpy as np
+
+from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.data.spec import Task
+    from assay.task.task import TaskName
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -93,16 +96,14 @@ def _file(folder: Path, name: str) -> Path:
     return path
 
 
-def task_of(shape: Sequence[int], *, is_real: bool) -> Task:
+def task_of_array(shape: Sequence[int], *, is_real: bool) -> TaskName:
     """What an array of targets has to predict: real numbers a regression, integers classes or labels.
 
     Args:
         shape: Of the array.
         is_real: Whether its type is a floating-point one.
 
-    >>> task_of((9,), is_real=True), task_of((9, 1), is_real=False), task_of((9, 3), is_real=False)
-    ('regression', 'multiclass', 'multilabel')
+    >>> task_of_array((9, 1), is_real=False), task_of_array((9, 3), is_real=False)
+    ('multiclass', 'multilabel')
     """
-    if is_real:
-        return "regression"
-    return "multiclass" if len(shape) == 1 or tuple(shape[1:]) == (1,) else "multilabel"
+    return infer_task(is_real=is_real, num_columns=math.prod(shape[1:]))

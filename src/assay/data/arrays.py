@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final, get_args
+from typing import TYPE_CHECKING, Any, Literal, final
 from zipfile import BadZipFile
 
 import numpy as np
 import torch
 
-from assay.data.array_file import NoArrayError, read_array, task_of
+from assay.data.array_file import NoArrayError, read_array, task_of_array
 from assay.data.samples import Samples
-from assay.data.spec import Task
-from assay.data.splitting.validate import check_labels_fit
 from assay.errors import DataError
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
+
+    from assay.task.task import TaskName
 
 _LAYOUTS = ("NHW", "NHWC")
 
@@ -63,15 +64,15 @@ class Arrays:
         val_targets: str | None = None,
         test_inputs: str | None = None,
         test_targets: str | None = None,
-        task: Task | Literal["auto"] = "auto",
+        task: TaskName | Literal["auto"] = "auto",
         class_names: Sequence[str] | None = None,
         layout: str | None = None,
         dtype: str | None = None,
     ) -> None:
         if dtype not in (None, "float32"):
             raise ValueError(f"dtype={dtype!r}: null or float32 was expected")
-        if task != "auto" and task not in get_args(Task):
-            raise ValueError(f"task={task!r}: auto or one of {', '.join(get_args(Task))} was expected")
+        if task != "auto":
+            task_of(task)
         if layout not in (None, *_LAYOUTS):
             raise ValueError(f"layout={layout!r}: null or one of {', '.join(_LAYOUTS)} was expected")
         self._names = {"train": (inputs, targets)}
@@ -81,8 +82,8 @@ class Arrays:
             if pair[0] is not None and pair[1] is not None:
                 self._names[part] = (pair[0], pair[1])
         self._root, self._layout, self._dtype = Path(root), layout, dtype
-        self._asked: Task | Literal["auto"] = task
-        self.task: Task = "multiclass"
+        self._asked: TaskName | Literal["auto"] = task
+        self.task: TaskName = "multiclass"
         self.class_names: tuple[str, ...] = tuple(class_names or ())
 
     def prepare(self) -> None:
@@ -105,14 +106,15 @@ class Arrays:
             for prefix in ("" if part == "train" else f"{part}_",)
         }
         targets = raw["train"][1]
-        found = task_of(targets.shape, is_real=targets.is_floating_point())
+        found = task_of_array(targets.shape, is_real=targets.is_floating_point())
         self.task = found if self._asked == "auto" else self._asked
+        task = task_of(self.task)
         parts = {
-            part: Samples(self._channels_first(inputs), _as_task(self.task, targets))
+            part: Samples(self._channels_first(inputs), task.as_targets(targets))
             for part, (inputs, targets) in raw.items()
         }
-        if not self.class_names and self.task != "regression":
-            self.class_names = _number(self.task, [samples.targets for samples in parts.values()])
+        if not self.class_names:
+            self.class_names = task.number_classes([samples.targets for samples in parts.values()])
         return parts
 
     def _load(self, option: str, name: str) -> Tensor:
@@ -163,20 +165,3 @@ def _share(option: str, name: str, array: NDArray[Any]) -> Tensor:
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.int32 if array.dtype.itemsize == 2 else np.int64)  # torch cannot gather these
     return torch.from_numpy(array)
-
-
-def _as_task(task: Task, targets: Tensor) -> Tensor:
-    if task == "regression":
-        return targets.to(torch.float32).reshape(len(targets), -1)
-    if task == "multilabel":
-        return targets if targets.is_floating_point() else targets.to(torch.int64)
-    column = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
-    return column if column.is_floating_point() else column.to(torch.int64)
-
-
-def _number(task: Task, targets: Sequence[Tensor]) -> tuple[str, ...]:
-    if task == "multilabel":
-        return tuple(str(label) for label in range(targets[0].shape[-1]))
-    highest = max((int(part.max()) for part in targets if len(part)), default=-1)
-    check_labels_fit(highest, sum(map(len, targets)))
-    return tuple(str(label) for label in range(max(highest + 1, 2 if task == "binary" else 0)))

@@ -8,13 +8,14 @@ import torch
 from sklearn import datasets  # type: ignore[import-untyped]  # scikit-learn ships no types
 
 from assay.data.samples import Samples
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.data.spec import Task
+    from assay.task.task import TaskName
 
-_TASKS: dict[str, Task] = {
+_TASKS: dict[str, TaskName] = {
     "breast_cancer": "binary",
     "diabetes": "regression",
     "iris": "multiclass",
@@ -51,8 +52,6 @@ class Bundled:
     def read(self) -> Mapping[str, Samples]:
         """All samples: inputs float32 `[N, F]`; targets int64 `[N]`, of diabetes float32 `[N, 1]`."""
         table = getattr(datasets, f"load_{self.name}")()
-        inputs, targets = torch.from_numpy(table.data).float(), torch.from_numpy(table.target)
-        if self.task == "regression":
-            return {"all": Samples(inputs, targets.float()[:, None])}
-        self.class_names = tuple(str(name) for name in table.target_names)
-        return {"all": Samples(inputs, targets.long())}
+        self.class_names = tuple(str(name) for name in table.get("target_names", ()))
+        targets = task_of(self.task).as_targets(torch.from_numpy(table.target))
+        return {"all": Samples(torch.from_numpy(table.data).float(), targets)}

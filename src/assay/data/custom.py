@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, final, get_args
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
@@ -11,10 +11,9 @@ from PIL.Image import Image
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.samples import Stream
-from assay.data.spec import Task
-from assay.data.splitting.validate import check_labels_fit
 from assay.error_location import own_frame
 from assay.errors import DataError
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import IndexedDataset
+    from assay.task.task import TaskName
 
 _MOST = 10**8
 """Samples, whose targets have to be held in memory."""
@@ -55,16 +55,14 @@ class Custom:
         *,
         val_dataset: IndexedDataset | None = None,
         test_dataset: IndexedDataset | None = None,
-        task: Task = "multiclass",
+        task: TaskName = "multiclass",
         input_key: str | None = None,
         target_key: str | None = None,
         class_names: Sequence[str] | None = None,
     ) -> None:
         if dataset is None:
             raise ValueError("dataset=None: a torch.utils.data.Dataset was expected")
-        if task not in get_args(Task):
-            raise ValueError(f"task={task!r}: one of {', '.join(get_args(Task))} was expected")
-        self.task: Task = task
+        self.task, self._task = task, task_of(task)
         self.class_names: tuple[str, ...] = tuple(class_names or ())
         self._datasets = {
             name: given
@@ -91,21 +89,14 @@ class Custom:
         for part, dataset in self._datasets.items():
             key = "data.source.dataset" if part == "train" else f"data.source.{part}_dataset"
             pairs = _Pairs(dataset, *self._keys, key)
-            targets = _as_task(self.task, _known_targets(dataset, pairs, key))
+            targets = self._task.as_targets(_known_targets(dataset, pairs, key))
             parts[part] = Stream(pairs, targets, identity=f"{type(dataset).__qualname__} {len(pairs)}")
-        if self.task != "regression" and not self.class_names:
-            self.class_names = self._find_names([part.targets for part in parts.values()])
+        if not self.class_names and not self._task.has_real_targets:
+            classes = getattr(self._datasets["train"], "classes", None)
+            if classes is None:
+                classes = self._task.number_classes([part.targets for part in parts.values()])
+            self.class_names = tuple(str(name) for name in classes)
         return parts
-
-    def _find_names(self, targets: list[Tensor]) -> tuple[str, ...]:
-        classes = getattr(self._datasets["train"], "classes", None)
-        if classes is not None:
-            return tuple(str(name) for name in classes)
-        if self.task == "multilabel":
-            return tuple(str(label) for label in range(targets[0].shape[1]))
-        highest = max(int(one.max()) for one in targets)
-        check_labels_fit(highest, sum(map(len, targets)))
-        return tuple(str(label) for label in range(1 + highest))
 
 
 @final
@@ -189,11 +180,3 @@ def _tensor(values: Any) -> Tensor:
             f"data.source.dataset: targets are of type {type(values).__name__}; numbers were expected",
             hint="number the classes from 0 in the data set",
         ) from error
-
-
-def _as_task(task: Task, targets: Tensor) -> Tensor:
-    if task == "regression":
-        return targets.to(torch.float32).reshape(len(targets), -1)
-    if task == "multilabel" or targets.is_floating_point():
-        return targets
-    return (targets[:, 0] if targets.shape[1:] == (1,) else targets).to(torch.int64)

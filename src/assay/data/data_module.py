@@ -23,6 +23,7 @@ from assay.data.splitting.subset import Part, blocks
 from assay.data.transform.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, statistics
 from assay.data.transform.transforms import Transforms
 from assay.errors import DataError
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -201,7 +202,7 @@ class DataModule(L.LightningDataModule):
     def target_statistics(self) -> _Scale:
         """Mean and deviation of each target of a regression over the training part; empty for other tasks."""
         parts = self._parts
-        if parts is None or parts.task != "regression":
+        if parts is None or not parts.task.has_real_targets:
             return (), ()
         return statistics(blocks(parts.data["train"].targets, torch.as_tensor(parts.rows["train"])))
 
@@ -322,12 +323,8 @@ class DataModule(L.LightningDataModule):
         del dataloader_idx
         inputs, targets, *_ = batch.values() if isinstance(batch, Mapping) else batch
         dtype = input_dtype(str(self.trainer.precision)) if self.trainer else torch.float32
-        if self.spec.task == "regression":
-            exact = self.spec.target_mean and dtype.itemsize < torch.float32.itemsize
-            targets = targets.to(torch.float32 if exact else dtype).reshape(len(targets), -1)
-        elif self.spec.task != "multilabel":
-            targets = targets.to(torch.int64)
-        return self._normalize(inputs, dtype), targets
+        exact = torch.promote_types(dtype, torch.float32) if self.spec.target_mean else dtype
+        return self._normalize(inputs, dtype), task_of(self.spec.task).batch_targets(targets, exact)
 
 
 def input_dtype(precision: str, stored: str = "float32") -> torch.dtype:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final, get_args
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 
 from assay.data.samples import Samples
-from assay.data.spec import Task
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from assay.task.task import TaskName
 
 _DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
 _MOST, _MOST_CLASSES = 10**8, 10**6
@@ -42,7 +44,7 @@ class Stated:
 
     def __init__(
         self,
-        task: Task,
+        task: TaskName,
         input_shape: Sequence[int],
         *,
         dtype: str = "float32",
@@ -52,9 +54,9 @@ class Stated:
         num_targets: int | None = None,
         class_names: Sequence[str] | None = None,
     ) -> None:
-        for name, value, known in (("task", task, get_args(Task)), ("dtype", dtype, _DTYPES)):
-            if value not in known:
-                raise ValueError(f"{name}={value!r}: one of {', '.join(known)} was expected")
+        if dtype not in _DTYPES:
+            raise ValueError(f"dtype={dtype!r}: one of {', '.join(_DTYPES)} was expected")
+        self.task, kind = task, task_of(task)
         _check_numbers("input_shape", input_shape, least=1)
         for name, told in (("class_counts", class_counts), ("num_samples", num_samples)):
             if told is not None and not (isinstance(told, Mapping) and told.keys() & {"all", "train"}):
@@ -63,27 +65,25 @@ class Stated:
             _check_numbers(f"class_counts.{part}", counts, least=0)
         for part, number in (num_samples or {}).items():
             _check_numbers(f"num_samples.{part}", [number], least=1)
-        width: int | None
-        if class_counts is not None and task in ("multiclass", "binary"):
-            width = len(next(iter(class_counts.values())))
-            parts = {part: _labels(counts) for part, counts in class_counts.items()}
-        elif (
-            num_samples is not None
-            and (width := num_targets if task == "regression" else num_classes) is not None
-        ):
-            name = "num_targets" if task == "regression" else "num_classes"
-            _check_numbers(name, [width], least=1, most=_MOST_CLASSES)
-            parts = {part: _targets(task, number, width) for part, number in num_samples.items()}
+        size = {"num_classes": num_classes, "num_targets": num_targets}[kind.size_key]
+        if class_counts is not None:
+            if not kind.by_class:
+                raise ValueError(
+                    f"class_counts={class_counts!r}: a {task} task has none; num_samples was expected"
+                )
+            size = len(next(iter(class_counts.values())))
+            if num_classes not in (None, size):
+                raise ValueError(f"num_classes={num_classes}: {size}, as in class_counts, was expected")
+            self._targets = {part: _labels(counts) for part, counts in class_counts.items()}
+        elif num_samples is not None and size is not None:
+            _check_numbers(kind.size_key, [size], least=1, most=_MOST_CLASSES)
+            self._targets = {part: kind.fake_targets(number, size) for part, number in num_samples.items()}
         else:
-            raise ValueError(
-                "class_counts, or num_samples with num_classes (num_targets for a regression), was expected"
-            )
-        self.task: Task = task
-        self.class_names = (
-            () if task == "regression" else tuple(class_names or (str(label) for label in range(width)))
-        )
+            counts_or = "class_counts, or " if kind.by_class else ""
+            raise ValueError(f"{counts_or}num_samples with {kind.size_key} was expected")
+        names = class_names or [str(label) for label in range(size)]
+        self.class_names = () if kind.has_real_targets else tuple(names)
         self._sample = torch.zeros((1, *input_shape), dtype=_DTYPES[dtype])
-        self._targets = parts
 
     def prepare(self) -> None:
         """Nothing to download."""
@@ -105,12 +105,3 @@ def _check_numbers(name: str, values: Any, least: int, most: int = _MOST) -> Non
 
 def _labels(counts: Sequence[int]) -> Tensor:
     return torch.arange(len(counts)).repeat_interleave(torch.as_tensor(counts))
-
-
-def _targets(task: Task, number: int, width: int) -> Tensor:
-    if task == "regression":
-        return torch.arange(float(number))[:, None].expand(number, width)
-    rows = torch.arange(number)
-    if task == "multilabel":
-        return (rows[:, None] + torch.arange(width)) % 2
-    return rows % width

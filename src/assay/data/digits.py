@@ -12,7 +12,7 @@ from assay.data.samples import Samples
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.data.spec import Task
+    from assay.task.task import TaskName
 
 
 @final
@@ -26,7 +26,7 @@ class Digits:
     (torch.Size([1797, 1, 8, 8]), torch.float32)
     """
 
-    task: Task = "multiclass"
+    task: TaskName = "multiclass"
     class_names = tuple(str(digit) for digit in range(10))
 
     def prepare(self) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.data.spec import Task
+    from assay.task.task import TaskName
 
 _PARTS = {"train", "val", "test"}
 _PEEK = 32
@@ -56,7 +56,7 @@ class ImageFolder:
         ValueError: An argument is none of its choices.
     """
 
-    task: Task = "multiclass"
+    task: TaskName = "multiclass"
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.data.spec import Task
+    from assay.task.task import TaskName
 
 
 @final
@@ -125,7 +125,7 @@ class Unfitted:
 class Source(Protocol):
     """Where samples come from. One class a data set, in the module of the data set's name."""
 
-    task: Task
+    task: TaskName
     """Read after `read()`."""
     class_names: tuple[str, ...]
     """One name a class or label, none for regression; read after `read()`."""

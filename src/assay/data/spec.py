@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
-Task = Literal["multiclass", "binary", "multilabel", "regression"]
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from assay.task.task import TaskName
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Spec:
         target_std: As `target_mean`.
     """
 
-    task: Task
+    task: TaskName
     input_shape: tuple[int, ...]
     input_dtype: str = "float32"
     train_shape: tuple[int, ...] = ()
@@ -51,8 +54,7 @@ class Spec:
     target_std: tuple[float, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        if self.task not in get_args(Task):
-            raise ValueError(f"task={self.task!r} is none of {', '.join(get_args(Task))}")
+        task_of(self.task)
 
     @property
     def num_features(self) -> int:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, final
 import torch
 
 from assay.data.samples import Samples
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
-    from assay.data.spec import Task
+    from assay.task.task import TaskName
 
 _DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
 _BLOCK = 1024
@@ -47,7 +48,7 @@ class Synthetic:
 
     def __init__(
         self,
-        task: Task,
+        task: TaskName,
         num_samples: int,
         input_shape: Sequence[int],
         num_classes: int,
@@ -56,8 +57,9 @@ class Synthetic:
         noise: float = 1.0,
         seed: int = 0,
     ) -> None:
-        if task == "binary" and num_classes != 2:
-            raise ValueError(f"num_classes={num_classes}: a binary task has 2 classes")
+        self.task, self._task = task, task_of(task)
+        if self._task.num_classes not in (None, num_classes):
+            raise ValueError(f"num_classes={num_classes}: a {task} task has {self._task.num_classes} classes")
         if num_samples < 1 or num_classes < 1 or not input_shape or min(input_shape) < 1:
             raise ValueError(
                 f"num_samples={num_samples}, num_classes={num_classes}, input_shape={list(input_shape)}: "
@@ -67,8 +69,8 @@ class Synthetic:
             raise ValueError(
                 f"dtype={dtype!r}, noise={noise}: uint8 or float32, and noise of at least 0, were expected"
             )
-        self.task: Task = task
-        self.class_names = () if task == "regression" else tuple(f"class_{i}" for i in range(num_classes))
+        numbers = range(0 if self._task.has_real_targets else num_classes)
+        self.class_names = tuple(f"class_{number}" for number in numbers)
         self._shape, self._num_samples, self._num_classes = tuple(input_shape), num_samples, num_classes
         self._dtype, self._noise, self._seed = _DTYPES[dtype], noise, seed
 
@@ -85,7 +87,7 @@ class Synthetic:
         for start in range(0, self._num_samples, _BLOCK):
             block = inputs[start : start + _BLOCK]
             drawn = torch.randn(block.shape, generator=generator)
-            if self.task == "regression":
+            if self._task.has_real_targets:
                 values.append(drawn.flatten(1) @ means.flatten(1).T / means[0].numel() ** 0.5)
                 values[-1] += self._noise * torch.randn(values[-1].shape, generator=generator)
             else:
@@ -96,13 +98,12 @@ class Synthetic:
         return {"all": Samples(inputs, torch.cat(values) if values else targets)}
 
     def _labels(self, generator: torch.Generator) -> Tensor:
-        if self.task == "multilabel":
-            return (torch.rand(self._num_samples, self._num_classes, generator=generator) < 0.3).long()
-        # Equally many of each class, in random order.
-        labels = torch.arange(self._num_samples) % self._num_classes
-        return labels[torch.randperm(self._num_samples, generator=generator)]
+        if self._task.by_class or self._task.has_real_targets:  # which are not used, but drawn like this
+            labels = torch.arange(self._num_samples) % self._num_classes  # equally many of each
+            return labels[torch.randperm(self._num_samples, generator=generator)]
+        return (torch.rand(self._num_samples, self._num_classes, generator=generator) < 0.3).long()
 
     def _signal(self, means: Tensor, targets: Tensor) -> Tensor:
-        if self.task == "multilabel":
-            return torch.einsum("bc,c...->b...", targets.float(), means)
-        return means[targets]
+        if self._task.by_class:
+            return means[targets]
+        return torch.einsum("bc,c...->b...", targets.float(), means)

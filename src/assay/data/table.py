@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, final, get_args
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 import pandas as pd
 import torch
 
 from assay.data.samples import Unfitted
-from assay.data.spec import Task
 from assay.data.tabular.column_kind import kind_of
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.tabular.table_file import CLEAN, check_columns, read_table, task_of
+from assay.data.tabular.table_file import CLEAN, check_columns, read_table, task_of_columns
 from assay.data.tabular.target_leak import leak
 from assay.errors import DataError
 from assay.quoting import override
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from torch import Tensor
+
+    from assay.task.task import TaskName
 
 
 @final
@@ -40,7 +42,7 @@ class Table:
         exclude: Columns to leave out.
         keep: Columns to use although they look like ids, free text or dates (which become days since 1970),
             or tell the target.
-        task: `auto` goes by the target, see `assay.data.tabular.table_file.task_of`.
+        task: `auto` goes by the target, see `assay.data.tabular.table_file.task_of_columns`.
         missing: `error`, or `impute`: the median of a column of numbers, the most frequent of a column of
             categories.
         separator: Between the columns of a CSV file: one character, or `\s+` for any white space.
@@ -64,15 +66,15 @@ class Table:
         features: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
         keep: Sequence[str] = (),
-        task: Task | Literal["auto"] = "auto",
+        task: TaskName | Literal["auto"] = "auto",
         missing: str = "error",
         separator: str = ",",
         decimal: str = ".",
         na_values: Sequence[str] = (),
         max_categories: int | None = 100,
     ) -> None:
-        if task != "auto" and task not in get_args(Task):
-            raise ValueError(f"task={task!r}: auto or one of {', '.join(get_args(Task))} was expected")
+        if task != "auto":
+            task_of(task)
         if missing not in ("error", "impute"):
             raise ValueError(f"missing={missing!r}: error or impute was expected")
         if len(separator) != 1 and separator != r"\s+":  # pandas takes longer ones for regular expressions
@@ -87,14 +89,14 @@ class Table:
         self._targets = _names("target", target)
         self._features = None if features is None else _names("features", features)
         self._exclude, self._keep = _names("exclude", exclude), _names("keep", keep)
-        self._asked: Task | Literal["auto"] = task
+        self._asked: TaskName | Literal["auto"] = task
         self._csv: dict[str, Any] = {
             "separator": separator,
             "decimal": decimal,
             "na_values": _names("na_values", na_values),
         }
         self._impute, self._max_categories = missing == "impute", max_categories
-        self.task: Task = "multiclass"
+        self.task: TaskName = "multiclass"
         self.class_names: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
 
@@ -126,8 +128,9 @@ class Table:
         self._check_leaks(first, features)
         for frame in frames.values():
             _read_dates(frame, [name for name in self._keep if name in features])
-        classes = self._find_classes(frames.values()) if self.task in ("multiclass", "binary") else []
-        names = self._targets if self.task == "multilabel" else classes
+        task = task_of(self.task)
+        classes = self._find_classes(frames.values()) if task.by_class else []
+        names = classes or ([] if task.has_real_targets else self._targets)
         self.class_names = tuple(str(name) for name in names)
         encoder = TableEncoder(self._impute, self._max_categories)
         return {
@@ -189,12 +192,12 @@ class Table:
             if name:  # nothing else to predict from: it cannot be a slip
                 self.notes = (*self.notes, f"the column {name!r} gives the target {target!r} away: {how}")
 
-    def _find_task(self, frame: pd.DataFrame) -> Task:
+    def _find_task(self, frame: pd.DataFrame) -> TaskName:
         if self._asked == "auto":
-            found, note = task_of(frame, self._targets)
+            found, note = task_of_columns(frame, self._targets)
             self.notes = (*self.notes, note) if note else self.notes
             return found
-        if self._asked in ("multiclass", "binary") and len(self._targets) > 1:
+        if task_of(self._asked).by_class and len(self._targets) > 1:
             raise DataError(
                 f"data.source.target: {len(self._targets)} columns for a {self._asked} task, which has one",
                 hint="data.source.task=multilabel, or data.source.task=regression",
@@ -224,7 +227,7 @@ class Table:
             ) from error
         with np.errstate(over="ignore"):
             values = exact.astype(np.float32)
-        if self.task == "regression":
+        if task_of(self.task).has_real_targets:
             for column, name in enumerate(self._targets):
                 _check_precision(name, exact[:, column], values[:, column])
             return torch.from_numpy(values)

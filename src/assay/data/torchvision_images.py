@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.data.spec import Task
+    from assay.task.task import TaskName
 
 _FAILURES = (OSError, RuntimeError, ValueError, AssertionError, EOFError, LookupError, TarError)
 
@@ -36,7 +36,7 @@ class TorchvisionImages:
         download: Fetch the files if they are not there.
     """
 
-    task: Task = "multiclass"
+    task: TaskName = "multiclass"
 
     def __init__(self, dataset: _Reader, root: str, download: bool = True) -> None:
         self._dataset, self._root, self._download = dataset, root, download

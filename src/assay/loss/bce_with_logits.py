@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from assay.loss.binary_targets import binary_targets, one_label
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,18 +98,18 @@ def _balanced_pos_weight(class_counts: Sequence[int] | None, num_train: int | No
     if class_counts is None:
         msg = "pos_weight=balanced needs class_counts: leave loss.class_counts at ${spec.class_counts}."
         raise ValueError(msg)
-    if task == "binary" and len(class_counts) == 2:
-        negatives, positives = [class_counts[0]], [class_counts[1]]
-    elif task == "multilabel" and num_train is not None:
-        negatives, positives = [num_train - count for count in class_counts], list(class_counts)
+    if task_of(task).by_class:
+        balance = [(class_counts[0], class_counts[1])] if len(class_counts) == 2 else []
     else:
+        balance = [(num_train - count, count) for count in class_counts] if num_train is not None else []
+    if not balance:
         msg = (
             "pos_weight=balanced needs a binary task with two class_counts or a multilabel task with "
             f"num_train, got task {task} with {len(class_counts)} class_counts and num_train {num_train}: "
             "set loss.pos_weight to a number."
         )
         raise ValueError(msg)
-    for label, (n_neg, n_pos) in enumerate(zip(negatives, positives, strict=True)):
+    for label, (n_neg, n_pos) in enumerate(balance):
         if n_neg < 1 or n_pos < 1:
             msg = (
                 f"pos_weight=balanced cannot weigh label {label}: it has {n_pos} positive and "
@@ -116,4 +117,4 @@ def _balanced_pos_weight(class_counts: Sequence[int] | None, num_train: int | No
                 "to numbers."
             )
             raise ValueError(msg)
-    return [n_neg / n_pos for n_neg, n_pos in zip(negatives, positives, strict=True)]
+    return [n_neg / n_pos for n_neg, n_pos in balance]

@@ -39,6 +39,7 @@ from assay.record.secrets import redact_tree
 from assay.run.continuation import logger_ids, pick_up, same_data
 from assay.run.encoder_file import write_encoder
 from assay.run.summary import say_start
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -316,7 +317,7 @@ def _notes(assembly: Assembly) -> list[str]:
     if not isinstance(data, DataModule) or spec is None:
         return notes
     far = ""
-    if spec.task == "regression" and not spec.target_mean and isinstance(assembly.module, Module):
+    if task_of(spec.task).has_real_targets and not spec.target_mean and isinstance(assembly.module, Module):
         far = far_from_targets(assembly.module.model, spec.input_shape, *data.target_statistics())
     return [*data.notes, *([far] if far else []), *notes]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from assay.task.task_of import task_of
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -58,13 +59,12 @@ def say_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) 
     lines = []
     spec = assembly.config.get("spec")
     if spec is not None:
-        what = (
-            _count(spec.num_targets, "number") if spec.task == "regression" else f"{spec.num_classes} classes"
-        )
         sizes = "×".join(str(n) for n in spec.input_shape)
         shape = sizes if len(spec.input_shape) > 1 else _count(spec.num_features, "feature")
         parts = f"{spec.num_train:,} train, {spec.num_val:,} val, {spec.num_test:,} test"
-        lines.append(("data", f"{record.choices.get('data')}: {parts}; {shape}, {what}"))
+        lines.append(
+            ("data", f"{record.choices.get('data')}: {parts}; {shape}, {task_of(spec.task).in_words(spec)}")
+        )
     total, trainable = record.model["parameters"], record.model["trainable_parameters"]
     frozen = "" if total == trainable else f", {trainable:,} of them trained"
     lines.append(("model", f"{record.choices.get('model')}: {total:,} parameters{frozen}"))

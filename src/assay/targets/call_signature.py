@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import torch
 
+from assay.task.task import TaskName
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
@@ -25,6 +27,7 @@ _FOR_TYPE_CHECKERS = {
     "Tensor": torch.Tensor,
     "nn": torch.nn,
     "torch": torch,
+    "TaskName": TaskName,
 }
 """Names that a module may import for the type checker alone."""
 _WIDTH = 120

@@ -160,7 +160,7 @@ def test_what_cannot_be_trained_on(
 
 
 def test_a_binary_task_has_two_classes(divide: Callable[..., Parts]) -> None:
-    with pytest.raises(DataError, match="a binary task has two classes, this data has 3"):
+    with pytest.raises(DataError, match="a binary task has 2 classes, this data has 3"):
         divide({"all": samples()}, "binary", ("a", "b", "c"))
 
 

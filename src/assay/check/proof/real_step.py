@@ -15,6 +15,7 @@ from assay.config.tree import walk, written_at
 from assay.data.transform.target_scale import TargetScale
 from assay.errors import AssayError, ConfigError
 from assay.module import Module
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,6 +115,7 @@ def module_of(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
     metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
     return Module(
         model=model,
+        task=task_of(config.spec.task),
         loss=loss,
         metrics=metrics,
         target_scale=_target_scale(config),
@@ -124,7 +126,7 @@ def module_of(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
 def _target_scale(config: DictConfig) -> TargetScale:
     """One of the kind that the run will have: the numbers change neither shapes nor types."""
     spec = config.spec
-    wanted = spec.task == "regression" and bool(config.data.get("standardize_targets"))
+    wanted = task_of(spec.task).has_real_targets and bool(config.data.get("standardize_targets"))
     return TargetScale([0.0] * spec.num_targets, [1.0] * spec.num_targets) if wanted else TargetScale()
 
 

@@ -12,12 +12,12 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from assay.build.compatibility import SUITS, targets_in_words
 from assay.config.tree import walk
 from assay.data.data_module import input_dtype
 from assay.errors import AssayError, ConfigError, first_line
 from assay.metrics.values import is_scalar, listed
 from assay.module import Module
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +83,9 @@ def try_parts(
         warnings.simplefilter("ignore")  # a made-up batch may lack a class
         torch.manual_seed(0)
         model = _Outputs(int(config.spec.num_outputs))
-        stand_in = Module(model=model, loss=loss, optimizer=torch.optim.SGD, metrics=metrics)
+        stand_in = Module(
+            model=model, task=task_of(config.spec.task), loss=loss, optimizer=torch.optim.SGD, metrics=metrics
+        )
         plain = _batch(config, _MANY)
         names = {"val": _try_stage(config, "eval", stand_in, stand_in.val_tracker, plain)}
         batch = plain if augment is None else _try_augment(config, augment, loss, stand_in)
@@ -110,13 +112,9 @@ def made_up(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor
         Inputs `[rows, *shape]`, and targets of the data's task.
     """
     spec = config.spec
-    index = torch.arange(rows)
-    targets = {
-        "multiclass": index // 2 % max(1, spec.num_classes),
-        "binary": index // 2 % 2,
-        "multilabel": (index[:, None] + torch.arange(spec.num_classes)) % 2,
-        "regression": torch.rand(rows, max(1, spec.num_targets)),
-    }[spec.task]
+    task = task_of(spec.task)
+    halved = task.fake_targets((rows + 1) // 2, max(1, task.num_outputs(spec)))
+    targets = halved.repeat_interleave(2, 0)[:rows]  # two of each class, for losses of pairs
     inputs = torch.randn(rows, *shape)
     dtype = input_dtype("32-true", spec.get("input_dtype", "float32"))
     return (inputs if dtype.is_floating_point else (inputs > 0).to(dtype)), targets
@@ -132,7 +130,7 @@ def _try_augment(
         raise _error(
             error,
             _failed(error, augment),
-            f"cannot be applied to inputs {list(inputs.shape[1:])} and {targets_in_words(config)}: "
+            f"cannot be applied to inputs {list(inputs.shape[1:])} and {_targets_in_words(config)}: "
             f"{_text(error)}",
             _with_a_point(config) if "'Long'" in str(error) else "augment=none",
         ) from error
@@ -173,11 +171,11 @@ def _typed_classes(config: DictConfig) -> str:
 def _try_stage(
     config: DictConfig, stage: str, stand_in: Module, tracker: Tracker, batch: tuple[Tensor, Tensor]
 ) -> list[str]:
-    suits = SUITS[config.spec.task]
+    suits = task_of(config.spec.task).suits
     try:
         stand_in.training_step(batch, 0)
     except Exception as error:
-        message = f"{type(stand_in.loss).__name__} cannot take {targets_in_words(config)}: {_text(error)}"
+        message = f"{type(stand_in.loss).__name__} cannot take {_targets_in_words(config)}: {_text(error)}"
         raise _error(error, "loss", message, suits) from error
     observed = stand_in._observed
     assert observed is not None  # noqa: S101 - training_step has just set it
@@ -191,13 +189,17 @@ def _try_stage(
             listed(one.compute())
         except Exception as error:
             key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"
-            message = f"{type(metric).__name__} cannot score {targets_in_words(config)}: {_text(error)}"
+            message = f"{type(metric).__name__} cannot score {_targets_in_words(config)}: {_text(error)}"
             at = key if OmegaConf.select(config, key) is not None else f"metrics.{stage}"
             raise _error(error, at, message, suits) from error
     tracker.update(*observed)
     names = [name for name, value in tracker.compute().items() if is_scalar(value)]
     tracker.reset()
     return names
+
+
+def _targets_in_words(config: DictConfig) -> str:
+    return task_of(config.spec.task).in_words(config.spec)
 
 
 def _error(error: Exception, key: str, message: str, hint: str) -> AssayError:

@@ -49,6 +49,7 @@ _TRAINER = {
 }
 _MODULE = {
     "model": "model=…",
+    "task": "data=…, whose spec names it",
     "loss": "loss=…",
     "optimizer": "optimizer=…",
     "scheduler": "scheduler=…",

@@ -10,17 +10,11 @@ import numpy as np
 import torch
 
 from assay.data.samples import Samples, Unfitted
-from assay.data.spec import Spec, Task
+from assay.data.spec import Spec
 from assay.data.splitting.split import hold_out, long_tail
-from assay.data.splitting.validate import (
-    check_batch,
-    check_classes,
-    check_inputs,
-    check_number,
-    check_spread,
-    check_targets,
-)
+from assay.data.splitting.validate import check_inputs, check_lengths
 from assay.errors import DataError
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +24,7 @@ if TYPE_CHECKING:
 
     from assay.data.samples import Encoder, Source, Stream
     from assay.data.splitting.split import Split
+    from assay.task.task import Task
 
 
 @final
@@ -51,11 +46,6 @@ class Parts:
     rows: Mapping[str, NDArray[np.int64]]
     encoder: Encoder | None = None
 
-    @property
-    def num_classes(self) -> int:
-        """As in `Spec`."""
-        return len(self.class_names)
-
     def targets(self, part: str) -> Tensor:
         """Targets of one part, in its order.
 
@@ -74,7 +64,12 @@ class Parts:
             DataError: Too few samples, an empty class, a value that is not finite, a class that training
                 never sees.
         """
-        check_number(len(self.rows["train"]))
+        num_train = len(self.rows["train"])
+        if num_train < 2:
+            raise DataError(
+                f"data: {num_train} training sample(s) after the split; training needs at least two",
+                hint="add samples, or lower data.split.val and data.split.test",
+            )
         seen: set[int] = set()
         for part, data in self.data.items():
             if isinstance(data, Samples) and id(data) not in seen:
@@ -87,14 +82,13 @@ class Parts:
                     f"{list(wanted)}",
                     hint="give all parts the same targets",
                 )
-        if self.task in ("multiclass", "binary"):
-            check_classes(self.class_names, {part: self._class_counts(part) for part in self.rows})
-        elif self.task == "regression":
-            check_spread(self.targets("train"))
-        check_batch(len(self.rows["train"]), batch_size)  # last: too few may follow from what is wrong above
-
-    def _class_counts(self, part: str) -> NDArray[np.int64]:
-        return np.bincount(self.targets(part).numpy(), minlength=self.num_classes)
+        self.task.check_parts({part: self.targets(part) for part in self.rows}, self.class_names)
+        if num_train < batch_size:  # last: too few may follow from what is wrong above
+            raise DataError(
+                f"data.batch_size={batch_size}: there are only {num_train} training samples, "
+                "less than a batch",
+                hint=f"data.batch_size={num_train}, or data.drop_last=false",
+            )
 
     def describe(
         self,
@@ -116,21 +110,13 @@ class Parts:
             target_std: As `target_mean`.
             train_shape: As in `Spec`.
         """
-        targets = self.targets("train")
-        counts: tuple[int, ...] = ()
-        if self.task in ("multiclass", "binary"):
-            counts = tuple(self._class_counts("train").tolist())
-        elif self.task == "multilabel":
-            counts = tuple((targets >= 0.5).sum(0).tolist())
         return Spec(
-            task=self.task,
+            task=self.task.name,
             input_shape=tuple(first.shape[1:]),
             input_dtype=str(first.dtype).removeprefix("torch."),
             train_shape=train_shape,
-            num_classes=self.num_classes,
-            num_targets=targets.shape[1] if self.task == "regression" else 0,
+            **self.task.sizes(self.targets("train"), self.class_names),
             class_names=self.class_names,
-            class_counts=counts,
             num_train=len(self.rows["train"]),
             num_val=len(self.rows["val"]),
             num_test=len(self.rows["test"]),
@@ -167,16 +153,17 @@ def read_parts(source: Source, split: Split, imbalance: float | None) -> Parts:
         DataError: The data is not what the source says it is; or see `hold_out` and `long_tail`.
     """
     given = dict(source.read())
+    task, class_names = task_of(source.task), tuple(source.class_names)
     for part, data in given.items():
-        check_targets(source.task, tuple(source.class_names), part, data)
+        check_lengths(part, data)
+        task.check(part, data.targets, class_names)
     if "all" not in given and "train" not in given:
         raise DataError(
             f"data: there is no training part, only: {', '.join(given) or 'nothing'}",
             hint="name one all, or train",
         )
     whole = given.pop("all") if "all" in given else given.pop("train")
-    by_class = source.task in ("multiclass", "binary")
-    labels = whole.targets.numpy() if by_class else None
+    labels = whole.targets.numpy() if task.by_class else None
     rows = {part: np.arange(len(data)) for part, data in given.items()}
     rows["train"] = np.arange(len(whole))
     # The test part is taken first, so that changing the share for validation leaves it as it is.
@@ -187,14 +174,14 @@ def read_parts(source: Source, split: Split, imbalance: float | None) -> Parts:
     if imbalance is not None:
         if labels is None:
             raise DataError(
-                f"data.imbalance={imbalance}: only classes can be imbalanced, this is a {source.task} task",
+                f"data.imbalance={imbalance}: only classes can be imbalanced, this is a {task.name} task",
                 hint="data.imbalance=null",
             )
-        rows["train"] = long_tail(rows["train"], labels, len(source.class_names), imbalance, split.seed)
+        rows["train"] = long_tail(rows["train"], labels, len(class_names), imbalance, split.seed)
     encoded = _encode({"train": whole, **given}, rows["train"])
     shared = {part: encoded.get(part, encoded["train"]) for part in ("train", "val", "test")}
     encoder = whole.encoder if isinstance(whole, Unfitted) else None
-    return Parts(source.task, tuple(source.class_names), shared, rows, encoder)
+    return Parts(task, class_names, shared, rows, encoder)
 
 
 def _encode(

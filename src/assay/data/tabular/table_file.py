@@ -17,11 +17,12 @@ import pandas as pd
 from assay.data.tabular.column_kind import is_number, kind_of, plain_numbers
 from assay.errors import DataError
 from assay.quoting import override, reads_as_number
+from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.data.spec import Task
+    from assay.task.task import TaskName
 
 _SEPARATORS = ";\t|,"
 _COMPRESSED = re.compile(r"\.csv(\.(gz|bz2|zip|xz|zst))?", re.I)
@@ -116,7 +117,7 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: 
             )
 
 
-def task_of(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[Task, str]:
+def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[TaskName, str]:
     """What there is to predict, and a note where that could be meant otherwise.
 
     Numbers with a fraction are a regression, and so are integers of which there are many: more than 20
@@ -130,7 +131,7 @@ def task_of(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[Task, str]:
     Raises:
         DataError: A target is neither numbers nor classes.
 
-    >>> task_of(pd.DataFrame({"price": [1.5, 2.5], "kind": ["a", "b"]}), ["price"])
+    >>> task_of_columns(pd.DataFrame({"price": [1.5, 2.5], "kind": ["a", "b"]}), ["price"])
     ('regression', '')
     """
     numbers, notes = [], []
@@ -138,9 +139,8 @@ def task_of(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[Task, str]:
         is_real, note = _is_real(frame[name].dropna(), name)
         numbers.append(is_real)
         notes += [note] if note else []
-    if numbers and all(numbers):
-        return "regression", "; ".join(notes)
-    return ("multiclass" if len(targets) == 1 else "multilabel"), ""
+    is_real = bool(numbers) and all(numbers)
+    return infer_task(is_real=is_real, num_columns=len(targets)), "; ".join(notes) if is_real else ""
 
 
 def _is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:

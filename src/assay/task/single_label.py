@@ -1,0 +1,100 @@
+"""What tasks have in common in which each sample has one class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from assay.errors import DataError
+from assay.task.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+    from torch import Tensor
+
+
+class SingleLabel(Task):
+    """Targets are class indices, int64 `[N]`; soft ones float `[B, C]`, each row a distribution."""
+
+    unit = ("class", "classes")
+    by_class = True
+
+    @override
+    def as_targets(self, values: Tensor) -> Tensor:
+        column = values[:, 0] if values.shape[1:] == (1,) else values
+        return column if column.is_floating_point() else column.long()
+
+    @override
+    def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
+        return self.as_targets(targets).long()
+
+    @override
+    def hard_targets(self, targets: Tensor) -> Tensor:
+        is_soft = targets.is_floating_point() and targets.ndim > 1
+        return targets.argmax(1) if is_soft else targets
+
+    @override
+    def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
+        if targets.ndim != 1 or targets.is_floating_point():
+            raise self._wrong_form(part, targets)
+        if self.num_classes not in (None, len(class_names)):
+            raise DataError(
+                f"data: a {self.name} task has {self.num_classes} classes, this data has {len(class_names)}",
+                hint="data.source.task=multiclass, with loss=cross_entropy metrics=multiclass",
+            )
+        self._check_range(part, targets, len(class_names) - 1, f"indices of the {len(class_names)} classes")
+
+    @override
+    def check_parts(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
+        if len(class_names) < 2:
+            raise DataError(
+                f"data: the targets have a single class{''.join(f', {name}' for name in class_names)}: there "
+                "is nothing to tell apart",
+                hint="choose another target, or add samples of other classes (data.source)",
+            )
+        counts = {part: self._counts(values, class_names) for part, values in targets.items()}
+        missing = [label for label, count in enumerate(counts["train"]) if not count]
+        elsewhere = [label for label in missing if any(of_part[label] for of_part in counts.values())]
+        for labels, message, hint in (
+            (
+                elsewhere,
+                "the test or validation part has classes that training lacks",
+                "add training samples",
+            ),
+            (missing, "no training sample of class", "remove the empty class, or add samples"),
+        ):
+            if labels:
+                named = ", ".join(class_names[label] for label in labels[:5])
+                more = ", …" if len(labels) > 5 else ""
+                raise DataError(f"data: {message}: {named}{more}", hint=f"{hint} (data.source)")
+
+    @override
+    def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
+        return {"num_classes": len(class_names), "class_counts": self._counts(targets, class_names)}
+
+    @staticmethod
+    def _counts(targets: Tensor, class_names: Sequence[str]) -> tuple[int, ...]:
+        return tuple(targets.bincount(minlength=len(class_names)).tolist())
+
+    @override
+    def number_classes(self, parts: Sequence[Tensor]) -> tuple[str, ...]:
+        known = [targets for targets in parts if len(targets) and not targets.is_floating_point()]
+        highest = max((int(targets.max()) for targets in known), default=-1)
+        num_samples = sum(map(len, parts))
+        if highest >= max(num_samples, 2):  # before there is a name for each
+            raise DataError(
+                f"data: the targets go up to {highest:,}, but there are only {num_samples:,} samples; "
+                "classes are numbered from 0",
+                hint="number the classes, for example with numpy.unique(targets, return_inverse=True); for "
+                "numbers to predict: data.source.task=regression",
+            )
+        return tuple(str(label) for label in range(max(highest + 1, self.num_classes or 0)))
+
+    @override
+    def fake_targets(self, num_samples: int, size: int) -> Tensor:
+        import torch
+
+        return torch.arange(num_samples) % size

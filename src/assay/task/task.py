@@ -1,0 +1,162 @@
+"""What is learnt: all that differs between tasks. Imports no torch, so that a config can be judged early."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+    from torch import Tensor
+
+TaskName = Literal["multiclass", "binary", "multilabel", "regression"]
+"""A task as a config names it; `assay.task.task_of.task_of` gives the object."""
+LOGIT_KINDS: Final = frozenset({"multiclass", "binary"})
+"""What a loss may have as its class attribute `kind`: one logit per class, or one per yes-or-no label."""
+LOSS_KINDS: Final = LOGIT_KINDS | {"embedding"}
+
+
+class Task(ABC):
+    """How data, model, loss and metrics of one kind of learning go together; holds no state.
+
+    Attributes:
+        name: In a config.
+        suits: What to type for the loss and metrics that suit it.
+        loss_kinds: Kinds of losses that can take its targets.
+        size_key: The key of `spec` that counts what a model predicts.
+        unit: What that counts, one and several.
+        form: How targets look.
+        by_class: Each sample has one class, so that classes can be counted, stratified and thinned out.
+        has_real_targets: Targets are real numbers, which the loss may see standardised.
+        num_classes: Where only one number of classes is possible.
+    """
+
+    name: ClassVar[TaskName]
+    suits: ClassVar[str]
+    loss_kinds: ClassVar[frozenset[str]]
+    size_key: ClassVar[str] = "num_classes"
+    unit: ClassVar[tuple[str, str]]
+    form: ClassVar[str]
+    by_class: ClassVar[bool] = False
+    has_real_targets: ClassVar[bool] = False
+    num_classes: ClassVar[int | None] = None
+
+    @abstractmethod
+    def as_targets(self, values: Tensor) -> Tensor:
+        """Numbers in the shape and type of targets, as far as nothing is lost; the rest is for `check`.
+
+        Args:
+            values: As a data set has them, one or several per sample.
+        """
+
+    def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
+        """Targets of a batch as the module gets them.
+
+        Args:
+            targets: Of B samples.
+            dtype: Of real numbers.
+        """
+        del dtype
+        return self.as_targets(targets)
+
+    def hard_targets(self, targets: Tensor) -> Tensor:
+        """What metrics compare predictions with, where mixing or a teacher made the targets soft.
+
+        Args:
+            targets: Of B samples, as the loss gets them.
+        """
+        return targets
+
+    @abstractmethod
+    def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
+        """Refuse targets that are not of this task.
+
+        Args:
+            part: For messages.
+            targets: Of at least one sample.
+            class_names: Of the data set.
+
+        Raises:
+            DataError: Shape, type or values are wrong.
+        """
+
+    def check_parts(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
+        """Refuse parts from which nothing can be learnt.
+
+        Args:
+            targets: Of each part, `train` among them.
+            class_names: Of the data set.
+
+        Raises:
+            DataError: Naming the class or target at fault.
+        """
+        del targets, class_names
+
+    @abstractmethod
+    def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
+        """`num_classes`, `num_targets` and `class_counts` of `assay.data.spec.Spec`, as far as there are any.
+
+        Args:
+            targets: Of the training part.
+            class_names: Of the data set.
+        """
+
+    def number_classes(self, parts: Sequence[Tensor]) -> tuple[str, ...]:
+        """Names of classes or labels that have none: their numbers.
+
+        Args:
+            parts: Targets of each part.
+
+        Raises:
+            DataError: Most of the numbers would be of no sample.
+        """
+        del parts
+        return ()
+
+    @abstractmethod
+    def fake_targets(self, num_samples: int, size: int) -> Tensor:
+        """Made-up targets; classes or labels are equally frequent.
+
+        Args:
+            num_samples: How many.
+            size: What `size_key` counts.
+        """
+
+    def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
+        """How many values a model returns per sample.
+
+        Args:
+            spec: Of the data.
+            loss_kind: Of the loss; None where it says none.
+        """
+        del loss_kind
+        return int(spec[self.size_key])
+
+    def in_words(self, spec: Mapping[str, Any]) -> str:
+        """What there is to predict, such as `10 classes`.
+
+        Args:
+            spec: Of the data.
+        """
+        size = int(spec[self.size_key])
+        return f"{size} {self.unit[size != 1]}"
+
+    def _wrong_form(self, part: str, targets: Tensor) -> DataError:
+        return DataError(
+            f"data: the {part} part's targets have shape {tuple(targets.shape)} and type {targets.dtype}; "
+            f"a {self.name} task has {self.form}",
+            hint="set data.source.task, or change the targets",
+        )
+
+    @staticmethod
+    def _check_range(part: str, targets: Tensor, highest: int, what: str) -> None:
+        if not 0 <= targets.min() <= targets.max() <= highest:
+            raise DataError(
+                f"data: the {part} part has targets from {targets.min()} to {targets.max()}; "
+                f"{what} go from 0 to {highest}",
+                hint="number the classes from 0, for example with numpy.unique(targets, return_inverse=True)",
+            )

@@ -1,0 +1,78 @@
+"""What holds for every task."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from sklearn.utils.multiclass import type_of_target  # type: ignore[import-untyped]  # scikit-learn ships no types
+
+from assay.compose.options import list_options
+from assay.data.spec import Spec
+from assay.errors import DataError
+from assay.task.task import LOSS_KINDS, TaskName
+from assay.task.task_of import TASKS
+
+SIZES = {"multiclass": 5, "binary": 2, "multilabel": 4, "regression": 3}
+FORMS = {
+    "multiclass": "multiclass",
+    "binary": "binary",
+    "multilabel": "multilabel-indicator",
+    "regression": "continuous-multioutput",
+}
+"""As scikit-learn calls them."""
+
+pytestmark = pytest.mark.parametrize("name", TASKS)
+
+
+def names_of(name: str) -> list[str]:
+    return [] if TASKS[name].has_real_targets else [f"class {i}" for i in range(SIZES[name])]
+
+
+def test_fake_targets_are_targets(name: str) -> None:
+    task, size = TASKS[name], SIZES[name]
+    targets = task.fake_targets(60, size)
+    assert type_of_target(targets.numpy()) == FORMS[name]
+    task.check("train", targets, names_of(name))
+    task.check_parts({"train": targets, "val": targets[:7], "test": targets[:0]}, names_of(name))
+    assert torch.equal(task.as_targets(targets), targets)
+    assert torch.equal(task.batch_targets(targets, torch.float32), targets)
+    assert torch.equal(task.hard_targets(targets), targets)
+
+
+def test_sizes_are_those_of_a_spec(name: str) -> None:
+    task, size = TASKS[name], SIZES[name]
+    spec = Spec(task.name, (2,), **task.sizes(task.fake_targets(60, size), names_of(name))).as_config()
+    assert task.num_outputs(spec) == spec[task.size_key] == size
+    assert task.in_words(spec).startswith(f"{size} ")
+    assert len(spec["class_counts"]) == len(names_of(name))
+
+
+def test_only_the_own_form_passes(name: str) -> None:
+    every = {other: TASKS[other].fake_targets(60, SIZES[other]) for other in TASKS}
+    forms = {other: (targets.ndim, targets.is_floating_point()) for other, targets in every.items()}
+    for other, targets in every.items():
+        if forms[other] == forms[name]:
+            continue
+        if name == "multilabel" and other == "regression":
+            continue  # labels may come as floats from 0 to 1
+        with pytest.raises(DataError, match=f"a {name} task has") as caught:
+            TASKS[name].check("val", targets, names_of(name))
+        assert "the val part's targets have shape" in caught.value.message
+
+
+def test_what_suits_it_can_be_chosen(name: str) -> None:
+    for choice in TASKS[name].suits.split():
+        group, option = choice.split("=")
+        assert option in [one.name for one in list_options(group)]
+
+
+def test_names_and_kinds(name: str) -> None:
+    assert name in get_args(TaskName)
+    assert TASKS[name].loss_kinds <= LOSS_KINDS
+
+
+def test_a_data_set_without_samples_has_targets(name: str) -> None:
+    assert len(TASKS[name].as_targets(torch.from_numpy(np.zeros((0, 2), np.float32)))) == 0
