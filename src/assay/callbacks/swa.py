@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
 from lightning.pytorch.callbacks import Callback
@@ -44,6 +44,8 @@ class SWA(Callback):
         ValueError: A start is out of range or none is given; when training begins, if the start is a share of
             an unknown number of epochs.
     """
+
+    averages_weights: Final = True
 
     def __init__(self, start_epoch: int | None = None, start_fraction: float | None = 0.75) -> None:
         if start_epoch is None and start_fraction is None:

@@ -13,12 +13,10 @@ from lightning.pytorch.loggers import CSVLogger
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.callbacks.ema import EMA
-from assay.callbacks.swa import SWA
 from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
 from assay.errors import ConfigError
-from assay.logger.run_csv import RunCSV
+from assay.targets.call_signature import call_of
 from assay.targets.judge_name import trusted_in
 from assay.targets.resolve import resolve
 
@@ -44,7 +42,6 @@ _OTHERWISE: Final = {
     ),
 }
 """Callbacks of Lightning's that do not do here what they say, why, and what does."""
-_AVERAGING: Final = (WeightAveraging, SWA)
 _OF_A_FILE: Final = ("path", "save_dir", "name", "version", "prefix")
 _LEFT: Final = 0.01
 """Share of the initial weights in an average that is worth a word."""
@@ -64,7 +61,7 @@ def check_callbacks(config: DictConfig) -> None:
         for name, (why, instead) in _OTHERWISE.items():
             if issubclass(kind, getattr(lightning_callbacks, name)):
                 raise ConfigError(f"{name} cannot be used: {why}", key=key, hint=instead)
-    averaging = [key for key, kind in chosen.items() if issubclass(kind, _AVERAGING)]
+    averaging = [key for key, kind in chosen.items() if _averages(kind)]
     if len(averaging) > 1:
         raise ConfigError(
             f"{averaging[0]} averages the weights already, and a checkpoint holds one average",
@@ -74,7 +71,7 @@ def check_callbacks(config: DictConfig) -> None:
     for key, kind in chosen.items():
         if issubclass(kind, lightning_callbacks.GradientAccumulationScheduler):
             _check_accumulation(config, key)
-        if issubclass(kind, EMA):
+        if _averages(kind):
             _check_updates(config, key)
     _check_files(config, [key for key, kind in chosen.items() if issubclass(kind, ModelCheckpoint)])
     _check_logs(config)
@@ -89,15 +86,15 @@ def notes_on(config: DictConfig) -> list[str]:
     steps = int(OmegaConf.select(config, "spec.total_steps") or 0)
     found = []
     for key, kind in kinds(config, "callbacks"):
-        node = OmegaConf.select(config, key)
-        ours = issubclass(kind, EMA)
-        if not steps or not (ours or issubclass(kind, lightning_callbacks.EMAWeightAveraging)):
+        call = call_of(kind) if _averages(kind) else None
+        if not steps or call is None or "decay" not in call.parameters:
             continue
-        decay = float(node.get("decay", 0.999))
+        defaults = {name: parameter.default for name, parameter in call.parameters.items()}
+        node, warms_up = OmegaConf.select(config, key), "warmup_fraction" in defaults
+        decay, share = (node.get(name, defaults.get(name)) for name in ("decay", "warmup_fraction"))
         horizon = int(node.get("update_every_n_steps") or 1) / (1 - decay)
-        share = node.get("warmup_fraction", 0.1) if ours else None
         left = math.exp(-steps / horizon)
-        way = f"{key}.warmup_fraction=0.1" if ours else f"{key}.decay={_fitting(steps)}"
+        way = f"{key}.warmup_fraction=0.1" if warms_up else f"{key}.decay={_fitting(steps)}"
         if share is None and left > _LEFT:
             found.append(
                 f"{key}.decay={decay}: after the {steps:,} steps of the run {left:.0%} of the average are "
@@ -123,6 +120,10 @@ def kinds(config: DictConfig, group: str) -> Iterator[tuple[str, Any]]:
             kind = resolve(f"{group}.{name}", str(node._target_), trusted_in(config))
             if isinstance(kind, type):
                 yield f"{group}.{name}", kind
+
+
+def _averages(kind: type) -> bool:
+    return issubclass(kind, WeightAveraging) or getattr(kind, "averages_weights", False)
 
 
 def _fitting(steps: int) -> float:
@@ -183,7 +184,7 @@ def _check_logs(config: DictConfig) -> None:
     written: dict[tuple[str, ...], str] = {}
     nodes = config.get("logger") or {}
     if nodes.get("csv") is None:  # it is there all the same
-        written[_place(RunCSV, {"path": f"{config.run_dir}/metrics.csv"})] = "assay itself"
+        written[_of_file(f"{config.run_dir}/metrics.csv")] = "assay itself"
     for key, kind in kinds(config, "logger"):
         node = OmegaConf.select(config, key)
         values = {name: _text(node, name) for name in _OF_A_FILE if node.get(name) is not None}
@@ -201,14 +202,19 @@ def _check_logs(config: DictConfig) -> None:
 
 
 def _of_csv_logger(node: Any) -> tuple[str, ...]:
-    """The file of Lightning's own, in the words of ours; with a number for a version it is a new one."""
+    """The file of Lightning's own; with a number for a version it is a new one."""
     name = _text(node, "name") if node.get("name", "lightning_logs") else ""
     folder = Path(_text(node, "save_dir"), name if "name" in node else "lightning_logs", node.version)
-    return _place(RunCSV, {"path": str(folder / "metrics.csv")})
+    return _of_file(folder / "metrics.csv")
+
+
+def _of_file(path: str | Path) -> tuple[str, ...]:
+    return (os.path.normpath(path),)
 
 
 def _place(kind: type, values: dict[str, str]) -> tuple[str, ...]:
-    values = values | ({"path": os.path.normpath(values["path"])} if kind is RunCSV else {})
+    if values.keys() == {"path"}:
+        return _of_file(values["path"])
     return (kind.__name__, *(f"{name}={value}" for name, value in sorted(values.items())))
 
 

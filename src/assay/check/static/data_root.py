@@ -10,14 +10,14 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
+from assay.data.source_paths import SOURCE_PATHS, SourcePath
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-_DOWNLOADS = "assay.data.torchvision_images.TorchvisionImages"
-"""Unless it is told not to; torchvision's own classes do when they are told to."""
-_PATHS = ("root", "path", "test_path", "run")
+_TORCHVISION = SourcePath("root", "the files of the data set", downloads=False)
+"""Its data sets download where they are told to."""
 
 
 def check_data_root(config: DictConfig) -> None:
@@ -31,16 +31,13 @@ def check_data_root(config: DictConfig) -> None:
     """
     for key, node in _targets(config):
         target = str(node.get("_target_"))
-        check = _CHECKS.get(target)
-        if check is None and target.startswith("torchvision.datasets.") and "root" in node:
-            check = _downloaded
-        if check is None:
-            continue
-        for name in _PATHS:
-            if _given(node, name) == "":
-                raise ConfigError("a path was expected", key=f"{key}.{name}", hint=f"{key}.{name}=PATH")
         try:
-            check(key, node)
+            if target == "assay.load":
+                _check_run(f"{key}.run", _path(f"{key}.run", node, "run"))
+            for source in SOURCE_PATHS.get(target, ()):
+                _check(key, node, source)
+            if target.startswith("torchvision.datasets.") and "root" in node:
+                _check_download(key, node, _TORCHVISION)
         except OSError as error:  # too long, or not to be looked into
             raise ConfigError(
                 f"{error.strerror}: {str(error.filename)[:80]}", key=key, hint="another path"
@@ -53,72 +50,50 @@ def _targets(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:
             yield entry.key, entry.node
 
 
-def _images(key: str, node: DictConfig) -> None:
-    _folder(key, node, "root", "one folder a class was expected: root/<class>/*.jpg")
+def _check(key: str, node: DictConfig, source: SourcePath) -> None:
+    if source.downloads:
+        _check_download(key, node, source)
+        return
+    full = f"{key}.{source.argument}"
+    path = _path(full, node, source.argument)
+    if path is None:
+        return
+    if source.name is not None and not source.name.search(path.name):
+        raise ConfigError(f"{path}: {source.expected} was expected", key=full, hint="convert it to one")
+    if not path.exists():
+        raise _missing(full, path, source.may_be, source.expected)
+    may_be_folder = source.may_be_folder is not None and source.may_be_folder.search(path.name)
+    if source.may_be == "file" and path.is_dir() and not may_be_folder:
+        raise ConfigError(f"{path.absolute()} is a folder", key=full, hint=f"{source.expected} was expected")
+    if source.may_be == "folder" and not path.is_dir():
+        raise _no_folder(full, path)
 
 
-def _arrays(key: str, node: DictConfig) -> None:
-    path = _path(node, "root")
-    if path is not None and not path.exists():
-        raise _missing(f"{key}.root", path, "file or folder", "a .npz archive or a folder of .npy files")
-
-
-def _table(key: str, node: DictConfig) -> None:
-    for name in ("path", "test_path"):
-        path = _path(node, name)
-        if path is None:
-            continue
-        if ".csv" not in path.name.lower() and path.suffix.lower() not in (".parquet", ".pq"):
-            raise ConfigError(
-                f"{path}: a .csv or .parquet file was expected", key=f"{key}.{name}", hint="convert it to one"
-            )
-        if not path.exists():
-            raise _missing(f"{key}.{name}", path, "file", "a .csv or .parquet file")
-        if path.is_dir() and path.suffix.lower() not in (".parquet", ".pq"):
-            raise ConfigError(
-                f"{path.absolute()} is a folder",
-                key=f"{key}.{name}",
-                hint="a .csv or .parquet file was expected",
-            )
-
-
-def _downloaded(key: str, node: DictConfig) -> None:
+def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
     if node.get("_partial_"):  # its root comes from somewhere else
         return
-    path, download = _path(node, "root"), _given(node, "download")
-    if not isinstance(download, bool | None):
-        return  # said when arguments are looked at
-    if download is True or (download is None and node._target_ == _DOWNLOADS):
-        if path is not None and path.exists() and not path.is_dir():
-            raise _no_folder(f"{key}.root", path)
-        return
-    if download is False and path is not None and not path.exists():
-        expected = f"to have it downloaded: {key}.download=true"
-        raise _missing(f"{key}.root", path, f"folder, and {key}.download is false", expected)
-    _folder(key, node, "root", f"to have it downloaded: {key}.download=true")
+    full, download = f"{key}.{source.argument}", _given(node, "download")
+    path = _path(full, node, source.argument)
+    if path is None or not isinstance(download, bool | None):
+        return  # that one is said when arguments are looked at
+    if path.exists() and not path.is_dir():
+        raise _no_folder(full, path)
+    if not path.exists() and not (source.downloads if download is None else download):
+        what = "folder" if download is None else f"folder, and {key}.download is false"
+        raise _missing(full, path, what, f"to have it downloaded: {key}.download=true")
 
 
-def _run(key: str, node: DictConfig) -> None:
-    path = _path(node, "run")
+def _check_run(full: str, path: Path | None) -> None:
     if path is None:
         return
     if not path.is_dir():
-        raise _missing(f"{key}.run", path, "run directory", "runs lie under outputs/<name>/<date>/")
+        raise _missing(full, path, "run directory", "runs lie under outputs/<name>/<date>/")
     if not (path / "config.yaml").is_file():
         raise ConfigError(
             f"{path.absolute()} is no run directory: it has no config.yaml",
-            key=f"{key}.run",
+            key=full,
             hint="runs lie under outputs/<name>/<date>/",
         )
-
-
-_CHECKS: dict[str, Callable[[str, DictConfig], None]] = {
-    "assay.data.image_folder.ImageFolder": _images,
-    "assay.data.arrays.Arrays": _arrays,
-    "assay.data.table.Table": _table,
-    _DOWNLOADS: _downloaded,
-    "assay.load": _run,
-}
 
 
 def _given(node: DictConfig, name: str) -> object:
@@ -128,20 +103,11 @@ def _given(node: DictConfig, name: str) -> object:
         return None  # said elsewhere
 
 
-def _path(node: DictConfig, name: str) -> Path | None:
+def _path(full: str, node: DictConfig, name: str) -> Path | None:
     value = _given(node, name)
-    return Path(value).expanduser() if isinstance(value, str) and value else None
-
-
-def _folder(key: str, node: DictConfig, name: str, expected: str) -> None:
-    path = _path(node, name)
-    if path is None or path.is_dir():
-        return
-    raise (
-        _no_folder(f"{key}.{name}", path)
-        if path.exists()
-        else _missing(f"{key}.{name}", path, "folder", expected)
-    )
+    if value == "":
+        raise ConfigError("a path was expected", key=full, hint=f"{full}=PATH")
+    return Path(value).expanduser() if isinstance(value, str) else None
 
 
 def _no_folder(key: str, path: Path) -> ConfigError:
