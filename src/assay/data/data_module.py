@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 from weakref import WeakSet
 
 import lightning as L
 import torch
 
+from assay.data.declared import Stated
 from assay.data.limits import check_limits
 from assay.data.loading.batch_order import BatchOrder, drops_last
 from assay.data.loading.loaders import MemoryLoader, StreamLoader
@@ -81,6 +82,9 @@ class DataModule(L.LightningDataModule):
     """
 
     spec: Spec
+
+    mapping_arguments: Final = {"split": Split, "spec": Stated}
+    """What mappings become; `spec` stands in for a source that is not read."""
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tarfile import TarError
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import numpy as np
 import torch
@@ -37,6 +37,13 @@ class TorchvisionImages:
     """
 
     task: TaskName = "multiclass"
+    calls_with: Final = {
+        "dataset": (
+            1,
+            dict.fromkeys(("train", "download"), "data.source.root=… data.source.download=…"),
+        )
+    }
+    """How many values an argument is called with, and the names of others, with what to type instead."""
 
     def __init__(self, dataset: _Reader, root: str, download: bool = True) -> None:
         self._dataset, self._root, self._download = dataset, root, download

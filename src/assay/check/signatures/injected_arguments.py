@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, final
 
 from omegaconf import DictConfig, OmegaConf
 
-from assay.config.omegaconf_internals import parent_of
+from assay.config.omegaconf_internals import parent_of, root_of
 from assay.config.unread_keys import OUR_MODULE
+from assay.targets.judge_name import trusted_in
+from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_SOURCE = "assay.data.torchvision_images.TorchvisionImages"
 
 
 @final
@@ -70,9 +70,7 @@ def is_called_later(key: str, node: DictConfig) -> bool:
         key: Its full key.
         node: The node.
     """
-    around = parent_of(node)
-    source = str(around.get("_target_")) if isinstance(around, DictConfig) else ""
-    return key in _CALLED_WITH or (key == "data.source.dataset" and source == _SOURCE)
+    return key in _CALLED_WITH or _called_around(key, node) is not None
 
 
 def supplied(config: DictConfig, key: str) -> Supplied | None:
@@ -92,7 +90,16 @@ def supplied(config: DictConfig, key: str) -> Supplied | None:
         return Supplied()
     if key in _CALLED_WITH and ours:
         return Supplied(_CALLED_WITH[key])
-    if key == "data.source.dataset" and OmegaConf.select(config, "data.source._target_") == _SOURCE:
-        instead = "data.source.root=… data.source.download=…"
-        return Supplied(1, dict.fromkeys(("train", "download"), instead), "take data=custom; ")
-    return None
+    called = _called_around(key, node)
+    return None if called is None else Supplied(called[0], called[1], "take data=custom; ")
+
+
+def _called_around(key: str, node: DictConfig) -> tuple[int, Mapping[str, str]] | None:
+    """What the class of the node around calls this one with, as it says in `calls_with`."""
+    around, root = parent_of(node), root_of(node)
+    if not isinstance(around, DictConfig) or "_target_" not in around or not isinstance(root, DictConfig):
+        return None
+    outer, _, name = key.rpartition(".")
+    kind = resolve(outer, str(around._target_), trusted_in(root))
+    called: tuple[int, Mapping[str, str]] | None = getattr(kind, "calls_with", {}).get(name)
+    return called

@@ -15,9 +15,6 @@ from assay.check.signatures.injected_arguments import Supplied, is_called_later,
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import parent_of, root_of
 from assay.config.tree import walk, written_at
-from assay.config.unread_keys import OUR_DATA
-from assay.data.declared import Stated
-from assay.data.splitting.split import Split
 from assay.errors import ConfigError
 from assay.targets.annotation import Made, accepts, as_typed, choices_of, example_of, in_words
 from assay.targets.call_signature import call_of, names_of
@@ -67,29 +64,12 @@ def check_signatures(config: DictConfig, nodes: Sequence[str] | None = None) -> 
         _check_node(key, node, None if inside else supplied(config, key))
         if node.get("_recursive_") is False:
             left_alone.append(key)
-    if nodes is None or "data" in nodes:
-        _check_taken_apart(config)
 
 
 def _targets(config: DictConfig | ListConfig) -> Iterator[tuple[str, DictConfig]]:
     for entry in walk(config):
         if entry.is_container and isinstance(entry.node, DictConfig) and "_target_" in entry.node:
             yield entry.key, entry.node
-
-
-def _check_taken_apart(config: DictConfig) -> None:
-    """The mappings that our datamodule's arguments are, which become objects inside it."""
-    if OmegaConf.select(config, "data._target_") != OUR_DATA:
-        return
-    for key, kind in {"data.split": Split, "data.spec": Stated}.items():
-        node = OmegaConf.select(config, key)
-        if node is None:
-            continue
-        if not isinstance(node, DictConfig):
-            raise ConfigError(f"{as_typed(node)} was given; a mapping was expected", key=key)
-        call = call_of(kind)
-        if call is not None:
-            _check_call(key, node, call, Supplied())
 
 
 def _check_words_of_hydra(key: str, node: DictConfig) -> None:
@@ -104,9 +84,22 @@ def _check_words_of_hydra(key: str, node: DictConfig) -> None:
 
 def _check_node(key: str, node: DictConfig, later: Supplied | None) -> None:
     _check_words_of_hydra(key, node)
-    call = call_of(_locate(key, node))
+    kind = _locate(key, node)
+    call = call_of(kind)
     if call is not None:  # built-ins have no signature
         _check_call(key, node, call, later)
+    for name, made_of_it in getattr(kind, "mapping_arguments", {}).items():
+        _check_mapping(f"{key}.{name}", node.get(name), made_of_it)
+
+
+def _check_mapping(key: str, node: Any, kind: type) -> None:
+    """A mapping that becomes an object within the class that takes it."""
+    call = call_of(kind)
+    if node is None or call is None:
+        return
+    if not isinstance(node, DictConfig):
+        raise ConfigError(f"{as_typed(node)} was given; a mapping was expected", key=key)
+    _check_call(key, node, call, Supplied())
 
 
 def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) -> None:
