@@ -146,7 +146,7 @@ def test_data_that_is_not_there(bad: Bad) -> None:
 
 def test_data_root_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "photos").write_text("no folder", encoding="utf-8")
-    assert_says(answer(Bad(IMAGES, ())), ("data.source.root: ", "photos is no folder"))
+    assert_says(answer(Bad(IMAGES, ())), ("data.source.root: ", "photos is not a folder"))
 
 
 def test_empty_class(tmp_path: Path) -> None:

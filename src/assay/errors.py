@@ -63,10 +63,10 @@ class ConfigError(AssayError):
         Args:
             file: Such as `conf/optimizer/adamw.yaml:3` or `command line`; empty when nobody knows.
 
-        >>> error = ConfigError("is no number", key="optimizer.lr")
+        >>> error = ConfigError("is not a number", key="optimizer.lr")
         >>> error.add_file("conf/optimizer/adamw.yaml:4")
         >>> error.message
-        'optimizer.lr: is no number (conf/optimizer/adamw.yaml:4)'
+        'optimizer.lr: is not a number (conf/optimizer/adamw.yaml:4)'
         """
         if file and not self.file:
             self.file = file

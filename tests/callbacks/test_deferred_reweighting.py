@@ -144,7 +144,7 @@ def test_a_share_of_an_unknown_number_of_epochs_is_refused() -> None:
         ({"class_counts": [], "start_epoch": 1}, "class counts of a classification task"),
         ({"class_counts": COUNTS}, "needs a start"),
         ({"class_counts": COUNTS, "start_epoch": -1}, "start_epoch=-1 is negative"),
-        ({"class_counts": COUNTS, "start_fraction": 1.5}, "start_fraction=1.5 is no share"),
+        ({"class_counts": COUNTS, "start_fraction": 1.5}, "start_fraction=1.5 is not a share"),
         ({"class_counts": COUNTS, "start_epoch": 1, "beta": 1.0}, "beta=1.0 is not in"),
     ],
 )

@@ -168,7 +168,7 @@ def test_without_an_objective_it_watches_what_the_best_checkpoint_does(study: St
 
 
 def test_a_metric_that_is_not_there_is_named(study: Study) -> None:
-    with pytest.raises(AssayError, match="val/acc is no metric of this job") as caught:
+    with pytest.raises(AssayError, match="val/acc is not a metric of this job") as caught:
         fit([0.9], pruning_from(study.trial(monitor="val/acc")))
     assert "val/loss" in caught.value.hint
 

@@ -137,8 +137,8 @@ def test_a_few_are_answered_well(composer: JobComposer, prover: Prover, option: 
     [
         ("model=lenet takes images", "", "model.input_shape", True),
         ("lenet takes images", "", "model.input_shape", False),
-        ("the size is no number", "data.transform.train[0]", "data.transform.size", True),
-        ("the size is no number", "data.transform.eval[0]", "data.transform.size", False),
+        ("the size is not a number", "data.transform.train[0]", "data.transform.size", True),
+        ("the size is not a number", "data.transform.eval[0]", "data.transform.size", False),
         ("inputs and targets go together", "data.source.inputs", "data.source.targets", True),
         ("inputs are missing", "data.source.inputs", "data.source.targets", False),
         ("inputs and targets go together", "model.inputs", "data.source.targets", False),

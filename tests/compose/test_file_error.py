@@ -46,7 +46,7 @@ HEAD = "# @package _global_\n# Mine.\n"
         ),
         ("experiment/x", f"{HEAD}defaults:\n  - override /modle: mlp\n", ":4", "did you mean 'model'?"),
         ("experiment/x", f"{HEAD}defaults:\n  - model: mlp\n", ":4", "override /model: mlp"),
-        ("experiment/x", f"{HEAD}defaults:\n  override /model: mlp\n", "", "the defaults list is no list"),
+        ("experiment/x", f"{HEAD}defaults:\n  override /model: mlp\n", "", "the defaults list is not a list"),
         ("experiment/x", f"{HEAD}defaults:\n  - override /model: 3\n", ":4", "names no option"),
         ("experiment/x", f"{HEAD}defaults:\n  - a: b\n    c: d\n", "", "Too many keys"),
         ("experiment/x", f"{HEAD}- a\n- b\n", "", "a list stands where a mapping belongs"),

@@ -170,7 +170,7 @@ def truncated(path: Path, suffix: str) -> None:
 
 BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "zero.png": (Path.touch, "it is empty"),
-    "text.jpg": (lambda path: path.write_text("this is no image"), "it is not an image"),
+    "text.jpg": (lambda path: path.write_text("this is not an image"), "it is not an image"),
     "header.png": (lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n cut off"), "it is not an image"),
     "cut.jpg": (lambda path: truncated(path, "JPEG"), "truncated"),
     "cut.png": (lambda path: truncated(path, "PNG"), "truncated"),

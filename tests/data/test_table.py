@@ -279,7 +279,7 @@ def test_no_rows_and_another_separator(tmp_path: Path) -> None:
     assert Table(str(tmp_path / "decimals.csv"), "c", separator=";", decimal=",").read()
 
 
-# -- what is no feature, or more than one --------------------------------------------------------------------
+# -- what is not a feature, or more than one ----------------------------------------------------------------
 
 
 def messy(count: int = 60) -> pd.DataFrame:

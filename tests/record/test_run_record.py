@@ -118,7 +118,7 @@ def test_what_is_no_record(tmp_path: Path, content: bytes) -> None:
 
 
 def test_no_record_and_no_file(tmp_path: Path) -> None:
-    with pytest.raises(AssayError, match="is no run directory"):
+    with pytest.raises(AssayError, match="is not a run directory"):
         RunRecord.load(tmp_path)
     (tmp_path / "record.json").mkdir()
     with pytest.raises(AssayError, match="cannot be read"):

@@ -144,7 +144,7 @@ def test_a_journal_is_begun_once(tmp_path: Path) -> None:
     new(tmp_path)
     with pytest.raises(AssayError, match="already holds a sweep"):
         Journal.create(tmp_path, overrides=[])
-    with pytest.raises(AssayError, match="is no sweep"):
+    with pytest.raises(AssayError, match="is not a sweep"):
         Journal.open(tmp_path / "other")
 
 

@@ -27,7 +27,7 @@ class FlipCrop(nn.Module):
         flip: Probability of a horizontal flip.
 
     Raises:
-        ValueError: If `padding` is negative or `flip` is no probability.
+        ValueError: If `padding` is negative or `flip` is not a probability.
 
     >>> images = torch.arange(6.0).reshape(1, 1, 2, 3)
     >>> augmented, targets = FlipCrop(padding=0, flip=1.0)(images, torch.tensor([7]))
@@ -40,7 +40,7 @@ class FlipCrop(nn.Module):
         if padding < 0:
             raise ValueError(f"padding={padding} is negative; it is a number of pixels, such as padding=4")
         if not 0.0 <= flip <= 1.0:
-            raise ValueError(f"flip={flip} is no probability; give a number from 0 to 1, such as flip=0.5")
+            raise ValueError(f"flip={flip} is not a probability; give a number from 0 to 1, such as flip=0.5")
         self.padding = padding
         self.flip = flip
 

@@ -21,7 +21,7 @@ class Teacher:
     one_hot(targets)`. Temperature acts on the teacher alone: any loss that takes soft targets trains the
     student.
 
-    The teacher is frozen and in eval mode. It is no part of the student: this is a plain object, so the
+    The teacher is frozen and in eval mode. It is not part of the student: this is a plain object, so the
     module that holds it neither trains nor saves the teacher's parameters. It moves to the inputs' device
     when first used and runs under the caller's autocast.
 
@@ -34,7 +34,7 @@ class Teacher:
         std: As `mean`.
 
     Raises:
-        ValueError: If the temperature is not positive or `hard_weight` is no share.
+        ValueError: If the temperature is not positive or `hard_weight` is not a share.
     """
 
     def __init__(
@@ -49,7 +49,9 @@ class Teacher:
         if temperature <= 0.0:
             raise ValueError(f"temperature={temperature} is not positive; give such as temperature=2.0")
         if not 0.0 <= hard_weight <= 1.0:
-            raise ValueError(f"hard_weight={hard_weight} is no share; give a number from 0 to 1, such as 0.1")
+            raise ValueError(
+                f"hard_weight={hard_weight} is not a share; give a number from 0 to 1, such as 0.1"
+            )
         self._rescale: tuple[Tensor, Tensor] | None = None
         inside = getattr(model, "model", None)
         if hasattr(model, "normalized") and isinstance(

@@ -86,7 +86,7 @@ def _mode(config: DictConfig, key: str, metric: str, better: Mode | None) -> Mod
     written = OmegaConf.select(config, f"{key}.mode")
     at = f"{key}.mode"
     if written not in (None, *WRITTEN):
-        raise ConfigError(f"{written!r} is none of {', '.join(WRITTEN)}", key=at, hint=f"{at}={AUTO}")
+        raise ConfigError(f"{written!r} is not one of {', '.join(WRITTEN)}", key=at, hint=f"{at}={AUTO}")
     if written in FORCED:
         forced: Mode = "min" if written == "force_min" else "max"
         return forced

@@ -55,7 +55,9 @@ class DeferredReweighting(Callback):
         if start_epoch is not None and start_epoch < 0:
             raise ValueError(f"start_epoch={start_epoch} is negative; give how many epochs come before")
         if start_fraction is not None and not 0.0 <= start_fraction <= 1.0:
-            raise ValueError(f"start_fraction={start_fraction} is no share of the epochs; give such as 0.8")
+            raise ValueError(
+                f"start_fraction={start_fraction} is not a share of the epochs; give such as 0.8"
+            )
         self.weight = effective_number_weight(class_counts, beta)
         self.start_epoch = start_epoch
         self.start_fraction = start_fraction

@@ -101,7 +101,7 @@ def build_part(kind: str, node: Mapping[str, Any], **given: Any) -> Any:
         given: Arguments that are not for the YAML, used where the class takes them.
 
     Raises:
-        ValueError: It is none of Optuna's, or takes no such arguments.
+        ValueError: It is not one of Optuna's, or takes no such arguments.
     """
     with no_news():
         part = _class(kind, str(node.get("_target_")))
@@ -125,7 +125,7 @@ def takes_argument(kind: str, node: Mapping[str, Any], name: str) -> bool:
         name: Of the argument.
 
     Raises:
-        ValueError: It is none of Optuna's.
+        ValueError: It is not one of Optuna's.
     """
     return name in inspect.signature(_class(kind, str(node.get("_target_")))).parameters
 

@@ -26,7 +26,7 @@ log = logging.getLogger("assay")
 _TRAIN: Final = "train/"
 
 
-class Pruned(Exception):  # noqa: N818 - it is no error
+class Pruned(Exception):  # noqa: N818 - it is not an error
     """The study's pruner has ended the run.
 
     Args:
@@ -130,7 +130,7 @@ class Pruning(Callback):
         if self.monitor not in trainer.callback_metrics:
             known = ", ".join(sorted(trainer.callback_metrics))
             raise AssayError(
-                f"{self.monitor} is no metric of this job",
+                f"{self.monitor} is not a metric of this job",
                 hint=f"hydra.sweeper.objective=…; there is: {known}",
             )
         value = float(trainer.callback_metrics[self.monitor])

@@ -79,7 +79,7 @@ class Checker:
             ConfigError: Of the first one that is wrong: most words are typed for all of them.
         """
         for job in jobs.values():
-            # A number is no mistyped word: what is wrong with it is seen soon enough.
+            # A number is not a mistyped word: what is wrong with it is seen soon enough.
             words = (one for one in job.overrides if not reads_as_number(one.partition("=")[2]))
             new = {(job.shared, word) for word in (*words, "")} - self._words
             if new:

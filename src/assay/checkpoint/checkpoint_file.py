@@ -174,7 +174,7 @@ def read(
         mmap: Read from the disk only what is looked at.
 
     Raises:
-        AssayError: It holds something else, or is no checkpoint.
+        AssayError: It holds something else, or is not a checkpoint.
     """
     try:
         if isinstance(file, Path):
@@ -189,12 +189,12 @@ def read(
         raise AssayError(f"{source} cannot be read as tensors and plain containers: it {error}") from error
     except OSError:
         raise
-    except Exception as error:  # torch raises half a dozen kinds for what is no checkpoint
+    except Exception as error:  # torch raises half a dozen kinds for what is not a checkpoint
         raise AssayError(
             f"{source} cannot be read as tensors and plain containers: {first_line(error)}"
         ) from error
     if not isinstance(loaded, dict):
-        raise AssayError(f"{source} is no checkpoint: it holds a {type(loaded).__name__}")
+        raise AssayError(f"{source} is not a checkpoint: it holds a {type(loaded).__name__}")
     return loaded
 
 

@@ -19,7 +19,7 @@ def weights_sha256(state: Mapping[str, Any]) -> str:
     The device does not matter, nor the memory format, nor in which order the tensors come.
 
     Args:
-        state: A module's `state_dict()`; what is no tensor does not count.
+        state: A module's `state_dict()`; what is not a tensor does not count.
 
     >>> one = {"a": torch.zeros(2), "b": torch.ones(1)}
     >>> weights_sha256(one) == weights_sha256(dict(reversed(one.items())))

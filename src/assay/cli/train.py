@@ -80,7 +80,9 @@ def resume(
                 "--config-dir is about sweeps: a run keeps its whole config", hint=f"assay resume {run}"
             )
         if failed:
-            raise AssayError(f"{run} is no sweep, and --failed is about sweeps", hint=f"assay resume {run}")
+            raise AssayError(
+                f"{run} is not a sweep, and --failed is about sweeps", hint=f"assay resume {run}"
+            )
         from assay.record.run_record import RunRecord
 
         RunRecord.load(run)  # a mistyped directory costs no wait

@@ -57,7 +57,7 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
             project.
 
     Raises:
-        ConfigError: `config_dir` is no folder.
+        ConfigError: `config_dir` is not a folder.
     """
     own = config_dir or project_conf()
     if own is not None and not own.is_dir():

@@ -39,7 +39,7 @@ def file_error(error: Exception, overrides: Sequence[str], loader: ConfigLoader)
         return ConfigError(f"cannot be read: {error.strerror}", file=shown(Path(error.filename)))
     if match := re.match(r"Invalid defaults list in '([^']+)'", str(error)):
         file = where_is(match[1], "", loader)
-        return ConfigError("the defaults list is no list", file=file, hint=_DEFAULTS_HINT)
+        return ConfigError("the defaults list is not a list", file=file, hint=_DEFAULTS_HINT)
     for says, fault, problem, hint in _FAULTS:
         if says(error):
             file = _search(overrides, loader, fault)

@@ -81,7 +81,7 @@ def check_hydra(node: DictConfig) -> None:
                 _check_target(entry, part)
     name = OmegaConf.select(node, "job.name")
     if name is not None and not _JOB_NAME.fullmatch(str(name)):
-        raise ConfigError(f"{name!r} is no plain name", key="hydra.job.name", hint="hydra.job.name=assay")
+        raise ConfigError(f"{name!r} is not a plain name", key="hydra.job.name", hint="hydra.job.name=assay")
     for part in _LOGGING:
         for entry in _entries(node, part):
             _check_logging(entry)
@@ -128,7 +128,7 @@ def _check_target(entry: Entry, part: str) -> None:
         fine = _SEARCH.fullmatch(text) is not None
     if not fine and target is not None:
         raise ConfigError(
-            f"{target!r} is nothing that Hydra may call here",
+            f"{target!r} is not something that Hydra may call here",
             key=entry.key,
             hint=f"leave hydra.{part} as it is, or choose one of its installed options",
         )
@@ -151,7 +151,7 @@ def _check_logging(entry: Entry) -> None:
     if not fine:
         shown = text or f"{name!r}"
         raise ConfigError(
-            f"{shown} is nothing that a logging config may hold here",
+            f"{shown} is not something that a logging config may hold here",
             key=entry.key,
             hint="hydra/job_logging=none hydra/hydra_logging=none; every run writes its log.txt",
         )

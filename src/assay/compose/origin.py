@@ -139,7 +139,7 @@ def origins(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Or
         config_dir: The user's folder of config groups.
 
     Raises:
-        ConfigError: `config_dir` is no folder, or what is trusted cannot be.
+        ConfigError: `config_dir` is not a folder, or what is trusted cannot be.
         HydraException: The overrides do not compose.
     """
     with loader(config_dir) as hydra:

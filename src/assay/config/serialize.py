@@ -59,7 +59,7 @@ def to_yaml(plain: Any) -> str:
 
 
 def to_text(config: DictConfig) -> str:
-    """As it was composed, for another process: a line of JSON; YAML where a key is no text.
+    """As it was composed, for another process: a line of JSON; YAML where a key is not text.
 
     Args:
         config: A job.

@@ -80,7 +80,7 @@ def shown(value: Any) -> str:
 
 
 def check_choice(key: str, value: Any, choices: tuple[object, ...]) -> None:
-    """Refuse a word that is none of those there are; what is neither text nor a whole number is let through.
+    """Refuse a word that is not one of the choices; what is neither text nor a whole number passes.
 
     Args:
         key: Full key.
@@ -95,7 +95,7 @@ def check_choice(key: str, value: Any, choices: tuple[object, ...]) -> None:
     words = [one if isinstance(one, str) else str(one).lower() for one in choices if type(one) is not int]
     guess = did_you_mean(value, words, "; ") if isinstance(value, str) else ""
     raise ConfigError(
-        f"{value!r} is none of {', '.join(words)}{guess}",
+        f"{value!r} is not one of {', '.join(words)}{guess}",
         key=key,
         hint="; ".join(f"{key}={word}" for word in words[:2]),
     )

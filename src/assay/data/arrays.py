@@ -51,7 +51,7 @@ class Arrays:
             from 0 to 1, other integers stay as they are, for an embedding.
 
     Raises:
-        ValueError: An argument is none of its choices.
+        ValueError: An argument is not one of its choices.
     """
 
     def __init__(

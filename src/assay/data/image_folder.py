@@ -53,7 +53,7 @@ class ImageFolder:
         notes: What was left out, a sentence each; there after `read()`.
 
     Raises:
-        ValueError: An argument is none of its choices.
+        ValueError: An argument is not one of its choices.
     """
 
     task: TaskName = "multiclass"

@@ -54,7 +54,7 @@ class Table:
         notes: What was decided about the columns, a sentence each; there after `read()`.
 
     Raises:
-        ValueError: An argument is none of its choices.
+        ValueError: An argument is not one of its choices.
     """
 
     def __init__(

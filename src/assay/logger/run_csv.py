@@ -1,4 +1,4 @@
-"""The run directory's own log: `metrics.csv`, one row a logged point."""
+"""The run directory's own log: `metrics.csv`, one row per logged point."""
 
 from __future__ import annotations
 

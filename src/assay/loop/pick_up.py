@@ -75,7 +75,7 @@ class PickUp(Callback):
         fit_loop = trainer.fit_loop
         loop = fit_loop.epoch_loop
         for one in (fit_loop, loop, loop.val_loop):
-            one._restarting = False  # what is run from here on is no restart
+            one._restarting = False  # what is run from here on is not a restart
         if phase in ("epoch_start", "train_end", "epoch_end"):
             if phase == "epoch_end":
                 _end_epoch(trainer, pl_module)

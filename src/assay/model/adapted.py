@@ -52,8 +52,8 @@ class Adapted(nn.Module):
             where their shape differs, and that is logged.
 
     Raises:
-        ValueError: The input is no image, or of a size the network cannot take; `small_images` is true for a
-            network that has no such stem; the weights do not fit.
+        ValueError: The input is not an image, or has a size that the network cannot take; `small_images` is
+            true for a network that has no such stem; the weights do not fit.
 
     >>> from torchvision.models import resnet18
     >>> Adapted(resnet18(num_classes=10), [1, 28, 28]).network.conv1

@@ -32,7 +32,7 @@ class LeNet(nn.Module):
         num_outputs: Width of the output.
 
     Raises:
-        ValueError: The input is no image or too small.
+        ValueError: The input is not an image or too small.
 
     >>> sum(parameter.numel() for parameter in LeNet([1, 32, 32], 10).parameters())
     61706

@@ -100,7 +100,7 @@ def _activation(name: str) -> Callable[[], nn.Module]:
         by_lower_case = {key.lower(): key for key in known}
         close = difflib.get_close_matches(short.lower(), by_lower_case, n=1, cutoff=0.5)
         raise ValueError(
-            f"model.activation={name} is no activation of torch.nn that works without arguments; "
+            f"model.activation={name} is not an activation of torch.nn that works without arguments; "
             f"use torch.nn.{by_lower_case[close[0]] if close else 'ReLU'}"
         )
     found: type[nn.Module] = known[short]

@@ -26,8 +26,8 @@ class SmallCNN(nn.Module):
         widths: Channels of each block, first to last.
 
     Raises:
-        ValueError: No widths, a width below 1, the input is no image, or too small to be halved between the
-            blocks.
+        ValueError: No widths, a width below 1, the input is not an image, or it is too small to be halved
+            between the blocks.
 
     >>> import torch
     >>> SmallCNN([1, 8, 8], 10, widths=[16, 32])(torch.zeros(4, 1, 8, 8)).shape

@@ -40,8 +40,9 @@ class ParameterGroups:
         layer_decay: Factor from one layer to the one before it, in (0, 1]; none for no decay.
 
     Raises:
-        ValueError: A rule has an unknown key, no condition, both `lr` and `lr_scale`, a value that is out of
-            its range, or is no regular expression; two groups have one name; `layer_decay` is out of range.
+        ValueError: A rule has an unknown key, no condition, both `lr` and `lr_scale`, a value out of its
+            range, or one that is not a regular expression; two groups have one name; `layer_decay` is out of
+            range.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), nn.Linear(3, 2))
@@ -134,7 +135,7 @@ def _checked(rule: dict[str, Any], index: int) -> dict[str, Any]:
             rule["match"] = re.compile(rule["match"])
         except re.error as error:
             raise ValueError(
-                f"{key}.match={rule['match']!r} is no regular expression ({error}); one is '\\.bias$'"
+                f"{key}.match={rule['match']!r} is not a regular expression ({error}); one is '\\.bias$'"
             ) from error
     # Lists become tuples: an optimizer's state may hold plain containers only.
     return {

@@ -194,7 +194,7 @@ def _remote(repository: git.Repo) -> str | None:
 
 
 def without_credentials(address: str) -> str:
-    """A remote's address without user name (but for SSH, where it is no secret), password, query, fragment.
+    """A remote's address without user name (which is not a secret for SSH), password, query, fragment.
 
     Args:
         address: As git knows it: a URL, `user@host:path`, or a folder.
@@ -249,7 +249,7 @@ def usable_cores() -> int:
     """Cores that this process may use: its affinity, and the quota of its control group."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # version 2, version 1
-        with contextlib.suppress(OSError, ValueError):  # the other version; `max`, which is no quota
+        with contextlib.suppress(OSError, ValueError):  # the other version; `max`, which is not a quota
             quota, period = " ".join((_CGROUP / name).read_text() for name in files).split()
             if int(quota) > 0:
                 return min(cores, math.ceil(int(quota) / int(period)))

@@ -122,7 +122,7 @@ class RunRecord:
             content = read_whole(path, 256 << 20)
             plain = json.loads(content, parse_constant=_refuse)
         except FileNotFoundError as error:
-            raise AssayError(f"{run_dir} is no run directory: it has no {FILE}") from error
+            raise AssayError(f"{run_dir} is not a run directory: it has no {FILE}") from error
         except (ValueError, OSError, RecursionError) as error:
             raise AssayError(f"{path} cannot be read: {error}") from error
         version = plain.get("schema_version") if isinstance(plain, dict) else None

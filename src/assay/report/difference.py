@@ -56,13 +56,13 @@ def read_side(name: str, config_dir: Path | None = None) -> Side:
         config_dir: The user's folder of config groups.
 
     Raises:
-        AssayError: It is none of these, or cannot be read.
+        AssayError: It is not one of these, or cannot be read.
     """
     path = Path(name)
     if name.strip() and path.is_dir():
         if not (path / "config.yaml").is_file():
             raise AssayError(
-                f"{name} is no run directory: it has no config.yaml",
+                f"{name} is not a run directory: it has no config.yaml",
                 hint="runs lie under outputs/<name>/<date>/",
             )
         record = RunRecord.load(path) if (path / FILE).is_file() else None

@@ -140,7 +140,7 @@ def _weights(path: Path) -> dict[str, torch.Tensor]:
     weights = dict(dict.items(state)) if isinstance(state, dict) else {}
     named = all(isinstance(name, str) and isinstance(one, torch.Tensor) for name, one in weights.items())
     if not weights or not named:
-        raise AssayError(f"{path} is no checkpoint: it has no state_dict of names and tensors")
+        raise AssayError(f"{path} is not a checkpoint: it has no state_dict of names and tensors")
     return weights
 
 
@@ -160,7 +160,7 @@ def read_config(
     path = run_dir / "config.yaml"
     if not path.is_file():
         raise AssayError(
-            f"{run_dir} is no run directory: it has no config.yaml",
+            f"{run_dir} is not a run directory: it has no config.yaml",
             hint="runs lie under outputs/<name>/<date>/",
         )
     try:

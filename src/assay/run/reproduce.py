@@ -194,7 +194,7 @@ def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
     """What is to be said of a run whose files are those that it wrote; refuses others."""
     if record.status != "finished":
         raise AssayError(
-            f"{run_dir} is no finished run: its status is {record.status}",
+            f"{run_dir} is not a finished run: its status is {record.status}",
             hint=f"assay resume {run_dir}" if record.status in ("interrupted", "running") else "",
         )
     removed = [n for n in record.files if n.startswith("checkpoints/") and not (run_dir / n).is_file()]

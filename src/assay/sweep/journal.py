@@ -141,7 +141,7 @@ class Journal:
         try:
             content = read_whole(path, 1 << 30)
         except OSError as error:
-            raise AssayError(f"{directory} is no sweep: it has no {FILE}") from error
+            raise AssayError(f"{directory} is not a sweep: it has no {FILE}") from error
         journal, good = cls(path), 0
         for number, line in enumerate(content.splitlines(keepends=True), 1):
             event = _event(line)

@@ -66,7 +66,7 @@ class Objective:
             outcome: Of a job.
 
         Returns:
-            None where there is none, or it is no number.
+            None where there is none, or it is not a number.
         """
         value = outcome.metrics.get(self.name)
         if outcome.best.get("monitor") == self.name:

@@ -21,7 +21,7 @@ LEAVES: Final = tuple(
         "scheduler",
     )
 )
-"""assay's own groups; the rest of assay reads, writes and runs, and is no part of a config."""
+"""assay's own groups; the rest of assay reads, writes and runs, and is not part of a config."""
 
 PLACES: Final = (
     "torch.nn",

@@ -72,7 +72,7 @@ def targets(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[tuple
         prefix: Its full key.
 
     Raises:
-        ConfigError: A target is no plain text, or an interpolation of anything but plain text.
+        ConfigError: A target is not plain text, or an interpolation of anything but plain text.
     """
     yield from _targets(config, prefix, 0)
 
@@ -136,7 +136,7 @@ def check_name(key: str, target: str, packages: Sequence[str]) -> None:
         packages: What the user trusts.
 
     Raises:
-        ConfigError: It is no dotted name, or lies where a config may not look.
+        ConfigError: It is not a dotted name, or lies where a config may not look.
     """
     if _PATH.fullmatch(target) and (is_allowed(target) or within(target, packages)):
         return
@@ -144,14 +144,14 @@ def check_name(key: str, target: str, packages: Sequence[str]) -> None:
     slot, holds = slot_of(key)
     hint = f"{at}={holds.example}" if slot else f"a config may name classes of {_HOLDS}"
     if not _PATH.fullmatch(target):
-        raise ConfigError(f"{target!r} is no dotted name of a class", key=at, hint=hint)
+        raise ConfigError(f"{target!r} is not a dotted name of a class", key=at, hint=hint)
     root = target.partition(".")[0]
     guess = _guess(target)
     if is_library(root):
         what = f"{slot} holds {holds.words}" if slot else f"a config may name {holds.words}"
         raise ConfigError(f"{target!r} is not allowed: {what}{guess}", key=at, hint=hint)
     raise ConfigError(
-        f"{target!r} is not allowed: {root!r} is no package that assay knows, or that you trust{guess}",
+        f"{target!r} is not allowed: {root!r} is not a package that assay knows, or that you trust{guess}",
         key=at,
         hint=f"if it is your own: {KEY}=[{root}], or put that into conf/project.yaml",
     )

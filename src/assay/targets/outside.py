@@ -240,7 +240,7 @@ def _class_of(node: Any) -> str:
 
 
 def _stays_inside(name: str, value: str, run_dir: Path) -> bool:
-    """Whether a value is no path, or one of a place in the run's directory."""
+    """Whether a value is not a path, or one of a place in the run's directory."""
     by_name = is_path(name)
     if "${" in value:  # it waits for the data, whose classes may be called anything
         return not by_name and name not in _UNSAFE_NAME
@@ -249,7 +249,7 @@ def _stays_inside(name: str, value: str, run_dir: Path) -> bool:
     is_plain = not value.startswith("~") and "$" not in value  # some classes expand these
     if not (by_name or absolute or ".." in parts) and is_plain:
         return True
-    # What is no name of a path, such as a file's name with `..`, is taken from wherever its class puts it.
+    # What is not a name of a path, such as a file's name with `..`, is taken from wherever its class puts it.
     whole = Path(os.path.normpath(Path.cwd() / value))
     return is_plain and whole.is_relative_to(run_dir) and (by_name or absolute)
 

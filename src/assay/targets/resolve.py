@@ -136,7 +136,7 @@ def _judge(target: str, found: Any, slot: str) -> None:
     hint = f"for example {holds.example}"
     if not inspect.isclass(found):
         if not _is_listed(target, found, slot):
-            raise _RefusedError(f"{target!r} is not allowed: it is no class; {says}", hint)
+            raise _RefusedError(f"{target!r} is not allowed: it is not a class; {says}", hint)
         return
     home = str(found.__module__)
     reason = next((why for module, why in REFUSED.items() if within(home, [module])), "")

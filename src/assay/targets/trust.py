@@ -189,7 +189,7 @@ def typed_packages(overrides: Iterable[str]) -> tuple[str, ...]:
         overrides: As typed.
 
     Raises:
-        ConfigError: What is given is no list of packages.
+        ConfigError: What is given is not a list of packages.
 
     >>> typed_packages(["seed=1", "trusted_packages=[my_project]"])
     ('my_project',)
@@ -206,7 +206,7 @@ def typed_keys(overrides: Iterable[str]) -> frozenset[str]:
     """The keys whose values a person has typed, not those that refer to what a config says.
 
     Args:
-        overrides: As typed; a choice of an option is no value.
+        overrides: As typed; a choice of an option is not a value.
 
     >>> sorted(typed_keys(["a.b=1", "c={d: [x]}", "e=${f}", "g=/${oc.env:HOME}", "experiment=x"]))
     ['a.b', 'c.d', 'c.d[0]', 'experiment', 'g']
@@ -246,7 +246,7 @@ def checked_names(value: Any, file: str = "") -> tuple[str, ...]:
         file: Where it was written.
 
     Raises:
-        ConfigError: It is no list of names, or one of them is a library's.
+        ConfigError: It is not a list of names, or one of them is a library's.
     """
     example = f"{KEY}: [my_project]" if file else f"{KEY}=[my_project]"
     if value is None:
@@ -257,7 +257,7 @@ def checked_names(value: Any, file: str = "") -> tuple[str, ...]:
         )
     for name in value:
         if not _NAME.fullmatch(name):
-            raise ConfigError(f"{name!r} is no package's name", key=KEY, file=file, hint=example)
+            raise ConfigError(f"{name!r} is not a package's name", key=KEY, file=file, hint=example)
         if is_library(name):
             raise ConfigError(
                 f"{name!r} is a library, no package of your own; what a config may name of it needs no trust",

@@ -179,7 +179,7 @@ def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(
     assert not again.waits(0)
     again.stop(0, now=False)
     assert ends(again)[0].reason == "stopped by SIGTERM"
-    again.close()  # job 1 is no job of this sweep any more
+    again.close()  # job 1 is not a job of this sweep any more
     until(lambda: not psutil.pid_exists(int(ids[1])) or psutil.Process(int(ids[1])).status() == "zombie", 30)
 
 

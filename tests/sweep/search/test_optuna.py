@@ -504,14 +504,14 @@ def test_two_sweeps_share_one_study(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"storage": "study.txt"}, "'study.txt' is no storage"),
+        ({"storage": "study.txt"}, "'study.txt' is not a storage"),
         ({"storage": "nonsense://x"}, "hydra.sweeper.storage: the study cannot be opened"),
         ({"storage": "sqlite:////nowhere/at/all.db"}, "hydra.sweeper.storage: the study cannot be opened"),
         ({"num_trials": 0}, "at least 1"),
         ({"params": {}}, "nothing to search"),
-        ({"sampler": {"_target_": "os.system"}}, "hydra.sweeper.sampler: 'os.system' is no sampler"),
-        ({"sampler": {"_target_": "optuna.samplers.BaseSampler"}}, "is no sampler"),
-        ({"sampler": {"_target_": "optuna.pruners.MedianPruner"}}, "is no sampler"),
+        ({"sampler": {"_target_": "os.system"}}, "hydra.sweeper.sampler: 'os.system' is not a sampler"),
+        ({"sampler": {"_target_": "optuna.samplers.BaseSampler"}}, "is not a sampler"),
+        ({"sampler": {"_target_": "optuna.pruners.MedianPruner"}}, "is not a sampler"),
         ({"sampler": sampler("TPESampler") | {"seed": 3}}, "the seed of a study is hydra.sweeper.seed"),
         ({"sampler": sampler("TPESampler") | {"startup": 3}}, "TPESampler takes no 'startup'"),
         ({"sampler": sampler("TPESampler") | {"gamma": "x"}}, "gamma is a function"),

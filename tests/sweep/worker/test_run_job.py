@@ -117,8 +117,8 @@ def test_everything_a_process_says_goes_to_its_file(tmp_path: Path) -> None:
 
 
 def test_an_exception_as_an_outcome() -> None:
-    error = ConfigError("is no number", key="optimizer.lr", hint="optimizer.lr=0.1")
-    assert failed(error).reason == "optimizer.lr: is no number\n  → optimizer.lr=0.1"
+    error = ConfigError("is not a number", key="optimizer.lr", hint="optimizer.lr=0.1")
+    assert failed(error).reason == "optimizer.lr: is not a number\n  → optimizer.lr=0.1"
     assert failed(KeyError()).reason == "KeyError"
     outcome = failed(ValueError("one\ntwo"), seconds=2.0)
     assert outcome == Outcome("failed", "exception", "ValueError: one", seconds=2.0)

@@ -60,7 +60,7 @@ def _check(key: str, filename: str, names: Sequence[str] | None, *, inserts: boo
     except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
         raise _refusal(key, filename, str(error)) from error
     if not Path(os.path.normpath(path)).is_relative_to(str(callback.dirpath)):
-        raise _refusal(key, filename, "it is no name of a file in the run's folder of checkpoints")
+        raise _refusal(key, filename, "it is not a name of a file in the run's folder of checkpoints")
     if why := too_long(Path(path).name, TEMPORARY):
         raise _refusal(key, f"{filename[:40]}…", why)
 

@@ -90,7 +90,7 @@ def _check_run(full: str, path: Path | None) -> None:
         raise _missing(full, path, "run directory", "runs lie under outputs/<name>/<date>/")
     if not (path / "config.yaml").is_file():
         raise ConfigError(
-            f"{path.absolute()} is no run directory: it has no config.yaml",
+            f"{path.absolute()} is not a run directory: it has no config.yaml",
             key=full,
             hint="runs lie under outputs/<name>/<date>/",
         )
@@ -111,7 +111,7 @@ def _path(full: str, node: DictConfig, name: str) -> Path | None:
 
 
 def _no_folder(key: str, path: Path) -> ConfigError:
-    return ConfigError(f"{path.absolute()} is no folder", key=key, hint=f"{key}=FOLDER")
+    return ConfigError(f"{path.absolute()} is not a folder", key=key, hint=f"{key}=FOLDER")
 
 
 def _missing(key: str, path: Path, what: str, expected: str) -> ConfigError:

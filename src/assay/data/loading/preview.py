@@ -35,7 +35,7 @@ def preview(part: Part, count: int, seed: int, num_workers: int = 0) -> Iterator
         Inputs `[B, ...]`; before the others, samples that are known to differ in shape.
 
     Raises:
-        DataError: A sample cannot be read or transformed, is no tensor, or differs from the others in shape.
+        DataError: A sample cannot be read or transformed, is not a tensor, or has a shape of its own.
     """
     chosen = torch.randperm(len(part.rows), generator=torch.Generator().manual_seed(seed))[:count]
     if isinstance(part.data, Stream) and part.data.unlike:

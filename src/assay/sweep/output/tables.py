@@ -1,4 +1,4 @@
-"""What a sweep comes to: `results.csv` has a row a job, `groups.csv` one for jobs that differ in the seed.
+"""What a sweep comes to: `results.csv` has one row per job, `groups.csv` one per set of seeds.
 
 Both follow from the journal alone, and hold no times: a sweep that was killed and went on ends with the same
 bytes as one that was not.
@@ -140,7 +140,7 @@ def write_tables(directory: Path, entries: Sequence[Entry], objectives: Sequence
 
 
 def results_csv(entries: Sequence[Entry]) -> str:
-    """A row a job: what was typed for it, how it ended, and every last score.
+    """One row per job: what was typed for it, how it ended, and every last score.
 
     Args:
         entries: Jobs, in order.

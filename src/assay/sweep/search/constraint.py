@@ -50,7 +50,7 @@ def read_constraints(constraints: Sequence[str]) -> tuple[Constraint, ...]:
         constraints: Such as `val/latency <= 3`.
 
     Raises:
-        ConfigError: One is no bound.
+        ConfigError: One is not a bound.
     """
     found = []
     for text in constraints:
@@ -61,7 +61,7 @@ def read_constraints(constraints: Sequence[str]) -> tuple[Constraint, ...]:
             bound = math.nan
         if match is None or not math.isfinite(bound):
             raise ConfigError(
-                f"{text!r} is no bound on a metric",
+                f"{text!r} is not a bound on a metric",
                 key="hydra.sweeper.constraints",
                 hint="hydra.sweeper.constraints=['val/latency <= 3']",
             )

@@ -37,7 +37,7 @@ _SWEEP, _ABANDONED, _CONSTRAINTS = "sweep", "abandoned", "constraints"
 @final
 @dataclass
 class _Trial:
-    """One configuration: a job a seed, the first of which goes ahead of the others."""
+    """One configuration: one job per seed, the first of which goes ahead of the others."""
 
     number: int
     values: dict[str, Any]
@@ -50,9 +50,9 @@ class _Trial:
 class OptunaSearch:
     """Searches with one of Optuna's samplers; any number of jobs may run at once.
 
-    A trial is one configuration. Where the seed is swept it is one job a seed and its value the mean of their
-    scores; the first seed's job alone is pruned, and the others follow when it has come through. A trial
-    fails with any of its jobs, and counts.
+    A trial is one configuration. Where the seed is swept, it is one job per seed, and its value is the mean
+    of their scores; the first seed's job alone is pruned, and the others follow when it has come through. A
+    trial fails with any of its jobs, and counts.
 
     What the n-th trial is depends on the seed, n and what was told before it: jobs run one at a time give the
     same study again, however often it was killed and resumed.

@@ -104,7 +104,7 @@ class Space:
 
     @cached_property
     def dimensions(self) -> tuple[Dimension, ...]:
-        """What is searched; the seed is no part of it."""
+        """What is searched; the seed is not part of it."""
         return tuple(one for one in self.entries if not isinstance(one, str) and not _is_seed(one))
 
     @cached_property
@@ -164,7 +164,7 @@ def parse(
             override = parser.parse_overrides([line])[0]
         except HydraException as error:
             raise ConfigError(
-                f"{value!r} is no sweep: {first_line(error).rstrip('.')}",
+                f"{value!r} is not a sweep: {first_line(error).rstrip('.')}",
                 key=f"hydra.sweeper.params.{key}",
                 hint=f"{key}: choice(a,b), range(1,10), interval(0.1,1) or tag(log, interval(1e-5, 1e-1))",
             ) from error
@@ -191,7 +191,7 @@ def read_space(
         config_loader: As for `parse`.
 
     Raises:
-        ConfigError: Something cannot be parsed or is no space.
+        ConfigError: Something cannot be parsed or is not a space.
 
     >>> space = read_space(["optimizer=sgd,adamw", "seed=1,2"], {"optimizer.lr": "interval(0, 1)"})
     >>> [dimension.key for dimension in space.dimensions], space.seeds
@@ -214,7 +214,7 @@ def as_typed(key: str, override: Override) -> str:
 
 
 def discrete(override: Override) -> tuple[str, ...]:
-    """The values of a sweep that is no interval, each as it is typed.
+    """The values of a sweep that is not an interval, each as it is typed.
 
     Args:
         override: The parsed one.
@@ -240,7 +240,9 @@ def _entry(key: str, override: Override) -> str | Dimension:
         return as_typed(key, override)
     sweep = override.value()
     if key.lstrip("+") == _SEED and isinstance(sweep, IntervalSweep):
-        raise ConfigError("a seed is no number to search for", key=key, hint="seed=range(5), or seed=1,2,3")
+        raise ConfigError(
+            "a seed is not a number to search for", key=key, hint="seed=range(5), or seed=1,2,3"
+        )
     if isinstance(sweep, IntervalSweep):
         return _interval(key, sweep)
     if isinstance(sweep, RangeSweep) and key.lstrip("+") != _SEED:

@@ -44,7 +44,7 @@ def storage_of(storage: str | None, sweep_dir: Path) -> str:
     path = Path(storage).absolute()
     if path.suffix not in JOURNAL_ENDINGS:
         raise ConfigError(
-            f"{storage!r} is no storage of studies",
+            f"{storage!r} is not a storage of studies",
             key="hydra.sweeper.storage",
             hint=f"a URL such as {sqlite_url(path)}, or a path ending in .journal",
         )
