@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from assay.data.arrays import Arrays
-from assay.errors import DataError
+from assay.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,9 +185,7 @@ def test_a_damaged_file(tmp_path: Path, name: str) -> None:
 
 
 def test_a_root_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"data\.source\.root=.*nowhere\.npz: there is no such file or folder"
-    ):
+    with pytest.raises(ConfigError, match=r"root: there is no such file or folder: .*nowhere\.npz"):
         Arrays(str(tmp_path / "nowhere.npz")).read()
 
 

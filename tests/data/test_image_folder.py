@@ -14,7 +14,7 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 from assay.data.image_folder import ImageFolder
 from assay.data.images.image_file import read_bytes, read_image, size_of, verify
 from assay.data.samples import Samples, Stream
-from assay.errors import DataError
+from assay.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -393,7 +393,7 @@ def test_a_truncated_jpeg(tmp_path: Path) -> None:
 
 
 def test_a_root_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"data\.source\.root=.*/nowhere: there is no such folder"):
+    with pytest.raises(ConfigError, match=r"data\.source\.root: there is no such folder: .*/nowhere"):
         ImageFolder(str(tmp_path / "nowhere")).read()
 
 

@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped] 
 
 from assay.data.samples import Samples
 from assay.data.table import Table
-from assay.errors import DataError
+from assay.errors import AssayError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -224,14 +224,14 @@ def test_a_column_that_is_text_in_the_test_table_only(
 
 @pytest.mark.parametrize("name", ["nowhere.csv", "nowhere.parquet"])
 def test_a_file_that_is_not_there(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DataError, match=rf"data\.source\.path=.*{name}: there is no such file"):
+    with pytest.raises(ConfigError, match=rf"data\.source\.path: there is no such file: .*{name}"):
         Table(str(tmp_path / name), "y").read()
 
 
 @pytest.mark.parametrize("name", ["broken.csv", "broken.parquet", "table.xlsx"])
 def test_a_file_that_is_no_table(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(DataError, match=r"data\.source\.path=.*(cannot be read|file was expected)"):
+    with pytest.raises(AssayError, match=r"data\.source\.path.*(cannot be read|file was expected)"):
         Table(str(tmp_path / name), "y").read()
 
 
@@ -441,7 +441,7 @@ def test_files_that_are_no_tables(tmp_path: Path, content: bytes, message: str, 
 
 def test_what_would_never_end_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(DataError, match=r"pipe\.csv is not a regular file"):
+    with pytest.raises(ConfigError, match=r"pipe\.csv is not a regular file"):
         Table(str(tmp_path / "pipe.csv"), "y").read()
     with pytest.raises(ValueError, match=re.escape("separator='(a+)+$': one character")):
         Table("table.csv", "y", separator="(a+)+$")

@@ -11,6 +11,7 @@ import torch
 
 from assay.data.array_file import NoArrayError, read_array, task_of_array
 from assay.data.samples import Samples
+from assay.data.source_paths import check_argument
 from assay.errors import DataError
 from assay.task.task_of import task_of
 
@@ -93,13 +94,10 @@ class Arrays:
         """The parts given.
 
         Raises:
-            DataError: A file or an array is missing, or holds something else.
+            ConfigError: There is no such file or folder.
+            DataError: An array is missing, or holds something else.
         """
-        if not self._root.exists():
-            raise DataError(
-                f"data.source.root={self._root}: there is no such file or folder",
-                hint="set data.source.root to a .npz archive or a folder of .npy files",
-            )
+        check_argument("assay.data.arrays.Arrays", "root", self._root)
         raw = {
             part: (self._load(f"{prefix}inputs", names[0]), self._load(f"{prefix}targets", names[1]))
             for part, names in self._names.items()

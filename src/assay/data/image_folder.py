@@ -17,6 +17,7 @@ from assay.data.images.image_file import MODES, decode, read_image, size_of, ver
 from assay.data.images.image_survey import Look, look_at, survey
 from assay.data.memory import free_memory
 from assay.data.samples import Samples, Stream
+from assay.data.source_paths import check_argument
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -151,11 +152,7 @@ class ImageFolder:
         self.notes = (*self.notes, f"data.source.root={self._root}: {note}")
 
     def _part_folders(self) -> dict[str, Path]:
-        if not self._root.is_dir():
-            raise DataError(
-                f"data.source.root={self._root}: there is no such folder",
-                hint="set data.source.root=/path/to/images",
-            )
+        check_argument("assay.data.image_folder.ImageFolder", "root", self._root)
         names = {entry.name for entry in self._root.iterdir() if entry.is_dir() and entry.name[0] != "."}
         if "train" not in names or (names - _PARTS and not names & (_PARTS - {"train"})):
             return {"all": self._root}  # `train` may be a class, beside `car` and `plane`

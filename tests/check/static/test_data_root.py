@@ -91,10 +91,18 @@ def test_what_is_not_there_is_told(
         assert str(tmp_path) in caught.value.message, "the absolute path"
 
 
-def test_a_csv_folder_is_no_table(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").mkdir()
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_a_folder_is_no_table(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
     with pytest.raises(ConfigError, match="is a folder"):
-        check(TABLE | {"path": "x.csv"})
+        check(TABLE | {"path": name})
+
+
+def test_what_no_source_expands_is_not_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="has no '~'"):
+        check(IMAGES | {"root": "~/photos"})
+    check(MNIST | {"root": "~/photos"})
 
 
 def test_a_run_deep_inside_is_found() -> None:

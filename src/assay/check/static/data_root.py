@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
-from assay.data.source_paths import SOURCE_PATHS, SourcePath
+from assay.data.source_paths import SOURCE_PATHS, SourcePath, check_path, missing
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,18 +54,8 @@ def _check(key: str, node: DictConfig, source: SourcePath) -> None:
         _check_download(key, node, source)
         return
     full = f"{key}.{source.argument}"
-    path = _path(full, node, source.argument)
-    if path is None:
-        return
-    if source.name is not None and not source.name.search(path.name):
-        raise ConfigError(f"{path}: {source.expected} was expected", key=full, hint="convert it to one")
-    if not path.exists():
-        raise _missing(full, path, source.may_be, source.expected)
-    may_be_folder = source.may_be_folder is not None and source.may_be_folder.search(path.name)
-    if source.may_be == "file" and path.is_dir() and not may_be_folder:
-        raise ConfigError(f"{path.absolute()} is a folder", key=full, hint=f"{source.expected} was expected")
-    if source.may_be == "folder" and not path.is_dir():
-        raise _no_folder(full, path)
+    if (path := _path(full, node, source.argument)) is not None:
+        check_path(path, source, full)
 
 
 def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
@@ -76,18 +65,19 @@ def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
     path = _path(full, node, source.argument)
     if path is None or not isinstance(download, bool | None):
         return  # that one is said when arguments are looked at
-    if path.exists() and not path.is_dir():
-        raise _no_folder(full, path)
-    if not path.exists() and not (source.downloads if download is None else download):
+    path = path.expanduser()  # as torchvision does
+    if path.exists():
+        check_path(path, source, full)
+    elif not (source.downloads if download is None else download):
         what = "folder" if download is None else f"folder, and {key}.download is false"
-        raise _missing(full, path, what, f"to have it downloaded: {key}.download=true")
+        raise missing(full, path, what, f"to have it downloaded: {key}.download=true")
 
 
 def _check_run(full: str, path: Path | None) -> None:
     if path is None:
         return
     if not path.is_dir():
-        raise _missing(full, path, "run directory", "runs lie under outputs/<name>/<date>/")
+        raise missing(full, path, "run directory", "runs lie under outputs/<name>/<date>/")
     if not (path / "config.yaml").is_file():
         raise ConfigError(
             f"{path.absolute()} is not a run directory: it has no config.yaml",
@@ -107,24 +97,4 @@ def _path(full: str, node: DictConfig, name: str) -> Path | None:
     value = _given(node, name)
     if value == "":
         raise ConfigError("a path was expected", key=full, hint=f"{full}=PATH")
-    return Path(value).expanduser() if isinstance(value, str) else None
-
-
-def _no_folder(key: str, path: Path) -> ConfigError:
-    return ConfigError(f"{path.absolute()} is not a folder", key=key, hint=f"{key}=FOLDER")
-
-
-def _missing(key: str, path: Path, what: str, expected: str) -> ConfigError:
-    """There is nothing: which part of the path is the first that is not there, and what there is instead."""
-    whole = path.absolute()
-    first = next(one for one in (*reversed(whole.parents), whole) if not one.exists())
-    try:
-        names = sorted(one.name for one in first.parent.iterdir())
-    except OSError:
-        names = []
-    there = "" if first == whole else f"; {first.parent} has no {first.name!r}"
-    return ConfigError(
-        f"there is no such {what}: {whole}{there}{did_you_mean(first.name, names, '; ')}",
-        key=key,
-        hint=expected,
-    )
+    return Path(value) if isinstance(value, str) else None

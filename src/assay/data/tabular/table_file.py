@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import difflib
 import lzma
-import re
 import warnings
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
 
+from assay.data.source_paths import check_argument
 from assay.data.tabular.column_kind import is_number, kind_of, plain_numbers
 from assay.errors import DataError
 from assay.quoting import override, reads_as_number
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from assay.task.task import TaskName
 
 _SEPARATORS = ";\t|,"
-_COMPRESSED = re.compile(r"\.csv(\.(gz|bz2|zip|xz|zst))?", re.I)
 _FEW_CLASSES = 20
 CLEAN = (
     f"remove signs of units and of thousands; {override('data.source.decimal', ',')} or "
@@ -54,17 +52,12 @@ def read_table(
         columns: Read these alone; None for all.
 
     Raises:
-        DataError: There is no such file, or it is not a table.
+        ConfigError: There is no such file.
+        DataError: It is not a table.
     """
     key = f"data.source.{option}={path}"
-    name = Path(path).name
-    is_parquet = name.lower().endswith((".parquet", ".pq"))
-    if not is_parquet and not _COMPRESSED.search(name):
-        raise DataError(f"{key}: a .csv or .parquet file was expected", hint="convert it to one")
-    if not Path(path).exists():
-        raise DataError(f"{key}: there is no such file", hint=f"set data.source.{option}")
-    if not Path(path).is_file():  # reading a pipe or a device may never end
-        raise DataError(f"{key} is not a regular file", hint="save the table as a file")
+    check_argument("assay.data.table.Table", option, path)
+    is_parquet = path.lower().endswith((".parquet", ".pq"))
     try:
         if is_parquet:
             frame = pd.read_parquet(path, columns=None if columns is None else list(columns))
