@@ -111,8 +111,11 @@ def test_check_warns_of_lightnings_own_too() -> None:
     assert "callbacks.mine.decay" in warning
 
 
-def test_an_average_that_is_hardly_ever_updated_is_refused() -> None:
-    config = of("callbacks=ema", "callbacks.ema.update_every_n_steps=100")
+@pytest.mark.parametrize(
+    "kind", ["assay.callbacks.ema.EMA", "lightning.pytorch.callbacks.EMAWeightAveraging"]
+)
+def test_an_average_that_is_hardly_ever_updated_is_refused(kind: str) -> None:
+    config = of("callbacks=ema", f"callbacks.ema._target_={kind}", "callbacks.ema.update_every_n_steps=100")
     config.spec = {"total_steps": 570}
     with pytest.raises(ConfigError, match="lag") as caught:
         check_callbacks(config)

@@ -34,7 +34,7 @@ def show_job(console: Console, report: Report) -> None:
     """
     rows = [("data", _data(report)), ("model", _model(report))]
     if report.step is not None:
-        rows += [("step", _step(report)), ("memory", _memory(report.step))]
+        rows += [("step", _step(report, report.step)), ("memory", _memory(report.step))]
     if report.unproven:
         rows.append(("step", f"[yellow]unproven[/yellow]: {escape(report.unproven)}; the run will show"))
     if report.spec:
@@ -158,12 +158,11 @@ def _model(report: Report) -> str:
     return f"{name}, {report.parameters:,} parameters{frozen}"
 
 
-def _step(report: Report) -> str:
-    assert report.step is not None  # noqa: S101 - the caller looked
+def _step(report: Report, step: Step) -> str:
     parts = [report.targets.get(key, "") for key in ("loss", "optimizer", "scheduler")]
     each = f" on each of {report.devices} devices" if report.devices > 1 else ""
     return (
-        f"{in_flops(report.step.flops)} for a batch of {report.batch_size}{each}: forward, "
+        f"{in_flops(step.flops)} for a batch of {report.batch_size}{each}: forward, "
         f"{', '.join(part for part in parts if part)}"
     )
 

@@ -124,7 +124,9 @@ class LoadedModel(nn.Module):
                     "the model was not trained on named columns",
                     hint=f"give an array [B, {self._wanted()}], such as frame.to_numpy()",
                 )
-            return self._encoded(inputs if isinstance(inputs, pd.DataFrame) else pd.DataFrame(inputs))
+            return _encoded(
+                inputs if isinstance(inputs, pd.DataFrame) else pd.DataFrame(inputs), self._encoder
+            )
         try:
             array = np.asarray(inputs)
             array = array if array.flags.writeable else array.copy()  # torch warns of what it must not change
@@ -134,13 +136,6 @@ class LoadedModel(nn.Module):
                 f"the input is a {type(inputs).__name__} that cannot become a tensor: {error}",
                 hint=f"give a tensor or an array [B, {self._wanted()}]",
             ) from error
-
-    def _encoded(self, table: pd.DataFrame) -> Tensor:
-        assert self._encoder is not None  # noqa: S101 - asked before
-        rows = self._encoder.transform(table)
-        for sentence in self._encoder.unknown(table):
-            warnings.warn(sentence, stacklevel=2)
-        return rows
 
     def _wanted(self) -> str:
         return ", ".join(str(size) for size in self.spec.get("input_shape", ()))
@@ -182,6 +177,13 @@ class LoadedModel(nn.Module):
             f"the input is {raw.dtype} from {low:.4g} to {high:.4g}; the model was trained on {trained_on}",
             hint=hint,
         )
+
+
+def _encoded(table: pd.DataFrame, encoder: TableEncoder) -> Tensor:
+    rows = encoder.transform(table)
+    for sentence in encoder.unknown(table):
+        warnings.warn(sentence, stacklevel=2)
+    return rows
 
 
 def _limits(dtype: torch.dtype) -> tuple[int, int]:

@@ -136,7 +136,7 @@ def reproduce(
         environment = _environment(record)
         if plan.root is not None:
             code_at(plan.root, plan.commit, plan.patch, scratch / CODE)
-            environment["PYTHONPATH"] = _module_path(plan, scratch / CODE)
+            environment["PYTHONPATH"] = _module_path(plan.root, plan.folder, scratch / CODE)
         _run_again(run_dir, again, environment, typed_packages(overrides))
         made = RunRecord.load(again)
         different = differences(run_dir, record, again, made)
@@ -291,11 +291,10 @@ def _notes(record: RunRecord) -> list[str]:
 # -- the run, once more --------------------------------------------------------------------------------------
 
 
-def _module_path(plan: _Plan, code: Path) -> str:
+def _module_path(root: Path, folder: str, code: Path) -> str:
     """The code of the run before all else, wherever the checkout lies on the module path now."""
-    assert plan.root is not None  # noqa: S101 - the caller looked
-    inside = [Path(entry) for entry in sys.path if entry and Path(entry).is_relative_to(plan.root)]
-    places = [code / plan.folder, *(code / entry.relative_to(plan.root) for entry in inside)]
+    inside = [Path(entry) for entry in sys.path if entry and Path(entry).is_relative_to(root)]
+    places = [code / folder, *(code / entry.relative_to(root) for entry in inside)]
     found = [str(place) for place in dict.fromkeys(places) if place.is_dir()]
     return os.pathsep.join([*found, *filter(None, [os.environ.get("PYTHONPATH")])])
 

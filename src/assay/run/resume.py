@@ -11,7 +11,7 @@ import torch
 
 from assay.build.num_processes import world_size
 from assay.checkpoint.checkpoint_file import read
-from assay.checkpoint.select_checkpoint import Newest, newest_valid
+from assay.checkpoint.select_checkpoint import newest_valid
 from assay.errors import AssayError, ConfigError
 from assay.files.checksum import damage_of
 from assay.files.inside import check_links
@@ -139,7 +139,7 @@ def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) 
         checkpoint = read(newest.path, newest.path, mmap=True)
         try:
             _check_point(checkpoint, newest.path, job.config)
-            notes += _lost_best(checkpoint, newest)
+            notes += _lost_best(checkpoint, newest.path, followed=newest.followed)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise AssayError(
                 f"{newest.path} is not as this run would have written it: {type(error).__name__}: {error}",
@@ -184,19 +184,18 @@ def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> 
         )
 
 
-def _lost_best(checkpoint: dict[str, Any], newest: Newest) -> list[str]:
+def _lost_best(checkpoint: dict[str, Any], newest: Path, *, followed: bool) -> list[str]:
     """What is lost where the best checkpoint that a run knows of cannot be used."""
-    assert newest.path is not None  # noqa: S101 - the caller looked
     notes = []
     for state in checkpoint["callbacks"].values():
         if not isinstance(state, dict) or not state.get("monitor") or not state.get("best_model_path"):
             continue
         path, home = Path(state["best_model_path"]), Path(str(state.get("dirpath")))
-        if not path.is_relative_to(home) or home.name != newest.path.parent.name:
+        if not path.is_relative_to(home) or home.name != newest.parent.name:
             continue  # the user keeps it elsewhere
-        here = newest.path.parent / path.relative_to(home)  # the run may have been moved
+        here = newest.parent / path.relative_to(home)  # the run may have been moved
         # A better one may have been saved and this one removed, right before the process died.
-        if (reason := damage_of(here)) and not (newest.followed and not here.exists()):
+        if (reason := damage_of(here)) and not (followed and not here.exists()):
             score = f"{state['monitor']}={float(state['best_model_score']):.6g}"
             notes.append(
                 f"the best checkpoint so far is lost: {here.name} ({score}) {reason}. Only a better one "

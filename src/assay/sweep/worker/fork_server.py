@@ -74,9 +74,7 @@ class ForkServer:
     @property
     def pid(self) -> int:
         """Process id of the fork server; it is started if it does not run."""
-        self._alive()
-        assert self._process is not None  # noqa: S101 - _alive has started it
-        return self._process.pid
+        return self._alive().pid
 
     def start(self, job_spec: JobSpec) -> int:
         """Start a job and return at once.
@@ -159,7 +157,7 @@ class ForkServer:
 
     # -- the process ---------------------------------------------------------------------------------------
 
-    def _spawn(self) -> None:
+    def _spawn(self) -> subprocess.Popen[bytes]:
         self._token = uuid.uuid4().hex
         self._socket, theirs = socket.socketpair()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the fork server lives
@@ -177,33 +175,37 @@ class ForkServer:
                 start_new_session=True,
                 env=os.environ | _ONE_THREAD | {MARK: self._token},
             )
+        return self._process
 
-    def _alive(self) -> None:
-        """Have a fork server.
+    def _alive(self) -> subprocess.Popen[bytes]:
+        """The fork server's process, which is started if it does not run.
 
         Raises:
             ProcessError: It ended before it had imported everything.
         """
-        while self._process is not None and self._receive(0):
+        while self._receive(0):
             pass
-        if self._process is None:
-            if self._said:
-                said, self._said = self._said, ""
-                raise ProcessError(f"the process that jobs are forked from cannot be started: {said}")
-            self._spawn()
+        if self._process is not None:
+            return self._process
+        if self._said:
+            said, self._said = self._said, ""
+            raise ProcessError(f"the process that jobs are forked from cannot be started: {said}")
+        return self._spawn()
 
     def _ask(self, message: dict[str, Any], descriptor: int | None = None) -> int:
         self._keys += 1
         content = message | {"key": self._keys, "environment": os.environ | {MARK: ""}}
         for last in (False, True):
-            self._alive()
+            process = self._alive()
             content["environment"][MARK] = self._token
             self._running[self._keys] = time.monotonic()
             try:
                 self._send(content, descriptor)
             except BaseException as error:
                 del self._running[self._keys]
-                self._lost()  # it has just died; or it would wait for the rest of half a message for good
+                self._lost(
+                    process
+                )  # it has just died; or it would wait for the rest of half a message for good
                 if last or not isinstance(error, OSError):
                     raise
             else:
@@ -219,14 +221,15 @@ class ForkServer:
 
     def _receive(self, seconds: float) -> bool:
         """Take what the fork server says within some time; whether there was anything."""
-        if self._process is None or not select.select([self._socket], [], [], max(0.0, seconds))[0]:
+        process = self._process
+        if process is None or not select.select([self._socket], [], [], max(0.0, seconds))[0]:
             return False
         try:
             content = self._socket.recv(1 << 20)
         except ConnectionError:
             content = b""
         if not content:
-            self._lost()
+            self._lost(process)
             return True
         self._inbox += content
         *lines, rest = self._inbox.split(b"\n")
@@ -247,12 +250,11 @@ class ForkServer:
                 return
             self._ended[key] = ExitStatus(**message)
 
-    def _lost(self) -> None:
+    def _lost(self, process: subprocess.Popen[bytes]) -> None:
         """The fork server is gone: end what it has started, and tell it as killed."""
-        assert self._process is not None  # noqa: S101 - there was one
         self._socket.close()
-        self._process.kill()  # a fork server that merely closed its socket
-        exit_code = self._process.wait()
+        process.kill()  # a fork server that merely closed its socket
+        exit_code = process.wait()
         orphans.kill_marked(MARK, self._token, self._pids.values())
         self._pids.clear()
         if not self._ready:
