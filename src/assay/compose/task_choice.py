@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zipfile import BadZipFile
@@ -12,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import AssayError
 from assay.task.multiclass import Multiclass
-from assay.task.task_of import TASKS
+from assay.task.task_of import TASKS, infer_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,13 +81,15 @@ def _of_arrays(source: dict[str, Any]) -> str:
     root, name = source.get("root"), source.get("targets")
     if "???" in (root, name) or not isinstance(root, str) or not isinstance(name, str):
         return ""
-    from assay.data.array_file import NoArrayError, header_of, task_of_array
+    from assay.data.array_file import NoArrayError, header_of
 
     try:
         shape, dtype = header_of(Path(root), name)
     except (NoArrayError, OSError, ValueError, BadZipFile):
         return ""
-    return task_of_array(shape, is_real=dtype.kind == "f") if shape and dtype.kind in "biuf" else ""
+    if not shape or dtype.kind not in "biuf":
+        return ""
+    return infer_task(is_real=dtype.kind == "f", num_columns=math.prod(shape[1:]))
 
 
 _SOURCES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {

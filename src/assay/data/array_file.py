@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 import numpy as np
-
-from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
-
-    from assay.task.task import TaskName
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -94,16 +89,3 @@ def _file(folder: Path, name: str) -> Path:
     if not path.exists():
         raise NoArrayError(sorted(entry.stem for entry in folder.glob("*.npy")))
     return path
-
-
-def task_of_array(shape: Sequence[int], *, is_real: bool) -> TaskName:
-    """What an array of targets has to predict: real numbers a regression, integers classes or labels.
-
-    Args:
-        shape: Of the array.
-        is_real: Whether its type is a floating-point one.
-
-    >>> task_of_array((9, 1), is_real=False), task_of_array((9, 3), is_real=False)
-    ('multiclass', 'multilabel')
-    """
-    return infer_task(is_real=is_real, num_columns=math.prod(shape[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 from zipfile import BadZipFile
@@ -9,11 +10,11 @@ from zipfile import BadZipFile
 import numpy as np
 import torch
 
-from assay.data.array_file import NoArrayError, read_array, task_of_array
+from assay.data.array_file import NoArrayError, read_array
 from assay.data.samples import Samples
 from assay.data.source_paths import check_argument
 from assay.errors import DataError
-from assay.task.task_of import task_of
+from assay.task.task_of import infer_task, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,7 +105,8 @@ class Arrays:
             for prefix in ("" if part == "train" else f"{part}_",)
         }
         targets = raw["train"][1]
-        found = task_of_array(targets.shape, is_real=targets.is_floating_point())
+        columns = math.prod(targets.shape[1:])
+        found = infer_task(is_real=targets.is_floating_point(), num_columns=columns)
         self.task = found if self._asked == "auto" else self._asked
         task = task_of(self.task)
         parts = {

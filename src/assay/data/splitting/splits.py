@@ -12,7 +12,7 @@ import torch
 from assay.data.samples import Samples, Unfitted
 from assay.data.spec import Spec
 from assay.data.splitting.split import hold_out, long_tail
-from assay.data.splitting.validate import check_inputs, check_lengths
+from assay.data.splitting.subset import blocks
 from assay.errors import DataError
 from assay.task.task_of import task_of
 
@@ -73,7 +73,7 @@ class Parts:
         seen: set[int] = set()
         for part, data in self.data.items():
             if isinstance(data, Samples) and id(data) not in seen:
-                check_inputs(part, data)
+                _check_inputs(part, data)
             seen.add(id(data))
             found, wanted = data.targets.shape[1:], self.data["train"].targets.shape[1:]
             if found != wanted:
@@ -155,7 +155,7 @@ def read_parts(source: Source, split: Split, imbalance: float | None) -> Parts:
     given = dict(source.read())
     task, class_names = task_of(source.task), tuple(source.class_names)
     for part, data in given.items():
-        check_lengths(part, data)
+        _check_lengths(part, data)
         task.check(part, data.targets, class_names)
     if "all" not in given and "train" not in given:
         raise DataError(
@@ -196,3 +196,43 @@ def _encode(
         else:
             encoded[part] = data
     return encoded
+
+
+def _check_lengths(part: str, data: Samples | Stream | Unfitted) -> None:
+    num_targets = len(data.targets)
+    if not num_targets:
+        raise DataError(
+            f"data: the {part} part has no samples", hint="add some, or name no such part in data.source"
+        )
+    num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))
+    if num_inputs != num_targets:
+        raise DataError(
+            f"data: the {part} part has {num_inputs} inputs and {num_targets} targets; as many were expected",
+            hint="check which files or arrays data.source names",
+        )
+
+
+def _check_inputs(part: str, data: Samples) -> None:
+    """Refuse inputs without a feature dimension, and values that are not finite."""
+    if data.inputs.ndim < 2 or 0 in data.inputs.shape[1:]:
+        raise DataError(
+            f"data: the {part} part's inputs have shape {tuple(data.inputs.shape)}; "
+            "[N, features] or [N, channels, …] was expected",
+            hint="give a single feature a dimension of its own: inputs.reshape(-1, 1)",
+        )
+    for what, tensor in (("inputs", data.inputs), ("targets", data.targets)):
+        if not tensor.is_floating_point():
+            continue
+        start = 0
+        for block in blocks(tensor, torch.arange(len(tensor))):
+            # A sum is finite only if all of it is; that it may overflow is settled by looking closer.
+            if (
+                not torch.isfinite(block.sum())
+                and not (finite := torch.isfinite(block.flatten(1)).all(1)).all()
+            ):
+                row = start + int((~finite).nonzero()[0])
+                raise DataError(
+                    f"data: the {what} of the {part} part hold NaN or infinity, first in sample {row}",
+                    hint="leave such samples out, or fill in what is missing",
+                )
+            start += len(block)
