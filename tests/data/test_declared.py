@@ -1,11 +1,12 @@
 """What a YAML states of its data is what the data is."""
 
+import copy
 from typing import Any
 
 import pytest
 import torch
 
-from assay.build.assemble import open_data, open_stated
+from assay.build.assemble import describe, open_data, open_stated
 from assay.build.compatibility import check_stated
 from assay.compose.compose import compose, job_config
 from assay.data.declared import Stated
@@ -57,6 +58,17 @@ def test_downloaded_data_is_known_before_the_download(
     )
 
 
+@pytest.mark.parametrize(
+    "task", [["binary", "data.source.num_classes=2"], ["multilabel"], ["multiclass"], ["regression"]], ids=str
+)
+def test_each_task_is_trained_as_it_was_checked(task: list[str]) -> None:
+    typed = [f"data.source.task={task[0]}", *task[1:], "data.source.num_samples=500", "data.source.noise=0.5"]
+    config = job_config(compose(["data=synthetic", "device=cpu", *typed]))
+    stated: Any = open_stated(copy.deepcopy(config)).spec  # type: ignore[attr-defined]  # ours has one
+    describe(config, open_data(config).spec)  # type: ignore[attr-defined]  # ours has one
+    check_stated(stated.as_config(), config)
+
+
 def test_transforms_change_the_stated_shape() -> None:
     config = job_config(compose(["data=digits", "data/transform=resize", "data.transform.size=[20,24]"]))
     stated: Any = open_stated(config).spec  # type: ignore[attr-defined]  # ours has one
@@ -104,8 +116,6 @@ def test_a_wrong_key_is_named() -> None:
 
 def test_data_that_is_not_what_was_stated_is_refused() -> None:
     config = job_config(compose(["data=digits", "device=cpu"]))
-    from assay.build.assemble import describe
-
     describe(config, open_data(config).spec)  # type: ignore[attr-defined]  # ours has one
     check_stated({}, config)
     with pytest.raises(DataError, match=r"data\.spec: by it num_classes is 9; the data has 10"):
