@@ -111,6 +111,18 @@ def test_a_loss_of_ones_own_that_cannot_take_the_targets() -> None:
     assert caught.value.key in ("loss", "metrics.eval")
 
 
+def test_metrics_see_hard_classes_whatever_the_loss_takes() -> None:
+    class Own(nn.Module):
+        def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+            soft = targets if targets.is_floating_point() else nn.functional.one_hot(targets, 3)
+            return -(outputs.log_softmax(1) * soft).sum(1).mean()
+
+    config = job("multiclass", IMAGE, "cross_entropy", "multiclass", "mixup")
+    config.spec.num_outputs = 3
+    metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
+    assert "train/accuracy" in try_parts(config, Own(), metrics, build(config, "augment")).names["train"]
+
+
 def test_an_error_that_says_what_to_do_is_passed_on() -> None:
     def refuse(inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         raise DataError("the teacher knows other classes", hint="another teacher")
