@@ -99,9 +99,9 @@ def forked(folder: Path, run_dir: Path, launcher: LocalLauncher, checks: CheckPr
     )
     start = time.monotonic()
     launcher.start(job_spec)
-    (ended,) = launcher.wait(600.0)
-    if ended.outcome.state != "done":
-        raise SystemExit(f"{ended.outcome}\n{Path(job_spec.output).read_text(encoding='utf-8')}")
+    (outcome,) = launcher.wait(600.0).values()
+    if outcome.status != "finished":
+        raise SystemExit(f"{outcome}\n{Path(job_spec.output).read_text(encoding='utf-8')}")
     return float(Path(f"{run_dir}.stamp").read_text(encoding="utf-8")) - start
 
 

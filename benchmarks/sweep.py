@@ -124,7 +124,7 @@ def many(jobs: int) -> None:
         seconds = time.perf_counter() - start
         lines = [json.loads(line) for line in journal.read_text().splitlines()]
         spent = sum(line["seconds"] for line in lines if line["event"] == "end")
-        done = sum(line["event"] == "end" and line["state"] == "done" for line in lines)
+        done = sum(line["event"] == "end" and line["status"] == "finished" for line in lines)
     early = [rss for ended, rss in memory if jobs // 10 <= ended < jobs // 5]
     late = [rss for ended, rss in memory if ended >= jobs - jobs // 10]
     print(f"\n{done} of {jobs} jobs done in {seconds:.0f} s; the jobs themselves {spent:.0f} s")

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.errors import AssayError
+from assay.record.outcome import Outcome
 from assay.record.run_record import SCHEMA_VERSION, RunRecord
 
 ROOT = Path(__file__).parents[2]
@@ -170,3 +171,35 @@ def test_missing_fields(tmp_path: Path, field: str) -> None:
     (tmp_path / "record.json").write_text(json.dumps(plain))
     with pytest.raises(AssayError, match=rf"missing \['{field}'\]"):
         RunRecord.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"status": "finished", "seconds": 2.0}, Outcome("finished", seconds=2.0)),
+        (
+            {"status": "pruned", "reason": "x", "metrics": {"a": 1.0}},
+            Outcome("pruned", "", "x", "", {"a": 1.0}),
+        ),
+        (
+            {"status": "interrupted", "signal": "SIGTERM", "reason": "x"},
+            Outcome("interrupted", "", "x", "SIGTERM"),
+        ),
+        ({"status": "failed", "cause": "non_finite", "reason": "x"}, Outcome("failed", "non_finite", "x")),
+        ({"status": "running"}, Outcome("failed", "killed", "a process of the run died")),
+    ],
+)
+def test_a_record_as_an_outcome(fields: dict[str, Any], expected: Outcome) -> None:
+    assert record(**fields).outcome == expected
+
+
+def test_how_a_run_ended_is_decided_where_the_exception_is() -> None:
+    one = record()
+    one.failed_by(ConnectionResetError("it is gone"))
+    assert (one.outcome.status, one.cause, one.reason) == (
+        "failed",
+        "machine",
+        "ConnectionResetError: it is gone",
+    )
+    one.interrupted_by("SIGHUP")
+    assert (one.status, one.reason, one.signal) == ("interrupted", "stopped by SIGHUP", "SIGHUP")

@@ -99,7 +99,7 @@ def run(launcher: Launcher, *job_specs: JobSpec) -> dict[int, Outcome]:
         assert time.monotonic() < deadline
         while waiting and launcher.has_room(waiting[0]):
             launcher.start(waiting.pop(0))
-        outcomes |= {ended.number: ended.outcome for ended in launcher.wait(1.0)}
+        outcomes |= launcher.wait(1.0)
     return outcomes
 
 

@@ -45,8 +45,8 @@ def fill(left: int) -> None:
 
 
 def states() -> list[str]:
-    entries = Journal.open(Path("sweep"), repair=False).entries
-    return [entry.state for _, entry in sorted(entries.items())]
+    jobs = Journal.open(Path("sweep"), repair=False).jobs
+    return [job.status for _, job in sorted(jobs.items())]
 
 
 @pytest.mark.parametrize("left", [40 << 10, 150 << 10])
@@ -69,8 +69,8 @@ def test_a_sweep_stops_and_goes_on_when_there_is_room(
     assert "failed" not in states()
     FILLER.unlink()
     result = go_on(Path("sweep"))
-    assert [entry.state for entry in result.entries] == ["done"] * 4
-    assert all(not entry.failures for entry in result.entries)
+    assert [job.status for job in result.jobs] == ["finished"] * 4
+    assert all(not job.failures for job in result.jobs)
     assert Path("sweep/results.csv").read_bytes() == Path("whole/results.csv").read_bytes()
     for number in range(4):
         one, two = (json.loads(Path(d, str(number), "record.json").read_text()) for d in ("sweep", "whole"))

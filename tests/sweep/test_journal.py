@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from assay.errors import AssayError
 from assay.record.outcome import Outcome
-from assay.sweep.journal import FILE, Entry, Journal, _line, unfinished
+from assay.sweep.journal import FILE, JobRecord, Journal, _line, unfinished
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-DONE = Outcome("done", metrics={"val/loss": 0.25}, best={"monitor": "val/loss", "value": 0.2, "epoch": 3})
+DONE = Outcome("finished", metrics={"val/loss": 0.25}, best={"monitor": "val/loss", "value": 0.2, "epoch": 3})
 NUMBERS = st.integers(0, 3)
 TEXT = st.text(max_size=8)
 STEPS = st.one_of(
@@ -30,7 +30,7 @@ STEPS = st.one_of(
         NUMBERS,
         st.builds(
             Outcome,
-            state=st.sampled_from(["done", "failed", "pruned", "interrupted"]),
+            status=st.sampled_from(["finished", "failed", "pruned", "interrupted"]),
             cause=st.sampled_from(["", "killed", "out_of_memory"]),
             reason=TEXT,
             metrics=st.dictionaries(TEXT, st.floats(), max_size=2),
@@ -41,13 +41,13 @@ STEPS = st.one_of(
 )
 
 
-def entries() -> list[Entry]:
-    return [Entry(number, f"f{number}", (f"seed={number}",), f"t{number}", number) for number in range(4)]
+def job_records() -> list[JobRecord]:
+    return [JobRecord(number, f"f{number}", (f"seed={number}",), f"t{number}", number) for number in range(4)]
 
 
 def new(folder: Path) -> Journal:
     journal = Journal.create(folder, overrides=["seed=range(4)"], config_dir="")
-    journal.add(entries())
+    journal.add(job_records())
     return journal
 
 
@@ -72,7 +72,7 @@ def test_what_is_read_is_what_was_known(
     journal = new(tmp_path_factory.mktemp("sweep"))
     play(journal, steps)
     again = Journal.open(journal.path.parent)
-    assert same(again.entries, journal.entries)
+    assert same(again.jobs, journal.jobs)
     assert again.header == journal.header
 
 
@@ -84,16 +84,16 @@ def test_a_torn_tail_is_cut_off_and_nothing_else(
     folder = tmp_path_factory.mktemp("sweep")
     journal = new(folder)
     play(journal, steps[:-1])
-    before = repr(journal.entries)
+    before = repr(journal.jobs)
     whole = journal.path.read_bytes()
     play(journal, steps[-1:])
     last = journal.path.read_bytes()[len(whole) :]
     journal.path.write_bytes(whole + last[: int(share * (len(last) - 1))])
     again = Journal.open(folder)
-    assert repr(again.entries) == before
+    assert repr(again.jobs) == before
     assert again.path.read_bytes() == whole
     again.end(0, DONE)
-    assert Journal.open(folder).entries[0].state == "done"
+    assert Journal.open(folder).jobs[0].status == "finished"
 
 
 @settings(max_examples=80, deadline=None)
@@ -122,18 +122,18 @@ def test_states_follow_from_the_events(tmp_path: Path) -> None:
     journal.start(1, 2, ["data.batch_size=8"])
     journal.start(2, 1)
     journal.end(2, Outcome("interrupted"))
-    one, two, three, four = (journal.entries[number] for number in range(4))
-    assert (one.state, one.outcome, one.ended) == ("done", DONE, True)
-    assert (two.state, two.attempts, two.changes) == ("running", 2, ("data.batch_size=8",))
+    one, two, three, four = (journal.jobs[number] for number in range(4))
+    assert (one.status, one.outcome, one.ended) == ("finished", DONE, True)
+    assert (two.status, two.attempts, two.changes) == ("running", 2, ("data.batch_size=8",))
     assert [failure.cause for failure in two.failures] == ["out_of_memory"]
-    assert (three.state, three.attempts, four.state) == ("waiting", 1, "waiting")
-    assert [entry.number for entry in unfinished(journal)] == [1, 2, 3]
+    assert (three.status, three.attempts, four.status) == ("waiting", 1, "waiting")
+    assert [job.number for job in unfinished(journal)] == [1, 2, 3]
 
 
 def test_numbers_that_are_not_finite_come_back(tmp_path: Path) -> None:
     journal = new(tmp_path)
     journal.end(0, Outcome("failed", "non_finite", metrics={"a": math.nan, "b": math.inf, "c": -math.inf}))
-    outcome = Journal.open(tmp_path).entries[0].outcome
+    outcome = Journal.open(tmp_path).jobs[0].outcome
     assert outcome is not None
     assert math.isnan(outcome.metrics["a"])
     assert (outcome.metrics["b"], outcome.metrics["c"]) == (math.inf, -math.inf)
@@ -162,7 +162,29 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.Monk
         journal.start(0, 1)
     monkeypatch.undo()
     assert journal.path.read_bytes() == whole
-    assert journal.entries[0].state == "waiting", "what is not on disk has not happened"
+    assert journal.jobs[0].status == "waiting", "what is not on disk has not happened"
+
+
+def test_a_journal_in_the_words_of_version_1_is_read_and_goes_on(tmp_path: Path) -> None:
+    ended = {"event": "end", "final": True, "reason": "x", "transient": True, "metrics": {}, "best": {}}
+    events = [
+        {"event": "sweep", "version": 1, "overrides": ["seed=1,2"]},
+        *(
+            {"event": "job", "number": n, "fingerprint": "f", "overrides": [], "token": "", "seed": n}
+            for n in (0, 1)
+        ),
+        {**ended, "number": 0, "state": "done", "cause": "", "seconds": 2.5},
+        {**ended, "number": 1, "state": "failed", "cause": "exception", "seconds": 1},
+    ]
+    (tmp_path / FILE).write_text("".join(map(_line, events)))
+    journal = Journal.open(tmp_path)
+    assert [(job.status, job.outcome.cause) for job in journal.jobs.values() if job.outcome] == [
+        ("finished", ""),
+        ("failed", "exception"),
+    ]
+    journal.reopen(1)
+    journal.end(1, DONE)
+    assert Journal.open(tmp_path).jobs[1].outcome == DONE
 
 
 @pytest.mark.parametrize("kills", [5, pytest.param(100, marks=pytest.mark.long)])
@@ -188,12 +210,12 @@ def test_a_writer_that_is_killed_loses_at_most_its_last_line(tmp_path: Path, kil
         before = (tmp_path / FILE).read_bytes()
         journal = Journal.open(tmp_path)
         assert before.startswith(journal.path.read_bytes())
-        assert journal.entries[1].attempts - 10_000 * round_ in (told, told + 1), "told is on disk"
+        assert journal.jobs[1].attempts - 10_000 * round_ in (told, told + 1), "told is on disk"
 
 
 def test_an_edited_journal_is_one_error_or_read(tmp_path: Path) -> None:
     journal = new(tmp_path)
-    outcome = Outcome("done", metrics={"val/loss": 0.5}, best={"monitor": "val/loss", "value": 0.5})
+    outcome = Outcome("finished", metrics={"val/loss": 0.5}, best={"monitor": "val/loss", "value": 0.5})
     journal.start(0, 1, ["data.batch_size=8"])
     journal.end(0, outcome)
     journal.reopen(0)
@@ -241,6 +263,6 @@ def test_what_is_no_journal_is_one_error(content: bytes, tmp_path: Path) -> None
 
 
 def test_a_journal_of_another_version_is_one_error(tmp_path: Path) -> None:
-    (tmp_path / "journal.jsonl").write_text(_line({"event": "sweep", "version": 2, "overrides": []}))
-    with pytest.raises(AssayError, match="has version 2; this assay reads 1"):
+    (tmp_path / "journal.jsonl").write_text(_line({"event": "sweep", "version": 3, "overrides": []}))
+    with pytest.raises(AssayError, match="has version 3; this assay reads 1 to 2"):
         Journal.open(tmp_path)

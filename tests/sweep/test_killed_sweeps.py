@@ -49,7 +49,7 @@ def events(sweep: Path) -> list[dict[str, object]]:
 
 
 def is_over(sweep: Path) -> bool:
-    return sum(event["event"] == "end" and event["state"] == "done" for event in events(sweep)) == JOBS
+    return sum(event["event"] == "end" and event["status"] == "finished" for event in events(sweep)) == JOBS
 
 
 def left_behind(sweep: Path) -> list[int]:
@@ -74,7 +74,9 @@ def check(sweep: Path, whole: Path) -> None:
     for name in ("results.csv", "groups.csv"):
         assert (sweep / name).read_bytes() == (whole / name).read_bytes()
     done = Counter(
-        event["number"] for event in events(sweep) if event["event"] == "end" and event["state"] == "done"
+        event["number"]
+        for event in events(sweep)
+        if event["event"] == "end" and event["status"] == "finished"
     )
     assert done == dict.fromkeys(range(JOBS), 1), "each job ends once"
     for number in range(JOBS):

@@ -39,15 +39,15 @@ def in_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: F
 def causes(result: SweepResult) -> dict[str, str]:
     """Cause by kind of poison, of those that failed."""
     found: dict[str, str] = {}
-    for entry in result.entries:
-        kind = next(one for one in entry.overrides if one.startswith("callbacks.poison.kind=")).partition(
-            "="
-        )[2]
-        if entry.state == "failed":
-            assert entry.outcome is not None
-            found[kind] = entry.outcome.cause
+    for job in result.jobs:
+        kind = next(one for one in job.overrides if one.startswith("callbacks.poison.kind=")).partition("=")[
+            2
+        ]
+        if job.status == "failed":
+            assert job.outcome is not None
+            found[kind] = job.outcome.cause
         else:
-            assert (kind, entry.state) == ("none", "done")
+            assert (kind, job.status) == ("none", "finished")
     return found
 
 
@@ -60,7 +60,7 @@ def test_six_poison_jobs_among_24(tmp_path: Path, capfd: pytest.CaptureFixture[s
     typed = [*TINY, *LIMITS, "seed=range(24)", f"callbacks.poison.kind={','.join(kinds)}", zipped]
     result = start([*typed, "hydra.sweep.dir=sweep"])
     assert causes(result) == KINDS
-    assert Counter(entry.state for entry in result.entries) == {"done": 18, "failed": 6}
+    assert Counter(job.status for job in result.jobs) == {"finished": 18, "failed": 6}
     assert result.exit_code == 1
     with (tmp_path / "sweep" / "results.csv").open(newline="") as file:
         table = [row["cause"] for row in csv.DictReader(file)]
@@ -82,9 +82,9 @@ def test_only_what_may_pass_is_tried_again(tmp_path: Path) -> None:
     )
     typed = [*TINY, *once, "hydra.launcher.on_failure=retry", "hydra.sweep.dir=sweep"]
     result = start([*typed, "callbacks.poison.kind=sigkill"])
-    assert [entry.state for entry in result.entries] == ["done"]
-    (entry,) = result.entries
-    assert [failure.cause for failure in entry.failures] == ["killed"]
+    assert [job.status for job in result.jobs] == ["finished"]
+    (job,) = result.jobs
+    assert [failure.cause for failure in job.failures] == ["killed"]
     record = json.loads((tmp_path / "sweep" / "0" / "record.json").read_bytes())
     # It died at the start of its third step, perhaps before the checkpoint of the second one was on disk.
     assert record["resumed"][0]["from_step"] in (1, 2)
@@ -94,39 +94,39 @@ def test_only_what_may_pass_is_tried_again(tmp_path: Path) -> None:
         for folder in ("sweep", "whole")
     ]
     assert weights[0] == weights[1]
-    assert whole.entries[0].outcome is not None
-    assert entry.outcome is not None
-    assert entry.outcome.metrics == whole.entries[0].outcome.metrics
+    assert whole.jobs[0].outcome is not None
+    assert job.outcome is not None
+    assert job.outcome.metrics == whole.jobs[0].outcome.metrics
 
 
 def test_an_error_of_the_code_is_never_tried_again(tmp_path: Path) -> None:
     retry = ("hydra.launcher.on_failure=retry", "hydra.launcher.max_retries=5", "hydra.sweep.dir=sweep")
     result = start([*TINY, *retry, "callbacks.poison.kind=exception,nan"])
-    assert [entry.attempts for entry in result.entries] == [1, 1]
-    assert [entry.state for entry in result.entries] == ["failed", "failed"]
+    assert [job.attempts for job in result.jobs] == [1, 1]
+    assert [job.status for job in result.jobs] == ["failed", "failed"]
 
 
 def test_retries_are_bounded(tmp_path: Path) -> None:
     retry = ("hydra.launcher.on_failure=retry", "hydra.launcher.max_retries=2", "hydra.sweep.dir=sweep")
     result = start([*TINY, *retry, "callbacks.poison.kind=sigkill"])
-    (entry,) = result.entries
-    assert (entry.state, len(entry.failures)) == ("failed", 2)
+    (job,) = result.jobs
+    assert (job.status, len(job.failures)) == ("failed", 2)
 
 
 def test_half_the_batch_after_memory_ran_out(tmp_path: Path) -> None:
     once = ("callbacks.poison.times=1", "callbacks.poison.count=count", "callbacks.poison.kind=memory")
     halve = ("hydra.launcher.on_out_of_memory=halve_batch", "data.batch_size=64", *LIMITS)
     result = start([*TINY, *once, *halve, "hydra.sweep.dir=sweep"])
-    (entry,) = result.entries
-    assert entry.state == "done"
-    assert entry.changes == ("data.batch_size=32", "trainer.accumulate_grad_batches=2")
+    (job,) = result.jobs
+    assert job.status == "finished"
+    assert job.changes == ("data.batch_size=32", "trainer.accumulate_grad_batches=2")
     record = json.loads((tmp_path / "sweep" / "0" / "record.json").read_bytes())
-    assert record["overrides"][-2:] == list(entry.changes)
+    assert record["overrides"][-2:] == list(job.changes)
     config = (tmp_path / "sweep" / "0" / "config.yaml").read_text()
     assert "batch_size: 32" in config
     assert (tmp_path / "sweep" / "attempts" / "0-1" / "record.json").is_file(), "what failed is kept"
     with (tmp_path / "sweep" / "results.csv").open(newline="") as file:
-        assert next(csv.DictReader(file))["changed"] == " ".join(entry.changes)
+        assert next(csv.DictReader(file))["changed"] == " ".join(job.changes)
 
 
 @pytest.mark.timeout(900)
@@ -134,7 +134,7 @@ def test_half_the_batch_after_memory_ran_out(tmp_path: Path) -> None:
 def test_two_ranks_a_job(tmp_path: Path, jobs: int) -> None:
     ddp = [*TINY, "device=ddp_cpu", "trainer.devices=2", f"seed=range({jobs})"]
     result = start([*ddp, "hydra.sweep.dir=sweep"])
-    assert [entry.state for entry in result.entries] == ["done"] * jobs
+    assert [job.status for job in result.jobs] == ["finished"] * jobs
     records = sorted((tmp_path / "sweep").rglob("record.json"))
     assert records == [tmp_path / "sweep" / str(number) / "record.json" for number in range(jobs)]
     for number in range(jobs):

@@ -8,7 +8,7 @@ from assay.record.outcome import Outcome
 from assay.sweep.policy import Policy, Retry, after_failure
 
 JOB: dict[str, Any] = {"data": {"batch_size": 64}, "trainer": {"accumulate_grad_batches": 3}}
-PASSING = Outcome("failed", "killed", transient=True)
+PASSING = Outcome("failed", "killed")
 LASTING = Outcome("failed", "exception")
 OOM = Outcome("failed", "out_of_memory")
 

@@ -31,7 +31,7 @@ DIVERGES = ("optimizer.weight_decay=1", "data.batch_size=8")
 
 
 def states(result: SweepResult) -> list[str]:
-    return [entry.state for entry in result.entries]
+    return [job.status for job in result.jobs]
 
 
 def rows(folder: str = "sweep", name: str = "results.csv") -> list[dict[str, str]]:
@@ -41,7 +41,7 @@ def rows(folder: str = "sweep", name: str = "results.csv") -> list[dict[str, str
 
 def test_a_sweep_leaves_a_run_a_job_and_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
     result = start([*QUICK, *HERE, "seed=1,2", "tags=[a]"])
-    assert states(result) == ["done", "done"]
+    assert states(result) == ["finished", "finished"]
     assert result.exit_code == 0
     for number, seed in enumerate((1, 2)):
         record = json.loads(Path(f"sweep/{number}/record.json").read_text(encoding="utf-8"))
@@ -49,17 +49,17 @@ def test_a_sweep_leaves_a_run_a_job_and_its_tables(capsys: pytest.CaptureFixture
         assert f"seed={seed}" in record["overrides"]
         assert "seed=1,2" not in record["overrides"]
         assert float(rows()[number]["test/loss"]) == record["metrics"]["test/loss"]
-    assert rows(name="groups.csv") == [rows(name="groups.csv")[0] | {"done": "2", "of": "2"}]
+    assert rows(name="groups.csv") == [rows(name="groups.csv")[0] | {"finished": "2", "of": "2"}]
     best = Path("sweep/best.yaml").read_text(encoding="utf-8")
     assert "seed: " in best
     said = capsys.readouterr().out
-    assert "2 done of 2" in said
+    assert "2 finished of 2" in said
     assert "2 of 2" in said, "the seeds are one group"
 
 
 def test_a_job_is_what_it_is_alone() -> None:
-    (swept, _) = start([*QUICK, *HERE, "seed=1,2"]).entries
-    (alone,) = start([*QUICK, "hydra/launcher=serial", "seed=1", "hydra.sweep.dir=alone"]).entries
+    (swept, _) = start([*QUICK, *HERE, "seed=1,2"]).jobs
+    (alone,) = start([*QUICK, "hydra/launcher=serial", "seed=1", "hydra.sweep.dir=alone"]).jobs
     assert swept.outcome is not None
     assert alone.outcome is not None
     assert swept.outcome.metrics == alone.outcome.metrics
@@ -126,7 +126,7 @@ def test_a_job_that_fails_in_training_fails_alone(capsys: pytest.CaptureFixture[
             *DIVERGES,
         ]
     )
-    assert states(result) == ["done", "failed"]
+    assert states(result) == ["finished", "failed"]
     assert result.exit_code == 1
     assert [row["cause"] for row in rows()] == ["", "non_finite"]
     said = capsys.readouterr().out
@@ -155,13 +155,13 @@ def test_an_edited_space_runs_what_is_missing_under_new_numbers() -> None:
     start([*QUICK, *HERE, "optimizer.lr=0.1,0.2", "seed=1"])
     time = Path("sweep/1/record.json").stat().st_mtime_ns
     result = go_on(Path("sweep"), ["optimizer.lr=0.2,0.3"])
-    assert [entry.number for entry in result.entries] == [1, 2]
+    assert [job.number for job in result.jobs] == [1, 2]
     assert [row["optimizer.lr"] for row in rows()] == ["0.2", "0.3"]
     assert Path("sweep/1/record.json").stat().st_mtime_ns == time
     again = go_on(Path("sweep"))
-    assert [entry.number for entry in again.entries] == [1, 2], "what was typed last holds"
+    assert [job.number for job in again.jobs] == [1, 2], "what was typed last holds"
     back = go_on(Path("sweep"), ["optimizer.lr=0.1,0.2,0.3"])
-    assert [entry.number for entry in back.entries] == [0, 1, 2]
+    assert [job.number for job in back.jobs] == [0, 1, 2]
     starts = [json.loads(line)["event"] for line in Path("sweep/journal.jsonl").read_text().splitlines()]
     assert starts.count("start") == 3
 
@@ -185,7 +185,7 @@ def test_failed_jobs_run_again_only_when_asked_for() -> None:
 
 def test_hydras_own_launcher_and_sweeper_mean_the_same() -> None:
     jobs = start([*QUICK, "hydra/launcher=basic", "hydra/sweeper=basic", "seed=1", "hydra.sweep.dir=sweep"])
-    assert states(jobs) == ["done"]
+    assert states(jobs) == ["finished"]
 
 
 def test_values_that_move_together() -> None:
@@ -211,7 +211,7 @@ def test_stopping_on_failure_starts_nothing_further(capsys: pytest.CaptureFixtur
     assert states(result) == ["failed", "waiting", "waiting"]
     assert result.exit_code == 1
     assert "assay resume sweep" in capsys.readouterr().out
-    assert states(go_on(Path("sweep"))) == ["failed", "done", "done"]
+    assert states(go_on(Path("sweep"))) == ["failed", "finished", "finished"]
 
 
 def test_a_sweep_goes_on_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +220,7 @@ def test_a_sweep_goes_on_from_anywhere(tmp_path: Path, monkeypatch: pytest.Monke
     other.mkdir()
     monkeypatch.chdir(other)
     result = go_on(Path("../sweep"), ["seed=1,2"])
-    assert states(result) == ["done", "done"]
+    assert states(result) == ["finished", "finished"]
     assert (tmp_path / "sweep" / "1" / "record.json").is_file()
     assert list(other.iterdir()) == []
 
@@ -239,4 +239,4 @@ def test_a_full_disk_ends_the_sweep_with_one_line(monkeypatch: pytest.MonkeyPatc
         patch.setattr(Journal, "end", full)
         with pytest.raises(AssayError, match=r"No space left on device(?s:.*)assay resume sweep"):
             start([*QUICK, *HERE, "seed=1,2,3"])
-    assert states(go_on(Path("sweep"))) == ["done"] * 3, "the one that could not be told is found"
+    assert states(go_on(Path("sweep"))) == ["finished"] * 3, "the one that could not be told is found"

@@ -46,7 +46,7 @@ while True:
         for number, handler in usual.items():
             signal.signal(number, handler)
         result = go_on(Path(asked[1])) if asked[0] == "resume" else start(asked[1:])
-        answer = {"code": result.exit_code, "states": [one.state for one in result.entries]}
+        answer = {"code": result.exit_code, "states": [one.status for one in result.jobs]}
     except KeyboardInterrupt:  # before the first job
         answer = {"code": 130, "states": []}
     print(json.dumps(answer), file=said, flush=True)
@@ -116,7 +116,9 @@ def driver(place: Path) -> Iterator[Driver]:
     driver = Driver(place)
     for kind, overrides in SWEEPS.items():
         driver.ask("start", *overrides, f"hydra.sweep.dir={kind}")
-        assert driver.answer() == {"code": 0, "states": ["done"] * JOBS[kind]}, (place / "said").read_text()
+        assert driver.answer() == {"code": 0, "states": ["finished"] * JOBS[kind]}, (
+            place / "said"
+        ).read_text()
     yield driver
     driver.close()
 
@@ -145,10 +147,10 @@ def test_a_stop_while_jobs_start(place: Path, driver: Driver, stops: int) -> Non
                 break
             words = ["resume", sweep.name]
         driver.ask(*words)
-        assert driver.answer() == {"code": 0, "states": ["done"] * JOBS[kind]}
+        assert driver.answer() == {"code": 0, "states": ["finished"] * JOBS[kind]}
         assert (sweep / "results.csv").read_bytes() == (place / kind / "results.csv").read_bytes()
         ends = [event for event in events(sweep) if event["event"] == "end"]
-        assert {event["state"] for event in ends} <= {"done", "interrupted"}
+        assert {event["status"] for event in ends} <= {"finished", "interrupted"}
         assert sum(event["event"] == "job" for event in events(sweep)) == JOBS[kind], "no trial is lost"
         shutil.rmtree(sweep)
     assert "Traceback" not in (place / "said").read_text()

@@ -60,8 +60,8 @@ def steps(sweep: Path) -> int:
 def best(result: SweepResult) -> float:
     scores = [
         result.objectives[0].score(one.outcome)
-        for one in result.entries
-        if one.outcome and one.state == "done"
+        for one in result.jobs
+        if one.outcome and one.status == "finished"
     ]
     return min(score for score in scores if score is not None)
 
@@ -75,14 +75,14 @@ def trials_of(sweep: str) -> list[optuna.trial.FrozenTrial]:
 def test_pruning_takes_fewer_steps_to_the_same_best(trials: int, fork_server: ForkServer) -> None:
     every = start(search("every", trials, "none"))
     pruned = start(search("pruned", trials, "median"))
-    states = [entry.state for entry in pruned.entries]
+    states = [entry.status for entry in pruned.jobs]
     assert states.count("pruned") >= trials // 10
-    assert states.count("done") + states.count("pruned") == trials == len(trials_of("pruned"))
+    assert states.count("finished") + states.count("pruned") == trials == len(trials_of("pruned"))
     assert steps(Path("pruned")) < 0.9 * steps(Path("every"))
     # The noise is what trials of nearly the best learning rate differ by.
     scores = sorted(
         score
-        for one in every.entries
+        for one in every.jobs
         if one.outcome and (score := every.objectives[0].score(one.outcome)) is not None
     )
     noise = statistics.pstdev(scores[: max(3, trials // 5)])
@@ -109,7 +109,9 @@ def test_a_killed_study_ends_with_the_trials_it_was_to_have(tmp_path: Path, tria
         words = ("resume", "study")
     assert subprocess.run([*ASSAY, *words], stdout=subprocess.DEVNULL, check=False).returncode == 0
     events = [json.loads(line) for line in journal.read_text().splitlines()]
-    ended = [one["number"] for one in events if one["event"] == "end" and one["state"] in ("done", "pruned")]
+    ended = [
+        one["number"] for one in events if one["event"] == "end" and one["status"] in ("finished", "pruned")
+    ]
     assert sorted(ended) == list(range(trials))
     counted = [one for one in trials_of("study") if "abandoned" not in one.user_attrs]
     assert len(counted) == trials
@@ -121,20 +123,20 @@ def test_a_killed_study_ends_with_the_trials_it_was_to_have(tmp_path: Path, tria
 def test_a_study_can_be_made_longer(fork_server: ForkServer) -> None:
     start(search("study", 3, "none"))
     result = go_on(Path("study"), ["hydra.sweeper.num_trials=5"])
-    assert [entry.state for entry in result.entries] == ["done"] * 5
+    assert [entry.status for entry in result.jobs] == ["finished"] * 5
     assert len(trials_of("study")) == 5
 
 
 def test_the_value_of_a_trial_is_the_mean_over_its_seeds(fork_server: ForkServer) -> None:
     result = start(search("study", 3, "none", "seed=1,2"))
-    assert sorted(entry.seed for entry in result.entries) == [1, 1, 1, 2, 2, 2]
-    by_number = {entry.number: entry for entry in result.entries}
+    assert sorted(entry.seed for entry in result.jobs) == [1, 1, 1, 2, 2, 2]
+    by_number = {entry.number: entry for entry in result.jobs}
     for trial in trials_of("study"):
         jobs = [one for one in by_number.values() if one.token.startswith(f"{trial.number}/")]
         scores = [one.outcome.best["value"] for one in jobs if one.outcome]
         assert trial.value == pytest.approx(statistics.fmean(scores), rel=1e-12)
     with Path("study/groups.csv").open(newline="") as file:
-        assert [row["done"] for row in csv.DictReader(file)] == ["2", "2", "2"]
+        assert [row["finished"] for row in csv.DictReader(file)] == ["2", "2", "2"]
 
 
 def test_an_objective_that_nobody_measures_is_refused_before_the_first_trial(fork_server: ForkServer) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from assay.error_location import one_line_of
 from assay.errors import AssayError, ConfigError, exit_place
+from assay.record.outcome import exit_code_of
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def reported(
     except typer.Exit:
         raise
     except KeyboardInterrupt as error:
-        raise typer.Exit(130) from error
+        raise typer.Exit(exit_code_of("SIGINT")) from error
     except SystemExit as stop:  # code of the user's own, such as the constructor of a model
         if debug or isinstance(stop.__context__, BrokenPipeError):
             raise

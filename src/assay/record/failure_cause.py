@@ -1,13 +1,14 @@
-"""What went wrong with a job, from its exception, its message, or the way its process died."""
+"""What went wrong with a job, from its exception or the way its process died."""
 
 from __future__ import annotations
 
 import errno
 import re
 import signal
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING
 
-from assay.errors import NO_ROOM, AssayError, NonFiniteError, cannot_write, causes
+from assay.error_location import one_line_of
+from assay.errors import AssayError, NonFiniteError, cannot_write, causes, exit_place
 
 if TYPE_CHECKING:
     from assay.record.outcome import Cause
@@ -32,28 +33,7 @@ _OF_THE_PATH = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirec
 _FATAL = frozenset(("SIGABRT", "SIGSEGV", "SIGBUS"))
 
 
-@final
-class Failure(NamedTuple):
-    """What went wrong.
-
-    Attributes:
-        cause: Of the failure.
-        transient: Whether another attempt could end differently.
-    """
-
-    cause: Cause
-    transient: bool
-
-
-_EXCEPTION = Failure("exception", transient=False)
-_PASSING = Failure("exception", transient=True)
-_OUT_OF_MEMORY = Failure("out_of_memory", transient=False)
-_KILLED = Failure("killed", transient=True)
-_CANNOT_WRITE = Failure("cannot_write", transient=True)
-_NON_FINITE = Failure("non_finite", transient=False)
-
-
-def of_exception(error: BaseException) -> Failure:
+def of_exception(error: BaseException) -> Cause:
     """What an exception stands for.
 
     An error of assay's own defers to what it was raised from: a checkpoint that could not be written because
@@ -62,42 +42,28 @@ def of_exception(error: BaseException) -> Failure:
     Args:
         error: That a job raised.
 
-    >>> of_exception(ValueError("no"))
-    Failure(cause='exception', transient=False)
-    >>> of_exception(ConnectionResetError())
-    Failure(cause='exception', transient=True)
+    >>> of_exception(ValueError("no")), of_exception(ConnectionResetError())
+    ('exception', 'machine')
     """
-    found = [_of_one(one) for one in causes(error)]
-    for failure in found:
-        if failure.cause != "exception":
-            return failure
-    if type(error) is AssayError:
-        return next((failure for failure in found if failure.transient), _EXCEPTION)
-    return found[0]
+    chain = [_of_one(link) for link in causes(error)]
+    for cause in chain:
+        if cause not in ("exception", "machine"):
+            return cause
+    return "machine" if "machine" in (chain if type(error) is AssayError else chain[:1]) else "exception"
 
 
-def of_message(text: str) -> Failure:
-    """As `of_exception`, where only the line `Type: message` is known, as a record keeps it.
+def reason_of(error: BaseException) -> str:
+    """What is kept of an exception: its type, the first line of its message, and the line of the user's code.
 
     Args:
-        text: Reason of a run that failed.
-
-    >>> of_message("OutOfMemoryError: CUDA out of memory. Tried to allocate 20 GiB").cause
-    'out_of_memory'
+        error: That a job raised; of an error of assay's own the whole message.
     """
-    kind, _, message = text.partition(": ")
-    if kind == "MemoryError" or (kind.endswith(("Error", "Exception")) and _MEMORY.search(text)):
-        return _OUT_OF_MEMORY
-    if _WORKER.search(message):
-        return _KILLED
-    if any(said in text for said in NO_ROOM.values()):
-        return _CANNOT_WRITE
-    if kind in _DISTRIBUTED or kind in ("ConnectionError", "TimeoutError", "OSError"):
-        return _PASSING
-    return _PASSING if kind == "RuntimeError" and _is_of_the_device(message) else _EXCEPTION
+    if isinstance(error, SystemExit):
+        return exit_place(error)
+    return str(error) if isinstance(error, AssayError) else one_line_of(error)
 
 
-def of_signal(name: str, output: str, *, memory_ran_out: bool) -> Failure:
+def of_signal(name: str, output: str, *, memory_ran_out: bool) -> Cause:
     """What the death of a process by a signal stands for.
 
     Args:
@@ -106,13 +72,13 @@ def of_signal(name: str, output: str, *, memory_ran_out: bool) -> Failure:
         memory_ran_out: Whether the kernel has killed a process to get memory in the meantime.
 
     >>> of_signal("SIGSEGV", "", memory_ran_out=False)
-    Failure(cause='killed', transient=True)
-    >>> of_signal("SIGABRT", "what():  std::bad_alloc", memory_ran_out=False).cause
+    'killed'
+    >>> of_signal("SIGABRT", "what():  std::bad_alloc", memory_ran_out=False)
     'out_of_memory'
     """
     if (name == "SIGKILL" and memory_ran_out) or (name in _FATAL and _MEMORY.search(output)):
-        return _OUT_OF_MEMORY
-    return _KILLED
+        return "out_of_memory"
+    return "killed"
 
 
 def signal_name(number: int) -> str:
@@ -130,27 +96,27 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _of_one(error: BaseException) -> Failure:
+def _of_one(error: BaseException) -> Cause:
     if isinstance(error, NonFiniteError):
-        return _NON_FINITE
+        return "non_finite"
     if cannot_write(error):
-        return _CANNOT_WRITE
+        return "cannot_write"
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
-        return _OUT_OF_MEMORY
+        return "out_of_memory"
     if isinstance(error, RuntimeError):
         return _of_runtime_error(error)
     passes = isinstance(error, OSError | EOFError) and not isinstance(error, _OF_THE_PATH)
-    return _PASSING if passes else _EXCEPTION
+    return "machine" if passes else "exception"
 
 
-def _of_runtime_error(error: RuntimeError) -> Failure:
+def _of_runtime_error(error: RuntimeError) -> Cause:
     text = str(error)
     if type(error).__name__ == "OutOfMemoryError" or _MEMORY.search(text):
-        return _OUT_OF_MEMORY
+        return "out_of_memory"
     if _WORKER.search(text):
-        return _KILLED
+        return "killed"
     kinds = {kind.__name__ for kind in type(error).__mro__}
-    return _PASSING if kinds & _DISTRIBUTED or _is_of_the_device(text) else _EXCEPTION
+    return "machine" if kinds & _DISTRIBUTED or _is_of_the_device(text) else "exception"
 
 
 def _is_of_the_device(text: str) -> bool:

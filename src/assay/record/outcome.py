@@ -1,40 +1,57 @@
-"""How an attempt at a job ended."""
+"""How a run ended: the one vocabulary of records, journals, tables and launchers, and of exit codes."""
 
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal, final, get_args
 
 TRIAL: Final = "ASSAY_TRIAL"
 """Environment variable that tells a job's processes which trial of a study it is; see `JobSpec.trial`."""
-State = Literal["done", "failed", "pruned", "interrupted"]
-Cause = Literal["", "exception", "out_of_memory", "killed", "timed_out", "non_finite", "cannot_write"]
+Status = Literal["running", "finished", "failed", "pruned", "interrupted"]
+"""Of a run; `pruned` by its search, `interrupted` from outside."""
+Cause = Literal[
+    "", "exception", "machine", "out_of_memory", "killed", "timed_out", "non_finite", "cannot_write"
+]
+"""Kind of a failure; empty for a run that did not fail. `machine` is a device, a network or a disk."""
+_TRANSIENT: Final = ("machine", "killed", "timed_out", "cannot_write")
+_BEFORE: Final = {"done": "finished"}
+"""Words of the first journals."""
+_KINDS: Final[dict[str, type | tuple[type, ...]]] = {
+    **dict.fromkeys(("reason", "signal"), str),
+    **dict.fromkeys(("metrics", "best"), dict),
+    "seconds": (float, int),
+}
 
 
 @final
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt at a job ended, as plain data.
+    """How a run, or an attempt at a job of a sweep, ended, as plain data.
 
     Attributes:
-        state: `done`, `failed`, `pruned` by the search, or `interrupted` from outside.
-        cause: Kind of the failure; empty for the other states.
+        status: Any but `running`.
+        cause: Kind of the failure.
         reason: One line for people.
-        transient: Whether another attempt could end differently; an error in the config, in code or in the
-            numbers comes again.
+        signal: Name of the signal that interrupted it.
         metrics: Last value of each scalar.
         best: Monitored metric, its value and the epoch of the best checkpoint.
         seconds: It took.
     """
 
-    state: State
+    status: Status
     cause: Cause = ""
     reason: str = ""
-    transient: bool = False
+    signal: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
     best: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+
+    @property
+    def transient(self) -> bool:
+        """Whether another attempt could end differently; an error in config, code or numbers comes again."""
+        return self.cause in _TRANSIENT
 
     def to_json(self) -> str:
         """One line of JSON; numbers that are not finite as Python writes them."""
@@ -47,8 +64,67 @@ class Outcome:
         Args:
             text: One line of JSON.
 
-        >>> outcome = Outcome("done", metrics={"val/loss": float("inf")})
+        Raises:
+            ValueError: It is not an outcome.
+
+        >>> outcome = Outcome("finished", metrics={"val/loss": float("inf")})
         >>> Outcome.from_json(outcome.to_json()) == outcome
         True
         """
-        return cls(**json.loads(text))
+        return cls.from_plain(json.loads(text))
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Outcome:
+        """Read an outcome among other keys, also in the words of the first journals.
+
+        Args:
+            plain: From JSON, perhaps of somebody else's.
+
+        Raises:
+            ValueError: It is not an outcome.
+        """
+        if not isinstance(plain, dict):
+            raise ValueError(f"{plain!r:.50} is not an outcome")
+        old: str = plain.get("state", "")
+        told = {"status": _BEFORE.get(old, old), **plain}
+        for name, words in (("status", get_args(Status)[1:]), ("cause", get_args(Cause))):
+            if told.get(name, "") not in words:
+                raise ValueError(f"{name} is {told.get(name)!r:.50}")
+        for name, kinds in _KINDS.items():
+            if name in told and not isinstance(told[name], kinds):
+                raise ValueError(f"{name} is {told[name]!r:.50}")
+        return cls(**{name: told[name] for name in ("status", "cause", *_KINDS) if name in told})
+
+
+def exit_code(status: Status, signal_name: str = "") -> int:
+    """What a process says that has run something to its end: 0 where that is finished or pruned, else 1.
+
+    Args:
+        status: How it ended.
+        signal_name: Of the signal that interrupted it.
+
+    >>> exit_code("finished"), exit_code("failed"), exit_code("interrupted", "SIGHUP")
+    (0, 1, 129)
+    """
+    if status == "interrupted":
+        return exit_code_of(signal_name or "SIGINT")
+    return 0 if status in ("finished", "pruned") else 1
+
+
+def exit_code_of(signal_name: str) -> int:
+    """What a shell says of a process that a signal has ended: 130 for Ctrl-C, 129 for a closed terminal.
+
+    Args:
+        signal_name: SIGUSR1, which asks a run to stop, counts as SIGTERM: 143.
+    """
+    name = {"SIGUSR1": "SIGTERM"}.get(signal_name, signal_name)
+    return 128 + signal.Signals.__members__.get(name, signal.SIGINT)
+
+
+def stopped_by(signal_name: str) -> str:
+    """The reason of what a signal has interrupted.
+
+    Args:
+        signal_name: Of the signal.
+    """
+    return "stopped by hand" if signal_name == "SIGINT" else f"stopped by {signal_name}"

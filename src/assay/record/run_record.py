@@ -14,6 +14,8 @@ from assay.errors import AssayError
 from assay.files.atomic import write_text
 from assay.files.inside import read_whole
 from assay.files.sealed import json_is_whole, seal_json
+from assay.record.failure_cause import of_exception, reason_of
+from assay.record.outcome import Cause, Outcome, Status, stopped_by
 from assay.record.secrets import redact, redact_tree
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 FILE = "record.json"
 _NOT_FINITE = ("nan", "inf", "-inf")
-Status = Literal["running", "finished", "failed", "interrupted", "pruned"]
 
 
 @final
@@ -89,12 +90,36 @@ class RunRecord:
     checkpoints: dict[str, str] = field(default_factory=dict)
     model: dict[str, int] = field(default_factory=dict)
     reason: str = ""
-    cause: str = ""
+    cause: Cause = ""
     signal: str = ""
     resumed: list[Any] = field(default_factory=list)
     interpolations: dict[str, str] = field(default_factory=dict)
     loggers: dict[str, str] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the run ended; once no process of it lives, one that says `running` has been killed."""
+        kept: Any = {"metrics": self.metrics, "best": self.best, "seconds": self.seconds}
+        if self.status == "running":
+            return Outcome("failed", "killed", "a process of the run died", **kept)
+        return Outcome(self.status, self.cause, self.reason, self.signal, **kept)
+
+    def interrupted_by(self, signal: str) -> None:
+        """Say that a signal has interrupted the run.
+
+        Args:
+            signal: Its name.
+        """
+        self.status, self.reason, self.signal = "interrupted", stopped_by(signal), signal
+
+    def failed_by(self, error: BaseException) -> None:
+        """Say that an exception has ended the run.
+
+        Args:
+            error: The exception.
+        """
+        self.status, self.reason, self.cause = "failed", reason_of(error), of_exception(error)
 
     def save(self, run_dir: Path) -> None:
         """Replace `record.json` whole, without secrets.

@@ -24,14 +24,13 @@ from assay.check.static.callbacks import notes_on
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.checkpoint.weights_hash import weights_sha256
 from assay.data.data_module import DataModule
-from assay.error_location import one_line_of
-from assay.errors import AssayError, ConfigError, NonFiniteError, exit_place
+from assay.errors import AssayError, ConfigError, NonFiniteError
 from assay.files.checksum import damage_of, sha256
 from assay.logger.run_csv import RunCSV
 from assay.loop.pick_up import PickUp
 from assay.loop.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.module import Module
-from assay.record.failure_cause import of_exception
+from assay.record.failure_cause import reason_of
 from assay.record.log_file import FILE, log_file
 from assay.record.manifest import files_of
 from assay.record.run_record import now
@@ -89,16 +88,14 @@ def execute(
                 fit_and_test(assembly, record, run_dir)
             record.status = "finished"
         except StoppedBySignal as stop:
-            record.status, record.signal = "interrupted", stop.name
-            record.reason = "stopped by hand" if stop.name == "SIGINT" else str(stop)
+            record.interrupted_by(stop.name)
         except (KeyboardInterrupt, SystemExit) as stop:
             _note_exit(stop, record)
         except Pruned as end:
             record.status, record.reason = "pruned", str(end)
             record.metrics.update(_scalars(assembly.trainer.callback_metrics))
         except Exception as error:
-            record.status, record.reason = "failed", one_line(error)
-            record.cause = of_exception(error).cause
+            record.failed_by(error)
             log.error("%s", traceback.format_exc())
             if raise_errors:
                 raise
@@ -126,12 +123,11 @@ def _note_lost_rows(trainer: L.Trainer, record: RunRecord) -> None:
 def _note_exit(stop: KeyboardInterrupt | SystemExit, record: RunRecord) -> None:
     # Lightning turns Ctrl-C into SystemExit once it has shut its loops down, rich a closed output.
     if isinstance(stop, KeyboardInterrupt) or isinstance(stop.__context__, KeyboardInterrupt):
-        record.status, record.reason, record.signal = "interrupted", "stopped by hand", "SIGINT"
+        record.interrupted_by("SIGINT")
     elif isinstance(stop.__context__, BrokenPipeError):
         record.status, record.reason = "interrupted", "its output was closed"
     else:
-        record.status, record.cause = "failed", "exception"
-        record.reason = exit_place(stop)
+        record.failed_by(stop)
         log.error("%s", "".join(traceback.format_exception(stop)))
 
 
@@ -140,7 +136,7 @@ def _noting(take: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return take(*arguments)
     except Exception as error:
-        log.warning("the record lacks something: %s", one_line(error), exc_info=error)
+        log.warning("the record lacks something: %s", reason_of(error), exc_info=error)
         return None
 
 
@@ -234,7 +230,7 @@ def _picking_up(trainer: L.Trainer, checkpoint: Path | None) -> Iterator[None]:
         if checkpoint is None or any(one.done for one in callbacks if isinstance(one, PickUp)):
             raise
         raise AssayError(
-            f"{checkpoint} is not as this run would have written it: {one_line(error)}",
+            f"{checkpoint} is not as this run would have written it: {reason_of(error)}",
             hint="restore it from a copy, or remove it to go on from another one",
         ) from error
 
@@ -332,14 +328,3 @@ def _parameters(module: torch.nn.Module) -> dict[str, int]:
         "parameters": sum(p.numel() for p in every),
         "trainable_parameters": sum(p.numel() for p in every if p.requires_grad),
     }
-
-
-def one_line(error: BaseException) -> str:
-    """What is kept of an exception: its type, the first line of its message, and the line of the user's code.
-
-    Args:
-        error: Any.
-    """
-    if isinstance(error, AssayError):
-        return str(error)
-    return one_line_of(error)

@@ -23,6 +23,7 @@ from assay.process.children import kill, received, start, wait
 from assay.record.code_at import code_at
 from assay.record.compare import causes, differences, relative_differences
 from assay.record.manifest import changed_since
+from assay.record.outcome import exit_code_of
 from assay.record.provenance import changed_files, git_state, packages
 from assay.record.run_record import RunRecord
 from assay.record.stretch import differences_within, package_changes
@@ -43,7 +44,6 @@ _SWITCHES: Final = (
 _ROUNDING: Final = 1e-3
 """Relative difference up to which other processors, threads and versions are the likely cause."""
 _SHOWN: Final = 6
-_EXIT_CODES: Final = {"SIGTERM": 143, "SIGUSR1": 143, "SIGHUP": 129}
 _PLAIN: Final = re.compile(r"[\w:,.=+-]+", re.ASCII)
 
 
@@ -310,7 +310,7 @@ def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted:
             kill(process)
     if came and came[0].name != "SIGINT":
         stopped = AssayError(f"stopped by {came[0].name}")
-        stopped.exit_code = _EXIT_CODES[came[0].name]
+        stopped.exit_code = exit_code_of(came[0].name)
         raise stopped
     if came:
         raise KeyboardInterrupt

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
+
+from assay.record.outcome import exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from assay.record.outcome import Cause, Status
 
+
+@final
 @dataclass(frozen=True)
 class RunResult:
     """What a run came to.
@@ -27,17 +32,16 @@ class RunResult:
     """
 
     run_dir: Path
-    status: str
+    status: Status
     metrics: Mapping[str, float] = field(default_factory=dict)
     best: Mapping[str, Any] = field(default_factory=dict)
     overrides: Sequence[str] = ()
     seconds: float = 0.0
     reason: str = ""
     signal: str = ""
-    cause: str = ""
+    cause: Cause = ""
 
     @property
     def exit_code(self) -> int:
         """0 finished or pruned, 130 stopped by hand, 129 terminal closed, 143 told to stop, 1 otherwise."""
-        interrupted = {"SIGTERM": 143, "SIGUSR1": 143, "SIGHUP": 129}.get(self.signal, 130)
-        return {"finished": 0, "pruned": 0, "interrupted": interrupted}.get(self.status, 1)
+        return exit_code(self.status, self.signal)

@@ -24,7 +24,6 @@ from assay.config.serialize import known, to_yaml
 from assay.errors import AssayError, ConfigError
 from assay.files.inside import appending
 from assay.loop.stop_on_signal import StoppedBySignal
-from assay.record.failure_cause import of_exception
 from assay.record.outcome import TRIAL
 from assay.record.provenance import refuse_uncommitted
 from assay.record.run_directory import RunDirectory, refuse_existing
@@ -317,8 +316,8 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
         return 0  # as all others do: one that fails would have the launcher end the rest
     except AssayError as error:
         if first:
-            record.status, record.reason, record.finished = "failed", error.message, now()
-            record.cause = of_exception(error).cause
+            record.failed_by(error)
+            record.finished = now()
             record.save(run_dir)
         return error.exit_code
     return 0 if not first or record.status in ("finished", "interrupted", "pruned") else 1
@@ -330,8 +329,8 @@ def _launch(config: DictConfig, processes: int) -> None:
     end = ranks.launch(run_dir, processes, trusted_in(config))
     record = RunRecord.load(run_dir)
     if end.startswith("SIG") and record.status == "running":
-        record.status, record.signal, record.finished = "interrupted", end, now()
-        record.reason = "stopped by hand" if end == "SIGINT" else f"stopped by {end}"
+        record.interrupted_by(end)
+        record.finished = now()
         record.save(run_dir)
 
 
@@ -342,20 +341,7 @@ def result_of(run_dir: Path) -> RunResult:
         run_dir: The run directory.
     """
     record = RunRecord.load(run_dir)
-    status, reason, cause = record.status, record.reason, record.cause
-    if status == "running":  # its process died before it could say how it ended
-        status, reason, cause = "failed", "a process of the run died", "killed"
-    return RunResult(
-        run_dir=run_dir,
-        status=status,
-        metrics=record.metrics,
-        best=record.best,
-        overrides=tuple(record.overrides),
-        seconds=record.seconds,
-        reason=reason,
-        signal=record.signal,
-        cause=cause,
-    )
+    return RunResult(run_dir, overrides=tuple(record.overrides), **vars(record.outcome))
 
 
 def gpu_names() -> list[str]:

@@ -11,12 +11,12 @@ import os
 import shlex
 import zlib
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from assay.errors import AssayError
 from assay.files.atomic import sync_directory
 from assay.files.inside import appending, check_links, read_whole
-from assay.record.outcome import Cause, Outcome, State
+from assay.record.outcome import Outcome, Status
 from assay.record.run_record import finite, numbers
 from assay.record.secrets import redact_tree
 
@@ -25,33 +25,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE: Final = "journal.jsonl"
-VERSION: Final = 1
+VERSION: Final = 2
+_READABLE: Final = (1, 2)
+"""Journals of version 1 say `state` and `done` for `status` and `finished`."""
 _FIELDS: Final[dict[str, dict[str, type]]] = {
     "sweep": {"version": int, "overrides": list},
     "command": {"overrides": list},
     "job": {"number": int, "fingerprint": str, "overrides": list, "token": str, "seed": int},
     "start": {"number": int, "attempt": int},
-    "end": {"number": int, "final": bool, "state": str, "metrics": dict, "best": dict},
+    "end": {"number": int, "final": bool, "metrics": dict, "best": dict},
     "reopen": {"number": int},
 }
 """What each event has at least."""
-_OPTIONAL: Final[dict[str, type]] = {
-    "cwd": str,
-    "config_dir": str,
-    "changes": list,
-    "cause": str,
-    "reason": str,
-    "transient": bool,
-    "seconds": float,
-}
-_WORDS: Final = {"state": get_args(State), "cause": get_args(Cause)}
+_OPTIONAL: Final[dict[str, type]] = {"cwd": str, "config_dir": str, "changes": list}
 _END: Final = 19
 """Length of `,"crc":"01234567"}` and the line's end: what follows the text that the sum is taken of."""
 
 
 @final
 @dataclass(frozen=True)
-class Entry:
+class JobRecord:
     """What the journal says of one job.
 
     Attributes:
@@ -60,7 +53,7 @@ class Entry:
         overrides: What stands for it in the sweep.
         token: The search's own name for it.
         seed: Of the run.
-        state: `waiting`, `running`, or how it ended. Running while nobody runs it: its sweep was killed.
+        status: `waiting`, `running`, or how it ended. Running while nobody runs it: its sweep was killed.
         attempts: Begun so far; one that was interrupted and goes on counts once.
         failures: How each earlier attempt ended.
         changes: Overrides that a later attempt got in addition.
@@ -72,7 +65,7 @@ class Entry:
     overrides: tuple[str, ...]
     token: str = ""
     seed: int = 0
-    state: Literal["waiting", "running", "done", "failed", "pruned"] = "waiting"
+    status: Literal["waiting"] | Status = "waiting"
     attempts: int = 0
     failures: tuple[Outcome, ...] = ()
     changes: tuple[str, ...] = ()
@@ -81,7 +74,7 @@ class Entry:
     @property
     def ended(self) -> bool:
         """Whether nothing is left to do for it."""
-        return self.state in ("done", "failed", "pruned")
+        return self.status in ("finished", "failed", "pruned")
 
 
 @final
@@ -93,13 +86,13 @@ class Journal:
         path: The file.
         header: Its first event: what was typed, where, when.
         commands: What was typed each time, first to last.
-        entries: By number.
+        jobs: By number.
     """
 
     path: Path
     header: dict[str, Any] = field(default_factory=dict)
     commands: list[list[str]] = field(default_factory=list)
-    entries: dict[int, Entry] = field(default_factory=dict)
+    jobs: dict[int, JobRecord] = field(default_factory=dict)
 
     @classmethod
     def create(cls, directory: Path, **header: Any) -> Journal:
@@ -175,24 +168,24 @@ class Journal:
         """
         self._write([{"event": "command", "overrides": list(overrides)}])
 
-    def add(self, entries: Sequence[Entry]) -> None:
+    def add(self, jobs: Sequence[JobRecord]) -> None:
         """Note new jobs.
 
         Args:
-            entries: In order, waiting.
+            jobs: In order, waiting.
         """
-        if entries:
+        if jobs:
             self._write(
                 [
                     {
                         "event": "job",
-                        "number": one.number,
-                        "fingerprint": one.fingerprint,
-                        "overrides": list(one.overrides),
-                        "token": one.token,
-                        "seed": one.seed,
+                        "number": job.number,
+                        "fingerprint": job.fingerprint,
+                        "overrides": list(job.overrides),
+                        "token": job.token,
+                        "seed": job.seed,
                     }
-                    for one in entries
+                    for job in jobs
                 ]
             )
 
@@ -215,8 +208,8 @@ class Journal:
             outcome: How. An interrupted job waits to go on.
             final: Whether there is no further attempt.
         """
-        told = {**asdict(outcome), "metrics": finite(outcome.metrics), "best": finite(outcome.best)}
-        self._write([{"event": "end", "number": number, "final": final, **told}])
+        plain = {**asdict(outcome), "metrics": finite(outcome.metrics), "best": finite(outcome.best)}
+        self._write([{"event": "end", "number": number, "final": final, **plain}])
 
     def reopen(self, number: int) -> None:
         """Note that a job which has failed is to run again.
@@ -248,9 +241,9 @@ class Journal:
     def _apply(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "sweep":
-            if event["version"] != VERSION:
+            if event["version"] not in _READABLE:
                 raise AssayError(
-                    f"{self.path} has version {event['version']!r}; this assay reads {VERSION}",
+                    f"{self.path} has version {event['version']!r}; this assay reads 1 to {VERSION}",
                     hint="go on with the version of assay that began the sweep",
                 )
             kept = {key: value for key, value in event.items() if key not in ("event", "crc")}
@@ -259,7 +252,7 @@ class Journal:
         elif kind == "command":
             self.commands.append(list(event["overrides"]))
         elif kind == "job":
-            self.entries[event["number"]] = Entry(
+            self.jobs[event["number"]] = JobRecord(
                 event["number"],
                 event["fingerprint"],
                 tuple(event["overrides"]),
@@ -268,9 +261,9 @@ class Journal:
             )
         else:
             number = event["number"]
-            if number not in self.entries:
+            if number not in self.jobs:
                 raise ValueError(f"it is about job {number}, which the sweep does not have")
-            self.entries[number] = _changed(self.entries[number], event)
+            self.jobs[number] = _changed(self.jobs[number], event)
 
 
 def _check(event: dict[str, Any]) -> None:
@@ -281,31 +274,29 @@ def _check(event: dict[str, Any]) -> None:
     optional = _OPTIONAL if event["event"] != "job" else {}
     for name, kind in {**fields, **{key: optional[key] for key in optional if key in event}}.items():
         value = event.get(name)
-        if kind is float and isinstance(value, int):
-            continue
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
             raise ValueError(f"{name} is {value!r:.50}, and {kind.__name__} was expected")
         if isinstance(value, list) and not all(isinstance(one, str) for one in value):
             raise ValueError(f"{name} is not a list of text")
         if name == "number" and isinstance(value, int) and value < 0:  # a job's directory is called by it
             raise ValueError(f"number is {value}")
-        if name in _WORDS and value not in _WORDS[name]:
-            raise ValueError(f"{name} is {value!r:.50}")
 
 
-def _changed(entry: Entry, event: dict[str, Any]) -> Entry:
+def _changed(job_record: JobRecord, event: dict[str, Any]) -> JobRecord:
     if event["event"] == "start":
-        changes = tuple(event.get("changes") or entry.changes)
-        return replace(entry, state="running", attempts=event["attempt"], changes=changes)
+        changes = tuple(event.get("changes") or job_record.changes)
+        return replace(job_record, status="running", attempts=event["attempt"], changes=changes)
     if event["event"] == "reopen":
-        return Entry(entry.number, entry.fingerprint, entry.overrides, entry.token, entry.seed)
-    told = {name: event[name] for name in Outcome.__dataclass_fields__ if name in event}
-    outcome = Outcome(**told | {"metrics": numbers(event["metrics"]), "best": numbers(event["best"])})
-    if outcome.state == "interrupted":
-        return replace(entry, state="waiting")
+        return JobRecord(
+            job_record.number, job_record.fingerprint, job_record.overrides, job_record.token, job_record.seed
+        )
+    plain = {**event, "metrics": numbers(event["metrics"]), "best": numbers(event["best"])}
+    outcome = Outcome.from_plain(plain)
+    if outcome.status == "interrupted":
+        return replace(job_record, status="waiting")
     if not event["final"]:
-        return replace(entry, state="waiting", failures=(*entry.failures, outcome))
-    return replace(entry, state=outcome.state, outcome=outcome)
+        return replace(job_record, status="waiting", failures=(*job_record.failures, outcome))
+    return replace(job_record, status=outcome.status, outcome=outcome)
 
 
 def _redacted(event: dict[str, Any]) -> dict[str, Any]:
@@ -348,10 +339,10 @@ def refuse_existing(directory: Path) -> None:
         )
 
 
-def unfinished(journal: Journal) -> Iterator[Entry]:
+def unfinished(journal: Journal) -> Iterator[JobRecord]:
     """Jobs that something is left to do for, by number.
 
     Args:
         journal: Of the sweep.
     """
-    return (entry for _, entry in sorted(journal.entries.items()) if not entry.ended)
+    return (job_record for _, job_record in sorted(journal.jobs.items()) if not job_record.ended)

@@ -92,11 +92,11 @@ def scores_of(outcome: Outcome, aims: Sequence[Objective]) -> list[float] | None
         aims: What is asked for.
 
     Returns:
-        None where the job is not done, or one is missing.
+        None where the job has not finished, or one is missing.
     """
     found = [aim.score(outcome) for aim in aims]
     known = [score for score in found if score is not None]
-    return known if outcome.state == "done" and len(known) == len(found) else None
+    return known if outcome.status == "finished" and len(known) == len(found) else None
 
 
 def objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objective]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from assay.errors import AssayError
 from assay.record.run_lock import is_written, refusal
 from assay.record.run_record import FILE, RunRecord
-from assay.sweep.worker.exit_status import outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +34,7 @@ def recovered(run_dir: Path) -> Outcome | None:
         record = RunRecord.load(run_dir)
     except AssayError:
         return None  # damaged: the attempt to go on says so
-    return outcome_of(record) if record.status in ("finished", "pruned") else None
+    return record.outcome if record.status in ("finished", "pruned") else None
 
 
 def wait_for(run_dirs: Iterable[Path]) -> None:

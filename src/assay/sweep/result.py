@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from assay.sweep.journal import Entry
+    from assay.sweep.journal import JobRecord
     from assay.sweep.objective import Objective
 
 
@@ -20,7 +20,7 @@ class SweepResult:
 
     Attributes:
         directory: Where everything about it lies.
-        entries: Its jobs, in order.
+        jobs: In order.
         objectives: What they are compared by; the first one decides.
         total: Jobs that it asks for.
         stopped: Exit code of the signal that ended it early; 0 otherwise.
@@ -28,24 +28,24 @@ class SweepResult:
     """
 
     directory: Path
-    entries: tuple[Entry, ...]
+    jobs: tuple[JobRecord, ...]
     objectives: tuple[Objective, ...]
     total: int
     stopped: int = 0
     run_dirs: Mapping[int, Path] = field(default_factory=dict)
 
-    def run_dir(self, entry: Entry) -> Path:
+    def run_dir(self, job: JobRecord) -> Path:
         """Where a job writes.
 
         Args:
-            entry: Of the job.
+            job: Of the sweep.
         """
-        return self.run_dirs.get(entry.number, self.directory / str(entry.number))
+        return self.run_dirs.get(job.number, self.directory / str(job.number))
 
     @property
     def exit_code(self) -> int:
-        """0 where every job is done or pruned; 130, 143 or 129 for a sweep that was stopped; 1 otherwise."""
+        """0 where every job has finished or was pruned, 130, 143 or 129 for a stopped sweep, 1 otherwise."""
         if self.stopped:
             return self.stopped
-        whole = len(self.entries) == self.total
-        return 0 if whole and all(one.state in ("done", "pruned") for one in self.entries) else 1
+        whole = len(self.jobs) == self.total
+        return 0 if whole and all(job.status in ("finished", "pruned") for job in self.jobs) else 1

@@ -17,7 +17,7 @@ from assay.errors import AssayError, cannot_write, first_line
 from assay.record.outcome import Outcome
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec
-from assay.sweep.journal import Entry
+from assay.sweep.journal import JobRecord
 from assay.sweep.objective import scores_of
 from assay.sweep.policy import Retry, after_failure
 from assay.sweep.resources import num_gpus
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from assay.check.report import Report
     from assay.compose.job_composer import Job
     from assay.sweep.journal import Journal
-    from assay.sweep.launcher.launcher import Ended, Launcher
+    from assay.sweep.launcher.launcher import Launcher
     from assay.sweep.objective import Objective
     from assay.sweep.policy import Policy
     from assay.sweep.search.search import Proposal, Search
@@ -43,11 +43,11 @@ _GRACE: Final = 10.0
 class Watcher(Protocol):
     """Is told what happens, and shows it."""
 
-    def started(self, entry: Entry, run_dir: Path, epochs: Any) -> None:
+    def started(self, job_record: JobRecord, run_dir: Path, epochs: Any) -> None:
         """An attempt begins, which is to train for so many epochs."""
         ...
 
-    def ended(self, entry: Entry, outcome: Outcome, retry: Retry | None) -> None:
+    def ended(self, job_record: JobRecord, outcome: Outcome, retry: Retry | None) -> None:
         """An attempt has ended; `retry` says what follows it."""
         ...
 
@@ -55,7 +55,7 @@ class Watcher(Protocol):
         """Something is to be known."""
         ...
 
-    def tick(self, entries: Mapping[int, Entry], total: int) -> None:
+    def tick(self, job_records: Mapping[int, JobRecord], total: int) -> None:
         """A moment has passed."""
         ...
 
@@ -103,26 +103,28 @@ class Scheduler:
         self._no_room = ""  # what a job could not write, and where
         self._told = ""  # signal that the running jobs were sent because of it
         self._directory = journal.path.parent
-        self._pending: deque[tuple[Entry, Job, Retry]] = deque()
-        self._held: tuple[Entry, Job, JobSpec] | None = None
+        self._pending: deque[tuple[JobRecord, Job, Retry]] = deque()
+        self._held: tuple[JobRecord, Job, JobSpec] | None = None
         self._running: dict[int, _Running] = {}
         self._specs: dict[str, dict[str, Any]] = {}
         self._distinct: dict[str, dict[str, Any]] = {}
         self._trials: dict[int, dict[str, Any] | None] = {}
         self._halted = False
 
-    def queue(self, entry: Entry, job: Job, report: Report, trial: dict[str, Any] | None = None) -> None:
+    def queue(
+        self, job_record: JobRecord, job: Job, report: Report, trial: dict[str, Any] | None = None
+    ) -> None:
         """Have a job of the journal run before new ones are asked for.
 
         Args:
-            entry: Of the job.
+            job_record: Of the job.
             job: The same, composed.
             report: What is known of it.
             trial: Of its proposal.
         """
         self._specs[job.fingerprint] = self._shared_spec(report)
-        self._trials[entry.number] = trial
-        self._pending.append((entry, job, Retry(resume=True, changes=entry.changes)))
+        self._trials[job_record.number] = trial
+        self._pending.append((job_record, job, Retry(resume=True, changes=job_record.changes)))
 
     def run(self) -> None:
         """Run until nothing is left to do, or the sweep is told to stop.
@@ -136,10 +138,10 @@ class Scheduler:
                 self._stop_running()
                 if not self._running:
                     break
-                for ended in self._launcher.wait(_TICK):
-                    self._settle(ended)
+                for number, outcome in self._launcher.wait(_TICK).items():
+                    self._settle(number, outcome)
                 self._look_at_times()
-                self._watcher.tick(self._journal.entries, self._search.total)
+                self._watcher.tick(self._journal.jobs, self._search.total)
         except Exception as error:
             self._no_room = cannot_write(error)
             if isinstance(error, OSError):
@@ -160,24 +162,24 @@ class Scheduler:
                 self._held = self._next()
             if self._held is None or not self._launcher.has_room(self._held[2]):
                 return
-            entry, job, job_spec = self._held
+            job_record, job, job_spec = self._held
             self._held = None
-            self._make_way(entry, Path(job_spec.run_dir), resume=job_spec.resume)
+            self._make_way(job_record, Path(job_spec.run_dir), resume=job_spec.resume)
             job_spec = replace(
                 job_spec, resume=job_spec.resume and (Path(job_spec.run_dir) / RECORD).is_file()
             )
-            self._journal.start(entry.number, job_spec.attempt, entry.changes)
-            entry = self._journal.entries[entry.number]
+            self._journal.start(job_record.number, job_spec.attempt, job_record.changes)
+            job_record = self._journal.jobs[job_record.number]
             epochs = (job.config.get("trainer") or {}).get("max_epochs")
-            self._watcher.started(entry, Path(job_spec.run_dir), epochs)
-            self._running[entry.number] = _Running(job, time.monotonic())
+            self._watcher.started(job_record, Path(job_spec.run_dir), epochs)
+            self._running[job_record.number] = _Running(job, time.monotonic())
             self._launcher.start(job_spec)
 
-    def _next(self) -> tuple[Entry, Job, JobSpec] | None:
+    def _next(self) -> tuple[JobRecord, Job, JobSpec] | None:
         while True:
             if self._pending:
-                entry, job, retry = self._pending.popleft()
-                return self._job_spec(replace(entry, changes=retry.changes), job, resume=retry.resume)
+                job_record, job, retry = self._pending.popleft()
+                return self._job_spec(replace(job_record, changes=retry.changes), job, resume=retry.resume)
             proposal = self._search.next()
             if proposal is None:
                 return None
@@ -185,34 +187,34 @@ class Scheduler:
             if new is not None:
                 return self._job_spec(*new, resume=True)
 
-    def _new(self, proposal: Proposal) -> tuple[Entry, Job] | None:
+    def _new(self, proposal: Proposal) -> tuple[JobRecord, Job] | None:
         """A job that the search has just thought of; None where it turns out that it cannot run."""
-        number = max(self._journal.entries, default=-1) + 1
+        number = max(self._journal.jobs, default=-1) + 1
         try:
             job = self._compose(proposal.overrides, number)
             spec = self._shared_spec(self._check(job))
         except AssayError as error:
             failed = Outcome("failed", "exception", error.message)
-            entry = Entry(number, "", proposal.overrides, proposal.token)
-            self._journal.add([entry])
+            job_record = JobRecord(number, "", proposal.overrides, proposal.token)
+            self._journal.add([job_record])
             self._journal.end(number, failed)
-            self._watcher.ended(self._journal.entries[number], failed, None)
+            self._watcher.ended(self._journal.jobs[number], failed, None)
             self._search.tell(proposal.token, failed, None)
             return None
-        entry = entry_of(number, job, proposal.token)
-        self._journal.add([entry])
+        job_record = job_record_of(number, job, proposal.token)
+        self._journal.add([job_record])
         self._specs[job.fingerprint], self._trials[number] = spec, proposal.trial
-        return entry, job
+        return job_record, job
 
-    def _job_spec(self, entry: Entry, job: Job, *, resume: bool) -> tuple[Entry, Job, JobSpec]:
-        attempt = len(entry.failures) + 1
-        if entry.changes:
-            job = self._compose([*entry.overrides, *entry.changes], entry.number)
+    def _job_spec(self, job_record: JobRecord, job: Job, *, resume: bool) -> tuple[JobRecord, Job, JobSpec]:
+        attempt = len(job_record.failures) + 1
+        if job_record.changes:
+            job = self._compose([*job_record.overrides, *job_record.changes], job_record.number)
         if job.fingerprint not in self._specs:
             self._specs[job.fingerprint] = self._shared_spec(self._check(job))
         trainer: dict[str, Any] = job.config.get("trainer") or {}
         job_spec = JobSpec(
-            number=entry.number,
+            number=job_record.number,
             attempt=attempt,
             run_dir=job.config["run_dir"],
             config=to_text_of(job.config),
@@ -220,26 +222,26 @@ class Scheduler:
             choices=job.choices,
             spec=self._specs[job.fingerprint],
             resume=resume,
-            output=str((self._directory / "logs" / f"{entry.number}.txt").absolute()),
+            output=str((self._directory / "logs" / f"{job_record.number}.txt").absolute()),
             cwd=str(Path.cwd()),
             processes=num_processes(trainer, 1),
             gpus=num_gpus(trainer, there=self._launcher.has_gpus),
             memory_gb=self._policy.memory_gb,
-            trial=self._trials.get(entry.number),
+            trial=self._trials.get(job_record.number),
         )
-        return entry, job, job_spec
+        return job_record, job, job_spec
 
     def _shared_spec(self, report: Report) -> dict[str, Any]:
         """What the run need not find out again; one object for all jobs with the same data."""
         spec = {} if report.data_read else dict(report.spec)
         return self._distinct.setdefault(json.dumps(spec, sort_keys=True), spec)
 
-    def _make_way(self, entry: Entry, run_dir: Path, *, resume: bool) -> None:
+    def _make_way(self, job_record: JobRecord, run_dir: Path, *, resume: bool) -> None:
         """Move what an attempt has left that is not gone on with."""
         (self._directory / "logs").mkdir(exist_ok=True)
         if resume or not run_dir.exists():
             return
-        aside = self._directory / "attempts" / f"{entry.number}-{len(entry.failures)}"
+        aside = self._directory / "attempts" / f"{job_record.number}-{len(job_record.failures)}"
         aside.parent.mkdir(exist_ok=True)
         if aside.exists():
             shutil.rmtree(aside)
@@ -247,48 +249,43 @@ class Scheduler:
 
     # -- ending ------------------------------------------------------------------------------------------
 
-    def _settle(self, ended: Ended) -> None:
-        running = self._running.pop(ended.number)
-        outcome = self._in_time(running, self._unless_stopped(ended.outcome))
-        entry = self._journal.entries[ended.number]
+    def _settle(self, number: int, outcome: Outcome) -> None:
+        running = self._running.pop(number)
+        outcome = self._in_time(running, self._unless_stopped(outcome))
+        job_record = self._journal.jobs[number]
         retry = None
-        if outcome.state == "failed":
-            retries = len(entry.failures)
-            retry = after_failure(self._policy, outcome, retries, running.job.config, entry.changes)
-        self._journal.end(ended.number, outcome, final=retry is None)
-        entry = self._journal.entries[ended.number]
+        if outcome.status == "failed":
+            retries = len(job_record.failures)
+            retry = after_failure(self._policy, outcome, retries, running.job.config, job_record.changes)
+        self._journal.end(number, outcome, final=retry is None)
+        job_record = self._journal.jobs[number]
         if retry is not None:
-            self._pending.append((entry, running.job, retry))
-        elif outcome.state != "interrupted":
-            self._search.tell(entry.token, outcome, scores_of(outcome, self._objectives))
-        self._watcher.ended(entry, outcome, retry)
-        if entry.state == "failed" and self._policy.on_failure == "stop":
-            self._halt(f"job {entry.number} failed, and on_failure=stop: no further job is started")
+            self._pending.append((job_record, running.job, retry))
+        elif outcome.status != "interrupted":
+            self._search.tell(job_record.token, outcome, scores_of(outcome, self._objectives))
+        self._watcher.ended(job_record, outcome, retry)
+        if job_record.status == "failed" and self._policy.on_failure == "stop":
+            self._halt(f"job {job_record.number} failed, and on_failure=stop: no further job is started")
 
     def _unless_stopped(self, outcome: Outcome) -> Outcome:
         """A job that a stop has ended has not failed, whatever it says: it goes on when the sweep does."""
         if outcome.cause == "cannot_write":  # nor could any other job
             self._no_room = self._no_room or first_line(outcome.reason)
         if self._stop.name or self._no_room:
-            failed = outcome.state == "failed"
+            failed = outcome.status == "failed"
             return (
                 Outcome("interrupted", reason=outcome.reason, seconds=outcome.seconds) if failed else outcome
             )
-        if outcome.state == "interrupted":  # somebody else told this job alone to stop
-            return replace(outcome, state="failed", cause="killed", transient=True)
+        if outcome.status == "interrupted":  # somebody else told this job alone to stop
+            return replace(outcome, status="failed", cause="killed")
         return outcome
 
     def _in_time(self, running: _Running, outcome: Outcome) -> Outcome:
-        if running.told is None or outcome.state in ("done", "pruned"):
+        if running.told is None or outcome.status in ("finished", "pruned"):
             return outcome
         minutes = self._policy.timeout_min
-        return replace(
-            outcome,
-            state="failed",
-            cause="timed_out",
-            reason=f"took longer than {minutes:g} min",
-            transient=True,
-        )
+        reason = f"took longer than {minutes:g} min"
+        return replace(outcome, status="failed", cause="timed_out", reason=reason)
 
     def _look_at_times(self) -> None:
         now, limit = time.monotonic(), self._policy.timeout_min
@@ -329,7 +326,7 @@ class Scheduler:
             self._launcher.stop(number, now=self._stop.at_once)
 
 
-def entry_of(number: int, job: Job, token: str) -> Entry:
+def job_record_of(number: int, job: Job, token: str) -> JobRecord:
     """A new job as the journal has it.
 
     Args:
@@ -337,4 +334,4 @@ def entry_of(number: int, job: Job, token: str) -> Entry:
         job: Composed.
         token: The search's name for it.
     """
-    return Entry(number, job.fingerprint, job.overrides, token, int(job.config.get("seed") or 0))
+    return JobRecord(number, job.fingerprint, job.overrides, token, int(job.config.get("seed") or 0))

@@ -20,14 +20,14 @@ from assay.record.provenance import check_clean
 from assay.record.run_lock import writing
 from assay.run.summary import say_warnings
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared
-from assay.sweep.journal import Entry, Journal, refuse_existing, unfinished
+from assay.sweep.journal import JobRecord, Journal, refuse_existing, unfinished
 from assay.sweep.objective import scores_of
 from assay.sweep.output.progress import SweepProgress, shown
 from assay.sweep.output.summary import say_results, write_results
 from assay.sweep.recovery import recovered, wait_for
 from assay.sweep.result import SweepResult
 from assay.sweep.resume_setting import merged, setting_of, without_trust
-from assay.sweep.scheduler import Scheduler, entry_of
+from assay.sweep.scheduler import Scheduler, job_record_of
 from assay.sweep.stop_request import StopRequest
 from assay.sweep.worker.check_process import CheckProcess
 from assay.sweep.worker.fork_server import ForkServer
@@ -75,7 +75,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         )
         with _told(sweep.directory):
             stack.enter_context(writing(sweep.directory))
-            journal.add([entry_of(number, jobs[number], token) for number, token in tokens.items()])
+            journal.add([job_record_of(number, jobs[number], token) for number, token in tokens.items()])
         return _drive(
             sweep, journal, launcher, checker, stop, jobs={n: (jobs[n], reports[n]) for n in tokens}
         )
@@ -125,7 +125,7 @@ def go_on(
         left = {
             number: job
             for number, job in jobs.items()
-            if number not in journal.entries or not _is_over(journal.entries[number], again=again)
+            if number not in journal.jobs or not _is_over(journal.jobs[number], again=again)
         }
         with Console(stderr=True).status(_checking_so_many(len(left))):
             reports = checker.all(left)
@@ -134,9 +134,9 @@ def go_on(
         with _told(directory):
             if overrides:
                 journal.note_command(overrides)
-            journal.add([entry_of(number, jobs[number], token) for number, token in tokens.items()])
+            journal.add([job_record_of(number, jobs[number], token) for number, token in tokens.items()])
             for number in left:
-                if journal.entries[number].ended:
+                if journal.jobs[number].ended:
                     journal.reopen(number)
         return _drive(
             sweep,
@@ -228,14 +228,21 @@ def _known_jobs(
         The jobs, and the search's names for those that the journal does not know.
     """
     if not sweep.search.ahead:
-        kept = (entry for _, entry in sorted(journal.entries.items()) if not _is_over(entry, again=again))
-        return {entry.number: sweep.composer.job(entry.overrides, entry.number) for entry in kept}, {}
+        kept = (
+            job_record
+            for _, job_record in sorted(journal.jobs.items())
+            if not _is_over(job_record, again=again)
+        )
+        return {
+            job_record.number: sweep.composer.job(job_record.overrides, job_record.number)
+            for job_record in kept
+        }, {}
     numbers: dict[str, list[int]] = {}
-    for number, entry in sorted(journal.entries.items(), reverse=True):
-        numbers.setdefault(entry.fingerprint, []).append(number)
+    for number, job_record in sorted(journal.jobs.items(), reverse=True):
+        numbers.setdefault(job_record.fingerprint, []).append(number)
     jobs: dict[int, Job] = {}
     new: dict[int, str] = {}
-    following = max(journal.entries, default=-1) + 1
+    following = max(journal.jobs, default=-1) + 1
     while proposal := sweep.search.next():
         stop.look()
         job = sweep.composer.job(proposal.overrides, following)
@@ -251,8 +258,10 @@ def _known_jobs(
 
 def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
     """Note the jobs that ended while nobody listened, once the processes of the sweep before are gone."""
-    left = [entry for entry in unfinished(journal) if entry.number in jobs and entry.attempts]
-    places = {entry.number: Path(jobs[entry.number].config["run_dir"]) for entry in left}
+    left = [
+        job_record for job_record in unfinished(journal) if job_record.number in jobs and job_record.attempts
+    ]
+    places = {job_record.number: Path(jobs[job_record.number].config["run_dir"]) for job_record in left}
     wait_for(places.values())
     for number, run_dir in places.items():
         outcome = recovered(run_dir)
@@ -260,9 +269,9 @@ def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
             journal.end(number, outcome)
 
 
-def _is_over(entry: Entry, *, again: bool) -> bool:
+def _is_over(job_record: JobRecord, *, again: bool) -> bool:
     # One without a fingerprint could not even be composed.
-    return entry.ended and not (again and entry.state == "failed" and entry.fingerprint)
+    return job_record.ended and not (again and job_record.status == "failed" and job_record.fingerprint)
 
 
 def _drive(
@@ -294,18 +303,18 @@ def _drive(
             )
             if not ahead:  # also of a new sweep: a storage may know more than the journal
                 sweep.search.restore(
-                    [_known(entry, sweep.objectives) for _, entry in sorted(journal.entries.items())]
+                    [_known(job_record, sweep.objectives) for _, job_record in sorted(journal.jobs.items())]
                 )
-            progress.show_only({number: journal.entries[number] for number in jobs} if ahead else None)
+            progress.show_only({number: journal.jobs[number] for number in jobs} if ahead else None)
             for number, (job, report) in sorted(jobs.items()):
-                entry = journal.entries[number]
+                job_record = journal.jobs[number]
                 if report is not None:
-                    scheduler.queue(entry, job, report, sweep.search.trial(entry.token))
+                    scheduler.queue(job_record, job, report, sweep.search.trial(job_record.token))
             scheduler.run()
-        known = sorted(journal.entries.items())
+        known = sorted(journal.jobs.items())
         result = SweepResult(
             sweep.directory,
-            entries=tuple(entry for number, entry in known if not ahead or number in jobs),
+            jobs=tuple(job_record for number, job_record in known if not ahead or number in jobs),
             objectives=tuple(sweep.objectives),
             total=len(jobs) if ahead else sweep.search.total,
             stopped=stop.exit_code,
@@ -332,11 +341,13 @@ def _told(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def _known(entry: Entry, aims: Sequence[Objective]) -> tuple[str, Outcome | None, list[float] | None]:
+def _known(
+    job_record: JobRecord, aims: Sequence[Objective]
+) -> tuple[str, Outcome | None, list[float] | None]:
     """What a search is to know of a job again."""
-    if entry.outcome is None or not entry.ended:
-        return entry.token, None, None
-    return entry.token, entry.outcome, scores_of(entry.outcome, aims)
+    if job_record.outcome is None or not job_record.ended:
+        return job_record.token, None, None
+    return job_record.token, job_record.outcome, scores_of(job_record.outcome, aims)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def test_a_job_has_the_variables_that_it_is_given(
     job_spec = make_job_spec()
     given = {"PATH": os.environ["PATH"], "TORCH_OF_THE_DRIVER": "2"}
     said = Outcome.from_json(cluster_worker.run(1, job_spec.to_json(), given))
-    assert said.state == "done"
+    assert said.status == "finished"
     seen = environment(job_spec)
     assert seen["TORCH_OF_THE_DRIVER"] == "2"
     assert "TORCH_OF_THIS_MACHINE" not in seen
@@ -55,7 +55,7 @@ def test_a_job_is_stopped_by_another_thread(
     cluster_worker.stop(2, now=False)
     running.join(60)
     outcome = Outcome.from_json(said[0])
-    assert (outcome.state, outcome.reason) == ("interrupted", "stopped by SIGTERM")
+    assert (outcome.status, outcome.reason) == ("interrupted", "stopped by SIGTERM")
 
 
 def test_a_job_that_is_to_stop_before_it_began_does_not_run(
@@ -63,11 +63,11 @@ def test_a_job_that_is_to_stop_before_it_began_does_not_run(
 ) -> None:
     job_spec = make_job_spec("trainer.max_epochs=100000")
     cluster_worker.stop(3, now=True)
-    assert Outcome.from_json(cluster_worker.run(3, job_spec.to_json())).state == "interrupted"
+    assert Outcome.from_json(cluster_worker.run(3, job_spec.to_json())).status == "interrupted"
 
 
 def test_what_cannot_be_read_is_an_outcome(cluster_worker: ClusterWorker) -> None:
     said = Outcome.from_json(cluster_worker.run(4, "no job"))
-    assert (said.state, said.transient) == ("failed", True)
+    assert (said.status, said.transient) == ("failed", True)
     assert "JSON" in said.reason
     assert not cluster_worker._told

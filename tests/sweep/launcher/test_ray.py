@@ -75,8 +75,8 @@ def launcher(shared: RayLauncher) -> Iterator[RayLauncher]:
 def until_one_ends(launcher: RayLauncher) -> Outcome:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        for ended in launcher.wait(1.0):
-            return ended.outcome
+        for outcome in launcher.wait(1.0).values():
+            return outcome
     pytest.fail("none has ended")
 
 
@@ -84,7 +84,7 @@ def test_a_job_runs_to_its_end(launcher: RayLauncher, make_job_spec: MakeJobSpec
     job_spec = make_job_spec("seed=3", number=7)
     outcome = run(launcher, job_spec)[7]
     record = RunRecord.load(Path(job_spec.run_dir))
-    assert (outcome.state, outcome.cause, outcome.reason) == ("done", "", "")
+    assert (outcome.status, outcome.cause, outcome.reason) == ("finished", "", "")
     assert outcome.metrics == record.metrics
     assert record.machine["threads"] == 1
     assert Path(job_spec.output).read_text().startswith("--- job 7, attempt 1, ")
@@ -110,9 +110,9 @@ def test_what_kills_a_job_is_told_and_takes_nothing_along(
         make_job_spec(number=1),
     )
     told = outcomes[0]
-    assert (told.state, told.cause, told.transient) == ("failed", *expected), told.reason
+    assert (told.status, told.cause, told.transient) == ("failed", *expected), told.reason
     assert reason in told.reason
-    assert outcomes[1].state == "done"
+    assert outcomes[1].status == "finished"
 
 
 def test_a_job_that_is_told_to_stop_saves(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
@@ -122,7 +122,7 @@ def test_a_job_that_is_told_to_stop_saves(launcher: RayLauncher, make_job_spec: 
     assert not launcher.waits(0)
     launcher.stop(0, now=False)
     told = until_one_ends(launcher)
-    assert (told.state, told.reason) == ("interrupted", "stopped by SIGTERM")
+    assert (told.status, told.reason) == ("interrupted", "stopped by SIGTERM")
     assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()
 
 
@@ -132,10 +132,10 @@ def test_a_job_that_hangs_is_ended_at_once(launcher: RayLauncher, make_job_spec:
     until(Path(job_spec.run_dir, "record.json").is_file)
     time.sleep(0.5)
     launcher.stop(0, now=False)
-    assert launcher.wait(1.0) == []
+    assert launcher.wait(1.0) == {}
     launcher.stop(0, now=True)
     told = until_one_ends(launcher)
-    assert (told.state, told.reason) == ("interrupted", "ended by SIGKILL")
+    assert (told.status, told.reason) == ("interrupted", "ended by SIGKILL")
 
 
 def test_a_worker_that_dies_costs_one_attempt(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
@@ -147,11 +147,11 @@ def test_a_worker_that_dies_costs_one_attempt(launcher: RayLauncher, make_job_sp
     assert cluster_worker is not None
     cluster_worker.kill()
     told = until_one_ends(launcher)
-    assert (told.state, told.cause, told.transient) == ("failed", "killed", True)
+    assert (told.status, told.cause, told.transient) == ("failed", "killed", True)
     assert "Ray worker died" in told.reason
     until(lambda: is_gone(job))
     assert RunRecord.load(Path(job_spec.run_dir)).signal == "SIGTERM", "it has saved"
-    assert run(launcher, make_job_spec())[0].state == "done"
+    assert run(launcher, make_job_spec())[0].status == "finished"
 
 
 def test_a_gpu_belongs_to_one_job(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
@@ -179,10 +179,10 @@ def test_a_job_spec_that_waits_for_the_cluster_can_be_stopped(
     held = other.remote()
     until(lambda: cluster.available_resources().get("CPU", 0) < 1)
     launcher.start(make_job_spec(number=4))
-    assert launcher.wait(0.5) == []
+    assert launcher.wait(0.5) == {}
     assert launcher.waits(4)
     launcher.stop(4, now=False)
-    assert until_one_ends(launcher).state == "interrupted"
+    assert until_one_ends(launcher).status == "interrupted"
     cluster.cancel(held, force=True)
 
 
@@ -207,9 +207,9 @@ def test_a_trial_is_pruned(project: Path, cluster: Any, fork_server: ForkServer)
             "callbacks.poison.kind=none",
         ]
     )
-    states = [entry.state for entry in result.entries]
+    states = [job.status for job in result.jobs]
     assert "pruned" in states
-    assert set(states) == {"done", "pruned"}
+    assert set(states) == {"finished", "pruned"}
 
 
 def left_behind(place: Path) -> list[str]:
@@ -268,5 +268,5 @@ def test_poison_in_a_sweep(fork_server: ForkServer, project: Path, cluster: Any)
     result = start(
         [*TINY, *LAUNCHER, *limits, f"callbacks.poison.kind={','.join(kinds)}", "hydra.sweep.dir=sweep"]
     )
-    causes = [entry.outcome.cause if entry.outcome else "?" for entry in result.entries]
+    causes = [job.outcome.cause if job.outcome else "?" for job in result.jobs]
     assert causes == ["", "exception", "timed_out", "out_of_memory", "killed"]

@@ -25,19 +25,19 @@ def test_a_job_spec_has_ended_when_it_was_started(make_job_spec: MakeJobSpec) ->
     assert launcher.has_room(job_spec)
     launcher.start(job_spec)
     assert not launcher.has_room(job_spec), "its end is to be looked at first"
-    (ended,) = launcher.wait(0)
-    assert (ended.number, ended.outcome.state) == (3, "done")
-    assert "test/loss" in ended.outcome.metrics
-    assert launcher.wait(0) == []
+    ((number, outcome),) = launcher.wait(0).items()
+    assert (number, outcome.status) == (3, "finished")
+    assert "test/loss" in outcome.metrics
+    assert launcher.wait(0) == {}
     assert not Path(job_spec.output).exists(), "what it prints is shown"
 
 
 def test_what_fails_is_told(make_job_spec: MakeJobSpec) -> None:
     launcher = SerialLauncher()
     launcher.start(make_job_spec("callbacks.poison.kind=exception"))
-    (ended,) = launcher.wait(0)
-    assert (ended.outcome.state, ended.outcome.cause) == ("failed", "exception")
-    assert ended.outcome.reason == "ValueError: this is poison"
+    (outcome,) = launcher.wait(0).values()
+    assert (outcome.status, outcome.cause) == ("failed", "exception")
+    assert outcome.reason.startswith("ValueError: this is poison (poisoned/poison.py:")
 
 
 def test_a_signal_for_the_job_is_one_for_the_sweep(make_job_spec: MakeJobSpec) -> None:
@@ -48,6 +48,6 @@ def test_a_signal_for_the_job_is_one_for_the_sweep(make_job_spec: MakeJobSpec) -
         launcher.start(make_job_spec("callbacks.poison.kind=interrupt"))
     finally:
         signal.signal(signal.SIGINT, before)
-    (ended,) = launcher.wait(0)
-    assert ended.outcome.state == "interrupted"
+    (outcome,) = launcher.wait(0).values()
+    assert outcome.status == "interrupted"
     assert received == [signal.SIGINT]

@@ -45,12 +45,12 @@ def launcher(tmp_path: Path) -> Iterator[SlurmLauncher]:
 def test_lines_of_setup_run_before_the_job(tmp_path: Path, make_job_spec: MakeJobSpec) -> None:
     launcher = SlurmLauncher(tmp_path / "sweep", cluster="local", setup=["export OMP_SETUP=yes", "sleep 3"])
     job_spec, stopped = make_job_spec(number=0), make_job_spec(*LONG, number=1)
-    assert run(launcher, job_spec)[0].state == "done"
+    assert run(launcher, job_spec)[0].status == "finished"
     assert environment(job_spec)["OMP_SETUP"] == "yes"
     launcher.start(stopped)
     until(lambda: Path(stopped.run_dir, "metrics.csv").is_file())
     launcher.stop(1, now=False)
-    assert ends(launcher)[1].state == "interrupted"
+    assert ends(launcher)[1].status == "interrupted"
     assert Path(stopped.run_dir, "checkpoints", "last.ckpt").is_file()
     launcher.close()
 
@@ -68,7 +68,7 @@ def ends(launcher: SlurmLauncher, number: int = 1) -> dict[int, Outcome]:
     deadline = time.monotonic() + PATIENCE
     while len(outcomes) < number:
         assert time.monotonic() < deadline
-        outcomes |= {ended.number: ended.outcome for ended in launcher.wait(0.5)}
+        outcomes |= launcher.wait(0.5)
     return outcomes
 
 
@@ -122,10 +122,10 @@ def test_slurm_is_asked_about_jobs_of_assay_alone(tmp_path: Path, monkeypatch: p
 def test_jobs_end_well_and_badly(launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
     bad, good = make_job_spec("callbacks.poison.kind=exception", number=1), make_job_spec("seed=3", number=2)
     outcomes = run(launcher, bad, good)
-    assert (outcomes[1].state, outcomes[1].cause) == ("failed", "exception")
-    assert outcomes[1].reason == "ValueError: this is poison"
+    assert (outcomes[1].status, outcomes[1].cause) == ("failed", "exception")
+    assert outcomes[1].reason.startswith("ValueError: this is poison (poisoned")
     assert outcomes[2].metrics == RunRecord.load(Path(good.run_dir)).metrics
-    assert outcomes[2].state == "done"
+    assert outcomes[2].status == "finished"
     assert not list((launcher._folder).glob("*.outcome")), "what was told is not told again"
 
 
@@ -138,7 +138,7 @@ def test_a_job_that_loses_its_machine_goes_on_at_the_next(
     first = process_of(launcher)
     first.send_signal(signal.SIGTERM)  # Slurm sends it first, to all processes; submitit lets it pass
     first.send_signal(signal.SIGUSR2)
-    assert ends(launcher)[0].state == "done"
+    assert ends(launcher)[0].status == "finished"
     record = RunRecord.load(Path(job_spec.run_dir))
     assert len(record.resumed) == 1
     assert record.resumed[0]["from_step"] > 0
@@ -159,7 +159,7 @@ def test_a_job_that_is_told_to_stop_saves_and_is_not_queued_again(
     assert not launcher.waits(0)
     launcher.stop(0, now=False)
     told = ends(launcher)[0]
-    assert (told.state, told.reason) == ("interrupted", "stopped by SIGTERM")
+    assert (told.status, told.reason) == ("interrupted", "stopped by SIGTERM")
     assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()
 
 
@@ -197,7 +197,7 @@ def test_what_kills_a_job_is_told(
     kind: str, expected: tuple[str, bool], reason: str, launcher: SlurmLauncher, make_job_spec: MakeJobSpec
 ) -> None:
     told = run(launcher, make_job_spec(f"callbacks.poison.kind={kind}", memory_gb=0.5))[0]
-    assert (told.state, told.cause, told.transient) == ("failed", *expected), told.reason
+    assert (told.status, told.cause, told.transient) == ("failed", *expected), told.reason
     assert reason in told.reason
 
 
@@ -208,7 +208,7 @@ def test_a_machine_that_dies_costs_one_attempt(launcher: SlurmLauncher, make_job
     until(Path(job_spec.run_dir, "metrics.csv").is_file)
     process_of(launcher).kill()
     told = ends(launcher)[0]
-    assert (told.state, told.cause, told.transient) == ("failed", "killed", True)
+    assert (told.status, told.cause, told.transient) == ("failed", "killed", True)
 
 
 @pytest.mark.parametrize("wrong", [{"time": 0}, {"jobs_at_once": 0}, {"threads_per_job": -1}])
@@ -235,7 +235,7 @@ def test_poison_in_a_sweep(project: Path, fork_server: ForkServer) -> None:
     result = start(
         [*TINY, *LAUNCHER, *limits, f"callbacks.poison.kind={','.join(kinds)}", "hydra.sweep.dir=sweep"]
     )
-    causes = [entry.outcome.cause if entry.outcome else "?" for entry in result.entries]
+    causes = [job.outcome.cause if job.outcome else "?" for job in result.jobs]
     assert causes == ["", "exception", "timed_out", "out_of_memory", "killed"]
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from assay.record.outcome import Outcome
-from assay.sweep.journal import Entry
+from assay.sweep.journal import JobRecord
 from assay.sweep.objective import Objective, objectives, scores_of
 from assay.sweep.output.tables import best_job, groups, groups_csv, ranked, results_csv, varying, write_tables
 
@@ -23,14 +23,14 @@ ACCURACY = Objective("val/accuracy", "maximize")
 SCORES = {("0.1", 1): 0.5, ("0.1", 2): 0.7, ("0.01", 1): 0.4, ("0.01", 2): 0.45, ("1.0", 1): 0.3}
 
 
-def job(number: int, lr: str, seed: int, loss: float | None, state: str = "done") -> Entry:
+def job(number: int, lr: str, seed: int, loss: float | None, status: str = "finished") -> JobRecord:
     metrics = {} if loss is None else {"val/loss": loss, "val/accuracy": 1 - loss}
-    outcome = Outcome(state, "exception" if state == "failed" else "", metrics=metrics)  # type: ignore[arg-type]  # a state
+    outcome = Outcome(status, "exception" if status == "failed" else "", metrics=metrics)  # type: ignore[arg-type]  # a status
     overrides = ("data=digits", f"optimizer.lr={lr}", f"seed={seed}")
-    return Entry(number, f"{lr}/{seed}", overrides, "", seed, state, 1, outcome=outcome)  # type: ignore[arg-type]  # a state
+    return JobRecord(number, f"{lr}/{seed}", overrides, "", seed, status, 1, outcome=outcome)  # type: ignore[arg-type]  # a status
 
 
-def jobs() -> list[Entry]:
+def jobs() -> list[JobRecord]:
     done = [job(number, lr, seed, loss) for number, ((lr, seed), loss) in enumerate(SCORES.items())]
     return [*done, job(5, "1.0", 2, None, "failed")]
 
@@ -46,14 +46,14 @@ def test_the_table_reads_back_as_it_was() -> None:
         "job",
         "optimizer.lr",
         "seed",
-        "state",
+        "status",
         "cause",
         "val/accuracy",
         "val/loss",
     ]
     assert table["val/loss"].tolist()[:5] == list(SCORES.values())
     last = table.to_dict("records")[5]
-    assert (last["state"], last["cause"]) == ("failed", "exception")
+    assert (last["status"], last["cause"]) == ("failed", "exception")
     assert math.isnan(last["val/loss"])
 
 
@@ -61,7 +61,7 @@ def test_groups_are_what_pandas_makes_of_the_table() -> None:
     table = pd.read_csv(io.StringIO(results_csv(jobs())))
     expected = table.groupby("optimizer.lr", sort=False)["val/loss"].agg(["count", "mean", "std"])
     found = pd.read_csv(io.StringIO(groups_csv(groups(jobs(), [LOSS]), [LOSS]))).set_index("optimizer.lr")
-    assert found["done"].tolist() == expected["count"].tolist()
+    assert found["finished"].tolist() == expected["count"].tolist()
     assert found["of"].tolist() == [2, 2, 2]
     assert found["val/loss mean"].tolist() == pytest.approx(expected["mean"].tolist())
     assert found["val/loss n"].tolist() == expected["count"].tolist()
@@ -92,13 +92,13 @@ def test_both_tables_are_written_and_the_second_only_for_seeds(tmp_path: Path) -
 
 def test_the_best_checkpoint_counts_where_the_objective_is_what_it_is_kept_by() -> None:
     outcome = Outcome(
-        "done", metrics={"val/loss": 0.5}, best={"monitor": "val/loss", "value": 0.3, "epoch": 1}
+        "finished", metrics={"val/loss": 0.5}, best={"monitor": "val/loss", "value": 0.3, "epoch": 1}
     )
     assert LOSS.score(outcome) == 0.3
     assert ACCURACY.score(outcome) is None
     assert scores_of(outcome, [LOSS]) == [0.3]
     assert scores_of(outcome, [LOSS, ACCURACY]) is None
-    assert LOSS.score(Outcome("done", metrics={"val/loss": float("nan")})) is None
+    assert LOSS.score(Outcome("finished", metrics={"val/loss": float("nan")})) is None
 
 
 def test_what_is_best_is_known_from_the_name() -> None:

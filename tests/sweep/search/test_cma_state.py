@@ -72,7 +72,7 @@ def step(searching: OptunaSearch) -> None:
     proposal = searching.next()
     assert proposal is not None
     loss = sum(float(one.partition("=")[2]) ** 2 for one in proposal.overrides)
-    searching.tell(proposal.token, Outcome("done", metrics={"val/loss": loss}), [loss])
+    searching.tell(proposal.token, Outcome("finished", metrics={"val/loss": loss}), [loss])
 
 
 def test_a_pickle_in_a_study_is_refused_and_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,7 @@ def test_an_interval_says_what_to_type() -> None:
 
 def test_a_resumed_grid_lists_what_is_missing() -> None:
     known: list[Any] = [
-        (one.token, Outcome("done"), None) for one in every(GridSearch(["a=1,2,3", "b=1,2"]))[:4]
+        (one.token, Outcome("finished"), None) for one in every(GridSearch(["a=1,2,3", "b=1,2"]))[:4]
     ]
     search = GridSearch(["a=1,2,3", "b=1,2"])
     search.restore(known)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SPACE = {"lr": "tag(log, interval(1e-5, 1))", "width": "range(1, 65)", "opt": "sgd,adamw"}
 SAMPLERS = ("TPESampler", "CmaEsSampler", "NSGAIISampler", "QMCSampler", "RandomSampler")
 COUNTED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-Entry = list[Any]
+Line = list[Any]
 """Of a journal: a proposal's token and overrides; its outcome and scores, or None."""
 
 
@@ -54,7 +54,7 @@ def loss(overrides: Sequence[str]) -> float:
 
 
 def done(overrides: Sequence[str]) -> tuple[Outcome, list[float] | None]:
-    return Outcome("done"), [loss(overrides)]
+    return Outcome("finished"), [loss(overrides)]
 
 
 def ended(state: State, **more: Any) -> Outcome:
@@ -67,7 +67,7 @@ class Killed(BaseException):
 
 def drive(
     one: OptunaSearch,
-    journal: list[Entry],
+    journal: list[Line],
     end: Callable[[Sequence[str]], tuple[Outcome, list[float] | None]] = done,
     *,
     at_once: int = 1,
@@ -104,7 +104,7 @@ def drive(
         one.tell(entry[0], outcome, scores)
 
 
-def run(folder: Path, journal: list[Entry] | None = None, at_once: int = 1, **arguments: Any) -> OptunaSearch:
+def run(folder: Path, journal: list[Line] | None = None, at_once: int = 1, **arguments: Any) -> OptunaSearch:
     one = search(folder, **arguments)
     drive(one, [] if journal is None else journal, at_once=at_once)
     return one
@@ -119,7 +119,7 @@ def counted(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_each_sampler_proposes_the_trials_asked_for(name: str, tmp_path: Path) -> None:
-    journal: list[Entry] = []
+    journal: list[Line] = []
     one = run(tmp_path / "a sweep #1 %?", journal, at_once=3, sampler=sampler(name), num_trials=9)
     assert len(journal) == one.total == 9
     assert [trial.state for trial in one.study.get_trials()] == [TrialState.COMPLETE] * 9
@@ -138,9 +138,9 @@ def test_each_sampler_proposes_the_trials_asked_for(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_serial_study_is_reproduced(name: str, tmp_path: Path) -> None:
-    first: list[Entry] = []
-    second: list[Entry] = []
-    other: list[Entry] = []
+    first: list[Line] = []
+    second: list[Line] = []
+    other: list[Line] = []
     run(tmp_path / "1", first, sampler=sampler(name), num_trials=8).close()
     run(tmp_path / "2", second, sampler=sampler(name), num_trials=8).close()
     run(tmp_path / "3", other, sampler=sampler(name), num_trials=4, seed=1).close()
@@ -158,7 +158,7 @@ def test_tpe_finds_more_than_chance(tmp_path: Path) -> None:
 
 
 def test_a_grid_has_every_point_once(tmp_path: Path) -> None:
-    journal: list[Entry] = []
+    journal: list[Line] = []
     space = {"lr": "range(0.1, 0.45, 0.1)", "width": "int(interval(1, 2))", "opt": "sgd,adamw"}
     one = run(tmp_path, journal, sampler=sampler("GridSampler"), params=space, num_trials=100, at_once=4)
     assert one.total == len(journal) == 16
@@ -171,10 +171,10 @@ def test_failures_count_and_teach_nothing(tmp_path: Path) -> None:
     def end(overrides: Sequence[str]) -> tuple[Outcome, list[float] | None]:
         if "opt=sgd" in overrides:
             return ended("failed", cause="exception"), None
-        return Outcome("done"), [math.nan if "width=3" in overrides else loss(overrides)]
+        return Outcome("finished"), [math.nan if "width=3" in overrides else loss(overrides)]
 
     one = search(tmp_path, params={**SPACE, "width": "range(1, 5)"}, num_trials=12)
-    journal: list[Entry] = []
+    journal: list[Line] = []
     drive(one, journal, end)
     states = [trial.state for trial in one.study.get_trials()]
     bad = [one for one in journal if one[3] is None or math.isnan(one[3][0])]
@@ -193,7 +193,10 @@ def test_several_objectives(tmp_path: Path) -> None:
         num_trials=12,
     )
     drive(
-        one, [], lambda overrides: (Outcome("done"), [loss(overrides), -float(overrides[0][3:])]), at_once=2
+        one,
+        [],
+        lambda overrides: (Outcome("finished"), [loss(overrides), -float(overrides[0][3:])]),
+        at_once=2,
     )
     assert [direction.name for direction in one.study.directions] == ["MINIMIZE", "MAXIMIZE"]
     assert all(len(trial.values) == 2 for trial in one.study.get_trials())
@@ -205,7 +208,7 @@ def test_several_objectives(tmp_path: Path) -> None:
 def test_constraints_draw_the_search_to_where_they_hold(name: str, tmp_path: Path) -> None:
     def end(overrides: Sequence[str]) -> tuple[Outcome, list[float] | None]:
         width = float(overrides[1].removeprefix("width="))
-        return Outcome("done", metrics={"size": width}), [-width]
+        return Outcome("finished", metrics={"size": width}), [-width]
 
     shares = []
     for constraints in ([], ["size <= 20"]):
@@ -230,7 +233,7 @@ def test_constraints_draw_the_search_to_where_they_hold(name: str, tmp_path: Pat
 
 def test_a_trial_is_one_job_a_seed_and_its_value_their_mean(tmp_path: Path) -> None:
     one = search(tmp_path, ["seed=0,1,2"], num_trials=4)
-    journal: list[Entry] = []
+    journal: list[Line] = []
     drive(one, journal, at_once=3)
     assert len(journal) == one.total == 12
     for trial in one.study.get_trials():
@@ -259,11 +262,11 @@ def test_further_seeds_wait_for_the_first_which_alone_is_pruned(tmp_path: Path) 
         "pruner": {"_target_": "optuna.pruners.MedianPruner"},
     }
     assert one.next() is None
-    one.tell(first.token, Outcome("done"), [1.0])
+    one.tell(first.token, Outcome("finished"), [1.0])
     second = one.next()
     assert second is not None
     assert second.trial is None
-    one.tell(second.token, Outcome("done"), [3.0])
+    one.tell(second.token, Outcome("finished"), [3.0])
     assert one.next() is None
     assert one.study.best_value == 2.0
     one.close()
@@ -281,7 +284,7 @@ def test_no_seed_follows_a_first_one_that_did_not_come_through(
     second = one.next()
     assert second is not None
     assert second.overrides[-1] == "seed=0"
-    assert one.study.get_trials()[0].state.name == told
+    assert one.study.get_trials()[0].status.name == told
     one.close()
 
 
@@ -295,9 +298,9 @@ def test_a_trial_fails_with_any_of_its_seeds(tmp_path: Path) -> None:
 # -- killed and resumed --------------------------------------------------------------------------------------
 
 
-def kill_and_resume(folder: Path, calls: int, at_once: int, **arguments: Any) -> tuple[list[Entry], bool]:
+def kill_and_resume(folder: Path, calls: int, at_once: int, **arguments: Any) -> tuple[list[Line], bool]:
     """The journal of a sweep that was killed after so many calls and resumed; whether it was."""
-    journal: list[Entry] = []
+    journal: list[Line] = []
     one = search(folder, **arguments)
     killed = False
     try:
@@ -312,7 +315,7 @@ def kill_and_resume(folder: Path, calls: int, at_once: int, **arguments: Any) ->
     return journal, killed
 
 
-def check_whole(one: OptunaSearch, journal: list[Entry]) -> None:
+def check_whole(one: OptunaSearch, journal: list[Line]) -> None:
     trials = counted(one.study)
     seeds = max(1, len(one._space.seeds))
     assert len(trials) == one._limit
@@ -324,7 +327,7 @@ def check_whole(one: OptunaSearch, journal: list[Entry]) -> None:
 
 @pytest.mark.parametrize("calls", [3, 4, 9, 14, 19])
 def test_a_killed_study_ends_with_exactly_its_trials(calls: int, tmp_path: Path) -> None:
-    whole: list[Entry] = []
+    whole: list[Line] = []
     run(tmp_path / "whole", whole, num_trials=5).close()
     journal, killed = kill_and_resume(tmp_path / "killed", calls, 1, num_trials=5)
     assert killed
@@ -373,7 +376,7 @@ for line in lines[:-1]:
     token, overrides, scores = json.loads(line)
     known[token] = (overrides, scores)
 one = search(folder, num_trials=int(sys.argv[3]))
-one.restore([(t, Outcome("done") if s else None, s) for t, (o, s) in known.items()])
+one.restore([(t, Outcome("finished") if s else None, s) for t, (o, s) in known.items()])
 with journal.open("a") as file:
     def write(*entry):
         file.write(json.dumps(entry) + "\\n"); file.flush(); os.fsync(file.fileno())
@@ -390,7 +393,7 @@ with journal.open("a") as file:
         token, overrides = waiting.pop()
         scores = [loss(overrides)]
         write(token, overrides, scores)
-        one.tell(token, Outcome("done"), scores)
+        one.tell(token, Outcome("finished"), scores)
 print("whole")
 """
 
@@ -415,14 +418,14 @@ def test_a_process_killed_anywhere_in_a_study(kills: int, tmp_path: Path) -> Non
     one = search(tmp_path, num_trials=trials)
     assert len(counted(one.study)) == trials
     one.close()
-    whole: list[Entry] = []
+    whole: list[Line] = []
     run(tmp_path / "whole", whole, num_trials=trials).close()
     journal = (tmp_path / "journal.jsonl").read_text().splitlines()
     assert len({line.split(",", 1)[0] for line in journal}) == trials
 
 
 def test_more_trials_on_resume_are_added_to_those_there_are(tmp_path: Path) -> None:
-    journal: list[Entry] = []
+    journal: list[Line] = []
     run(tmp_path, journal, num_trials=3).close()
     one = run(tmp_path, journal, num_trials=5)
     assert len(journal) == len(one.study.get_trials()) == 5
@@ -435,15 +438,15 @@ def test_a_job_that_was_interrupted_has_not_ended(tmp_path: Path) -> None:
     proposal = one.next()
     assert proposal is not None
     one.tell(proposal.token, ended("interrupted"), None)
-    assert one.study.get_trials()[0].state == TrialState.RUNNING
-    one.tell(proposal.token, Outcome("done"), [1.0])
-    one.tell(proposal.token, Outcome("done"), [2.0])
+    assert one.study.get_trials()[0].status == TrialState.RUNNING
+    one.tell(proposal.token, Outcome("finished"), [1.0])
+    one.tell(proposal.token, Outcome("finished"), [2.0])
     assert one.study.get_trials()[0].value == 1.0
     one.close()
 
 
 def test_trials_that_the_storage_lost_count_and_keep_their_numbers(tmp_path: Path) -> None:
-    journal: list[Entry] = []
+    journal: list[Line] = []
     run(tmp_path / "1", journal, num_trials=3).close()
     journal[-1][2:] = [None, None]
     one = search(tmp_path / "2", num_trials=5)
@@ -456,7 +459,7 @@ def test_trials_that_the_storage_lost_count_and_keep_their_numbers(tmp_path: Pat
 
 
 def test_other_choices_on_resume_are_told_of(tmp_path: Path) -> None:
-    journal: list[Entry] = []
+    journal: list[Line] = []
     run(tmp_path, journal, num_trials=2).close()
     one = search(tmp_path, params={**SPACE, "opt": "sgd,adamw,rmsprop"}, num_trials=3)
     one.restore([(token, outcome, scores) for token, _, outcome, scores in journal])
@@ -471,7 +474,7 @@ def test_other_choices_on_resume_are_told_of(tmp_path: Path) -> None:
 def test_a_journal_file_and_a_url_hold_studies_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for storage in ("some.journal", f"sqlite:///{tmp_path}/some.db"):
-        journal: list[Entry] = []
+        journal: list[Line] = []
         run(tmp_path / "sweep", journal, storage=storage, study_name="mine", num_trials=3).close()
         one = run(tmp_path / "sweep", journal, storage=storage, study_name="mine", num_trials=5)
         assert len(one.study.get_trials()) == len(journal) == 5
@@ -497,7 +500,9 @@ def test_two_sweeps_share_one_study(tmp_path: Path) -> None:
     again.restore([(proposal.token, None, None) for mine, proposal in asked if mine is one])
     assert len(counted(again.study)) == 7
     for mine, proposal in asked:
-        (again if mine is one else other).tell(proposal.token, Outcome("done"), [loss(proposal.overrides)])
+        (again if mine is one else other).tell(
+            proposal.token, Outcome("finished"), [loss(proposal.overrides)]
+        )
     assert len(other.study.get_trials(states=(TrialState.COMPLETE,))) == 7
 
 

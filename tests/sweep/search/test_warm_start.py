@@ -103,7 +103,7 @@ def test_a_study_begins_with_them_and_counts_them_apart(tmp_path: Path) -> None:
     asked = 0
     while (proposal := one.next()) is not None:
         asked += 1
-        one.tell(proposal.token, Outcome("done", metrics={"size": 1.0}), [1.0])
+        one.tell(proposal.token, Outcome("finished", metrics={"size": 1.0}), [1.0])
     assert asked == one.total == 2
     one.close()
 

@@ -11,7 +11,7 @@ import pytest
 from assay.record.outcome import Outcome
 from assay.record.run_record import RunRecord, now
 from assay.sweep.job_spec import JobSpec
-from assay.sweep.worker.exit_status import ExitStatus, outcome_after, outcome_of
+from assay.sweep.worker.exit_status import ExitStatus, outcome_after
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,14 +29,19 @@ def job_spec(tmp_path: Path) -> JobSpec:
 
 
 def test_what_a_process_said_counts_whatever_became_of_it_then(job_spec: JobSpec) -> None:
-    said = Outcome("done", metrics={"val/loss": 0.5}, seconds=3.0)
+    said = Outcome("finished", metrics={"val/loss": 0.5}, seconds=3.0)
     assert outcome_after(job_spec, ExitStatus(-11, said.to_json())) == said
 
 
-@pytest.mark.parametrize("said", ["", "{", '{"state": "do', "[]", '{"unknown": 1}'])
+@pytest.mark.parametrize("said", ["", "{", '{"status": "fin', "[]", '{"unknown": 1}'])
 def test_half_a_word_is_none(said: str, job_spec: JobSpec) -> None:
     outcome = outcome_after(job_spec, ExitStatus(-9, said, seconds=2.0))
-    assert (outcome.state, outcome.cause, outcome.transient, outcome.seconds) == ("failed", "killed", True, 2)
+    assert (outcome.status, outcome.cause, outcome.transient, outcome.seconds) == (
+        "failed",
+        "killed",
+        True,
+        2,
+    )
 
 
 def test_without_a_word_the_record_counts(job_spec: JobSpec, tmp_path: Path) -> None:
@@ -52,7 +57,7 @@ def test_a_record_from_before_the_process_does_not_count(job_spec: JobSpec, tmp_
 
 
 @pytest.mark.parametrize(
-    ("exit_status", "told", "state", "cause"),
+    ("exit_status", "signal_sent", "status", "cause"),
     [
         (ExitStatus(3), "", "failed", "exception"),
         (ExitStatus(0), "SIGTERM", "failed", "exception"),
@@ -66,10 +71,10 @@ def test_a_record_from_before_the_process_does_not_count(job_spec: JobSpec, tmp_
     ],
 )
 def test_without_a_record_the_exit_status_counts(
-    exit_status: ExitStatus, told: str, state: str, cause: str, job_spec: JobSpec
+    exit_status: ExitStatus, signal_sent: str, status: str, cause: str, job_spec: JobSpec
 ) -> None:
-    outcome = outcome_after(job_spec, exit_status, told=told)
-    assert (outcome.state, outcome.cause) == (state, cause)
+    outcome = outcome_after(job_spec, exit_status, signal_sent=signal_sent)
+    assert (outcome.status, outcome.cause) == (status, cause)
 
 
 def test_the_last_words_of_an_abort_tell_of_memory(job_spec: JobSpec, tmp_path: Path) -> None:
@@ -78,29 +83,6 @@ def test_the_last_words_of_an_abort_tell_of_memory(job_spec: JobSpec, tmp_path: 
     assert outcome_after(job_spec, ExitStatus(-15)).cause == "killed"
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"status": "finished"}, ("done", "", False)),
-        ({"status": "interrupted", "signal": "SIGTERM", "reason": "x"}, ("interrupted", "", False)),
-        ({"status": "interrupted", "reason": "its output was closed"}, ("failed", "exception", False)),
-        ({"status": "failed", "cause": "non_finite", "reason": "nan"}, ("failed", "non_finite", False)),
-        ({"status": "failed", "cause": "killed", "reason": "x"}, ("failed", "killed", True)),
-        (
-            {"status": "failed", "cause": "exception", "reason": "DistBackendError: x"},
-            ("failed", "exception", True),
-        ),
-        (
-            {"status": "failed", "reason": "MemoryError"},
-            ("failed", "out_of_memory", False),
-        ),  # an older record
-    ],
-)
-def test_a_record_as_an_outcome(fields: dict[str, Any], expected: tuple[str, str, bool]) -> None:
-    outcome = outcome_of(record(**fields))
-    assert outcome is not None
-    assert (outcome.state, outcome.cause, outcome.transient) == expected
-
-
-def test_a_running_record_says_nothing() -> None:
-    assert outcome_of(record(status="running")) is None
+def test_a_record_that_says_running_does_not_count(job_spec: JobSpec, tmp_path: Path) -> None:
+    record(status="running").save(tmp_path / "run")
+    assert outcome_after(job_spec, ExitStatus(-9, seconds=5.0)).reason == "its process was killed by SIGKILL"

@@ -74,7 +74,7 @@ def test_a_big_job_spec_reaches_its_job(fork_server: ForkServer, make_job_spec: 
     typed = ["x" * 1_000_000]  # well beyond what a socket holds
     job_spec = make_job_spec(overrides=typed)
     key = fork_server.start(job_spec)
-    assert json.loads(fork_server.wait([key], 60.0)[key].said)["state"] == "done"
+    assert json.loads(fork_server.wait([key], 60.0)[key].outcome)["status"] == "finished"
     assert json.loads(Path(job_spec.run_dir, "record.json").read_text())["overrides"] == typed
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.errors import ConfigError
 from assay.record.outcome import Outcome
 from assay.record.run_record import RunRecord
-from assay.sweep.worker.run_job import failed
 
 if TYPE_CHECKING:
     from tests.sweep.conftest import MakeJobSpec
@@ -56,9 +53,9 @@ def test_a_resumed_job_ends_as_one_that_was_never_interrupted(
         fork_server, make_job_spec("callbacks.poison.kind=exception", "callbacks.poison.times=0", *often)
     )
     job_spec = make_job_spec("callbacks.poison.kind=exception", "callbacks.poison.times=1", *often)
-    assert run(fork_server, job_spec).state == "failed"
+    assert run(fork_server, job_spec).status == "failed"
     outcome = run(fork_server, replace(job_spec, resume=True, attempt=2))
-    assert outcome.state == "done"
+    assert outcome.status == "finished"
     assert outcome.metrics == whole.metrics
     record = RunRecord.load(Path(job_spec.run_dir))
     assert [entry["from_step"] for entry in record.resumed] == [2]
@@ -70,7 +67,7 @@ def test_places_are_those_of_the_working_directory(
     fork_server: ForkServer, make_job_spec: MakeJobSpec
 ) -> None:
     job_spec = make_job_spec("hydra.run.dir=here/run", run_dir="here/run", output="logs/0.txt")
-    assert run(fork_server, job_spec).state == "done"
+    assert run(fork_server, job_spec).status == "finished"
     assert RunRecord.load(Path(job_spec.cwd, "here", "run")).status == "finished"
     assert Path(job_spec.cwd, "logs", "0.txt").is_file()
 
@@ -79,7 +76,7 @@ def test_an_output_that_cannot_be_written_is_an_outcome(
     fork_server: ForkServer, make_job_spec: MakeJobSpec
 ) -> None:
     outcome = run(fork_server, make_job_spec(output="conf/project.yaml/0.txt"))
-    assert (outcome.state, outcome.cause) == ("failed", "exception")
+    assert (outcome.status, outcome.cause) == ("failed", "exception")
     assert "project.yaml" in outcome.reason
 
 
@@ -88,7 +85,7 @@ def test_data_that_is_not_what_the_check_saw_is_refused(
 ) -> None:
     spec = {"task": "multiclass", "num_classes": 9, "input_shape": [1, 8, 8]}
     outcome = run(fork_server, make_job_spec(spec=spec))
-    assert (outcome.state, outcome.transient) == ("failed", False)
+    assert (outcome.status, outcome.transient) == ("failed", False)
     assert "num_classes" in outcome.reason
 
 
@@ -96,10 +93,10 @@ def test_a_job_that_was_there_before_is_left_alone(
     fork_server: ForkServer, make_job_spec: MakeJobSpec
 ) -> None:
     job_spec = make_job_spec()
-    assert run(fork_server, job_spec).state == "done"
+    assert run(fork_server, job_spec).status == "finished"
     before = Path(job_spec.run_dir, "record.json").read_bytes()
     outcome = run(fork_server, job_spec)
-    assert (outcome.state, outcome.cause) == ("failed", "exception")
+    assert (outcome.status, outcome.cause) == ("failed", "exception")
     assert Path(job_spec.run_dir, "record.json").read_bytes() == before
 
 
@@ -114,12 +111,3 @@ def test_everything_a_process_says_goes_to_its_file(tmp_path: Path) -> None:
     assert first.startswith("--- job 4, attempt 2, ")
     assert first.endswith(r": a=1 b=\udcff")
     assert sorted(rest) == ["called", "said", "warned"]
-
-
-def test_an_exception_as_an_outcome() -> None:
-    error = ConfigError("is not a number", key="optimizer.lr", hint="optimizer.lr=0.1")
-    assert failed(error).reason == "optimizer.lr: is not a number\n  → optimizer.lr=0.1"
-    assert failed(KeyError()).reason == "KeyError"
-    outcome = failed(ValueError("one\ntwo"), seconds=2.0)
-    assert outcome == Outcome("failed", "exception", "ValueError: one", seconds=2.0)
-    assert json.loads(outcome.to_json())["reason"] == "ValueError: one"

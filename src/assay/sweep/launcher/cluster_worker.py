@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
 from assay.process import reaper
+from assay.record.failure_cause import reason_of
 from assay.record.outcome import Outcome
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.worker.exit_status import outcome_after
@@ -50,15 +51,13 @@ class ClusterWorker:
         Returns:
             The outcome as JSON.
         """
-        from assay.sweep.worker.run_job import failed
-
         try:
             ready = JobSpec.from_json(job_spec)
             if environment is not None:
                 ready = replace(ready, environment=_instead(environment, ready) | ready.environment)
             return self._run(key, ready).to_json()
         except Exception as error:  # whatever it is, the launcher waits for an answer
-            return Outcome("failed", "exception", failed(error).reason, transient=True).to_json()
+            return Outcome("failed", "machine", reason_of(error)).to_json()
         finally:
             self._told.pop(key, None)
 
@@ -82,7 +81,7 @@ class ClusterWorker:
         passed_on = ""
         while True:
             for exit_status in self._fork_server.wait((child,), _LOOK_EVERY).values():
-                return outcome_after(job_spec, exit_status, told=passed_on)
+                return outcome_after(job_spec, exit_status, signal_sent=passed_on)
             told = self._told.get(key, "")
             if told != passed_on:
                 self._fork_server.stop(child, now=told == "SIGKILL")

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from assay.record.outcome import Outcome
     from assay.sweep.job_spec import JobSpec
-
-
-@final
-@dataclass(frozen=True)
-class Ended:
-    """The end of a process that a launcher has started.
-
-    Attributes:
-        number: Of the job.
-        outcome: What the job itself said, or what the launcher knows of its death.
-    """
-
-    number: int
-    outcome: Outcome
 
 
 class Launcher(Protocol):
@@ -61,11 +46,14 @@ class Launcher(Protocol):
         """
         ...
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> dict[int, Outcome]:
         """Wait until a job ends, or the time is over.
 
         Args:
             seconds: To wait at most; 0 only looks.
+
+        Returns:
+            By number of the job, what it said itself, or what the launcher knows of the end of its process.
         """
         ...
 

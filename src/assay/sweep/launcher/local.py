@@ -11,7 +11,7 @@ from assay.config.value import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.record.provenance import usable_cores
 from assay.sweep.launcher.gpus import Gpus
-from assay.sweep.launcher.launcher import Ended, Launcher
+from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.worker.check_process import CheckProcess
 from assay.sweep.worker.exit_status import ExitStatus, outcome_after
 from assay.sweep.worker.fork_server import ForkServer
@@ -19,6 +19,7 @@ from assay.sweep.worker.fork_server import ForkServer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from assay.record.outcome import Outcome
     from assay.sweep.job_spec import JobSpec
 
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
@@ -32,7 +33,7 @@ class _Running:
     job_spec: JobSpec
     gpus: tuple[str, ...]
     cores: int
-    told: str = ""
+    signal_sent: str = ""
 
 
 @final
@@ -110,7 +111,7 @@ class LocalLauncher(Launcher):
             return False
         if self._jobs_at_once != "auto":
             return len(self._running) < self._jobs_at_once
-        taken = sum(one.cores for one in self._running.values())
+        taken = sum(running.cores for running in self._running.values())
         return job_spec.gpus > 0 or not taken or taken + self._needs(job_spec) <= self._cores
 
     def start(self, job_spec: JobSpec) -> None:
@@ -135,18 +136,16 @@ class LocalLauncher(Launcher):
             raise
         self._running[key] = _Running(ready, leased, cores)
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> dict[int, Outcome]:
         """Wait until a job ends, or the time is over.
 
         Args:
             seconds: To wait at most; 0 only looks.
         """
         if not self._running:
-            return []
-        return [
-            self._end(key, exit_status)
-            for key, exit_status in self._fork_server.wait(self._running, seconds).items()
-        ]
+            return {}
+        ended = self._fork_server.wait(self._running, seconds)
+        return dict(self._end(key, exit_status) for key, exit_status in ended.items())
 
     def stop(self, number: int, *, now: bool) -> None:
         """Ask a job to save and end, or end it at once with all its processes.
@@ -155,15 +154,15 @@ class LocalLauncher(Launcher):
             number: Of its job; one that is not running is left alone.
             now: At once.
         """
-        for key, one in self._running.items():
-            if one.job_spec.number == number:
-                one.told = "SIGKILL" if now else one.told or "SIGTERM"
+        for key, running in self._running.items():
+            if running.job_spec.number == number:
+                running.signal_sent = "SIGKILL" if now else running.signal_sent or "SIGTERM"
                 self._fork_server.stop(key, now=now)
 
     def close(self) -> None:
         """End whatever still runs, at once, and give everything back."""
-        for one in self._running.values():
-            self.stop(one.job_spec.number, now=True)
+        for running in list(self._running.values()):
+            self.stop(running.job_spec.number, now=True)
         deadline = time.monotonic() + _LEAVE
         while self._running and time.monotonic() < deadline:
             self.wait(deadline - time.monotonic())
@@ -179,13 +178,13 @@ class LocalLauncher(Launcher):
 
     def _ids(self) -> Sequence[str]:
         if isinstance(self._asked_gpus, list):
-            return [str(one) for one in self._asked_gpus]
+            return [str(gpu) for gpu in self._asked_gpus]
         process = CheckProcess(self._fork_server.connect)
         try:
             count = process.gpus()
         finally:
             process.close()
-        visible = [one.strip() for one in os.environ.get(_VISIBLE, "").split(",") if one.strip()]
+        visible = [gpu.strip() for gpu in os.environ.get(_VISIBLE, "").split(",") if gpu.strip()]
         ids = (visible or [str(index) for index in range(count)])[:count]
         return ids if self._asked_gpus == "auto" else ids[: self._asked_gpus]
 
@@ -196,7 +195,8 @@ class LocalLauncher(Launcher):
         if leased:
             self._gpus.give_back(leased)
 
-    def _end(self, key: int, exit_status: ExitStatus) -> Ended:
-        one = self._running.pop(key)
-        self._give_back(one.gpus)
-        return Ended(one.job_spec.number, outcome_after(one.job_spec, exit_status, told=one.told))
+    def _end(self, key: int, exit_status: ExitStatus) -> tuple[int, Outcome]:
+        running = self._running.pop(key)
+        self._give_back(running.gpus)
+        outcome = outcome_after(running.job_spec, exit_status, signal_sent=running.signal_sent)
+        return running.job_spec.number, outcome

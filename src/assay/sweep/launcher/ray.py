@@ -15,7 +15,7 @@ from assay.record.outcome import Outcome
 from assay.record.run_lock import is_written
 from assay.sweep.launcher import ray_cluster
 from assay.sweep.launcher.cluster_worker import ClusterWorker
-from assay.sweep.launcher.launcher import Ended, Launcher
+from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.worker.exit_status import ExitStatus, outcome_after
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class _Running:
     key: int
     place: _Place
     start: float = field(default_factory=time.monotonic)
-    told: str = ""
+    signal_sent: str = ""
 
 
 @final
@@ -133,7 +133,8 @@ class RayLauncher(Launcher):
         if self._jobs_at_once != "auto":
             return len(self._running) + len(self._dying) < self._jobs_at_once
         return all(
-            amount + sum(one.place.needs.get(name, 0) for one in self._running.values()) <= total[name]
+            amount + sum(running.place.needs.get(name, 0) for running in self._running.values())
+            <= total[name]
             for name, amount in needs.items()
         )
 
@@ -149,7 +150,7 @@ class RayLauncher(Launcher):
         result = place.cluster_worker.run.remote(key, ready.to_json(), self._environment)
         self._running[result] = _Running(ready, key, place)
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> dict[int, Outcome]:
         """Wait until a job ends, or the time is over.
 
         Args:
@@ -162,7 +163,10 @@ class RayLauncher(Launcher):
         ready, _ = self._ray.wait(list(self._running), timeout=seconds)
         if ready:  # and whatever else has ended
             ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
-        return [end for result in ready for end in self._end(self._running.pop(result), result)]
+        ended = {}
+        for result in ready:
+            ended |= self._end(self._running.pop(result), result)
+        return ended
 
     def waits(self, number: int) -> bool:
         """Whether the cluster has no place for a job yet.
@@ -170,7 +174,7 @@ class RayLauncher(Launcher):
         Args:
             number: Of its job.
         """
-        return any(not self._is_ready(one.place) for one in self._of(number))
+        return any(not self._is_ready(running.place) for running in self._of(number))
 
     def stop(self, number: int, *, now: bool) -> None:
         """Ask a job to save and end, or end it at once with all its processes.
@@ -179,21 +183,21 @@ class RayLauncher(Launcher):
             number: Of its job; one that is not running is left alone.
             now: At once.
         """
-        for one in self._of(number):
-            one.told = "SIGKILL" if now else one.told or "SIGTERM"
-            if self._is_ready(one.place):
-                one.place.cluster_worker.stop.remote(one.key, now=now)
+        for running in self._of(number):
+            running.signal_sent = "SIGKILL" if now else running.signal_sent or "SIGTERM"
+            if self._is_ready(running.place):
+                running.place.cluster_worker.stop.remote(running.key, now=now)
             else:
-                self._ray.kill(one.place.cluster_worker)
+                self._ray.kill(running.place.cluster_worker)
 
     def close(self) -> None:
         """End whatever still runs, at once, and give everything back."""
-        for one in list(self._running.values()):
-            self.stop(one.job_spec.number, now=True)
+        for running in list(self._running.values()):
+            self.stop(running.job_spec.number, now=True)
         deadline = time.monotonic() + _LEAVE
         while (self._running or self._dying) and time.monotonic() < deadline:
             self.wait(deadline - time.monotonic())
-        places = [*self._idle, *(one.place for one in self._running.values())]
+        places = [*self._idle, *(running.place for running in self._running.values())]
         self._retire(places)
         self._idle, self._running = [], {}
         if self._has_joined:
@@ -267,33 +271,33 @@ class RayLauncher(Launcher):
             self._ray.kill(place.cluster_worker)
 
     def _of(self, number: int) -> list[_Running]:
-        return [one for one in self._running.values() if one.job_spec.number == number]
+        return [running for running in self._running.values() if running.job_spec.number == number]
 
-    def _end(self, one: _Running, result: Any) -> list[Ended]:
+    def _end(self, running: _Running, result: Any) -> dict[int, Outcome]:
         try:
-            said = self._ray.get(result)
+            outcome = Outcome.from_json(self._ray.get(result))
         except self._ray.exceptions.RayError as error:
-            lost = self._lost(error)
-            self._dying[one.key] = one, lost, time.monotonic() + _LEAVE
+            self._dying[running.key] = running, self._lost(error), time.monotonic() + _LEAVE
             return self._dead()
-        self._idle.append(one.place)
-        return [Ended(one.job_spec.number, Outcome.from_json(said))]
+        self._idle.append(running.place)
+        return {running.job_spec.number: outcome}
 
     def _lost(self, error: Exception) -> Outcome:
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
             return Outcome("failed", "out_of_memory", "Ray ended it, as its machine ran out of memory")
-        return Outcome("failed", "killed", f"its Ray worker died: {first_line(error)}", transient=True)
+        return Outcome("failed", "killed", f"its Ray worker died: {first_line(error)}")
 
-    def _dead(self) -> list[Ended]:
+    def _dead(self) -> dict[int, Outcome]:
         """Jobs whose cluster worker died, once nobody writes their runs any more."""
-        ended = []
-        for key, (one, lost, deadline) in list(self._dying.items()):
-            if is_written(Path(one.job_spec.cwd, one.job_spec.run_dir)) and time.monotonic() < deadline:
+        ended = {}
+        for key, (running, lost, deadline) in list(self._dying.items()):
+            job_spec = running.job_spec
+            if is_written(Path(job_spec.cwd, job_spec.run_dir)) and time.monotonic() < deadline:
                 continue
             del self._dying[key]
-            exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - one.start)
-            outcome = outcome_after(one.job_spec, exit_status, told="SIGKILL")
-            if outcome.state == "interrupted" and not one.told:
+            exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - running.start)
+            outcome = outcome_after(job_spec, exit_status, signal_sent="SIGKILL")
+            if outcome.status == "interrupted" and not running.signal_sent:
                 outcome = replace(lost, seconds=exit_status.seconds)
-            ended.append(Ended(one.job_spec.number, outcome))
+            ended[job_spec.number] = outcome
         return ended

@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, final
 
-from assay.sweep.launcher.launcher import Ended, Launcher
+from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.stop_request import handled_by
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from assay.record.outcome import Outcome
     from assay.sweep.job_spec import JobSpec
 
 
@@ -25,7 +26,7 @@ class SerialLauncher(Launcher):
     slots = 1
 
     def __init__(self) -> None:
-        self._ended: list[Ended] = []
+        self._ended: dict[int, Outcome] = {}
 
     @property
     def has_gpus(self) -> bool:
@@ -51,28 +52,27 @@ class SerialLauncher(Launcher):
         """
         from assay.sweep.worker.run_job import run_here
 
-        came: list[int] = []
+        received: list[int] = []
 
         def end(number: int, frame: FrameType | None) -> None:
-            came.append(number)
+            received.append(number)
             signal.default_int_handler(number, frame)
 
         # The handlers of a sweep only note a signal, which a job that runs here would never hear of.
         with handled_by(end):
             outcome = run_here(job_spec)
-        self._ended.append(Ended(job_spec.number, outcome))
-        if outcome.state == "interrupted":  # the signal was meant for the sweep, too
-            by_hand = "SIGTERM" not in outcome.reason
-            signal.raise_signal(came[0] if came else signal.SIGINT if by_hand else signal.SIGTERM)
+        self._ended[job_spec.number] = outcome
+        if outcome.status == "interrupted":  # the signal was meant for the sweep, too
+            signal.raise_signal(received[0] if received else signal.Signals[outcome.signal or "SIGINT"])
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> dict[int, Outcome]:
         """What has ended.
 
         Args:
             seconds: Not waited.
         """
         del seconds
-        ended, self._ended = self._ended, []
+        ended, self._ended = self._ended, {}
         return ended
 
     def stop(self, number: int, *, now: bool) -> None:

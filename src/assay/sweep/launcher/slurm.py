@@ -17,7 +17,7 @@ from assay.config.value import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import write_text
 from assay.record.outcome import Outcome
-from assay.sweep.launcher.launcher import Ended
+from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.ray_cluster import variables
 from assay.sweep.launcher.slurm_job import AT_ONCE, SlurmJob, stop_signal
 from assay.sweep.worker.exit_status import ExitStatus, outcome_after
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
+    from assay.record.outcome import Cause
     from assay.sweep.job_spec import JobSpec
 
 _FOLDER: Final = "submitit"
@@ -58,7 +59,7 @@ class _Submitted:
         job_id: Of the scheduler.
         files: Path without suffix of what the job leaves.
         start: Of a monotonic clock.
-        told: The signal that it was sent.
+        signal_sent: By this sweep.
         gone: Since when the scheduler does not run it any more.
         state: The scheduler's word for it.
     """
@@ -67,13 +68,13 @@ class _Submitted:
     job_id: str
     files: Path
     start: float = field(default_factory=time.monotonic)
-    told: str = ""
+    signal_sent: str = ""
     gone: float | None = None
     state: str = "UNKNOWN"
 
 
 @final
-class SlurmLauncher:
+class SlurmLauncher(Launcher):
     """Runs each job as a Slurm job of its own, in a process of its own.
 
     Slurm's machines must see this one's files under the same paths. A job that Slurm takes the machine from
@@ -188,7 +189,7 @@ class SlurmLauncher:
         write_text(files.with_suffix(".job"), job_id)
         self._running[job_spec.number] = _Submitted(ready, job_id, files)
 
-    def wait(self, seconds: float) -> list[Ended]:
+    def wait(self, seconds: float) -> dict[int, Outcome]:
         """Wait until a job ends, or the time is over.
 
         Args:
@@ -197,13 +198,13 @@ class SlurmLauncher:
         deadline = time.monotonic() + seconds
         while True:
             self._ask()
-            ended = [
-                Ended(one.job_spec.number, outcome)
-                for one in list(self._running.values())
-                if (outcome := self._outcome(one)) is not None
-            ]
-            for one in ended:
-                self._forget(self._running.pop(one.number).files)
+            ended = {
+                number: outcome
+                for number, submitted in self._running.items()
+                if (outcome := self._outcome(submitted)) is not None
+            }
+            for number in ended:
+                self._forget(self._running.pop(number).files)
             left = deadline - time.monotonic()
             if ended or left <= 0 or not self._running:
                 return ended
@@ -215,8 +216,10 @@ class SlurmLauncher:
         Args:
             number: Of its job.
         """
-        one = self._running.get(number)
-        return one is not None and (one.state in _QUEUED or not one.files.with_suffix(".running").exists())
+        submitted = self._running.get(number)
+        return submitted is not None and (
+            submitted.state in _QUEUED or not submitted.files.with_suffix(".running").exists()
+        )
 
     def kept(self) -> Collection[int]:
         """Jobs that a driver before has queued, and that are still there, or have ended in the meantime."""
@@ -230,13 +233,13 @@ class SlurmLauncher:
             number: Of its job; one that is not running is left alone.
             now: At once.
         """
-        one = self._running.get(number)
-        if one is None:
+        submitted = self._running.get(number)
+        if submitted is None:
             return
-        one.told = "SIGKILL" if now else one.told or "SIGTERM"
-        if not self._is_local and not one.files.with_suffix(".running").exists():
-            _slurm("scancel", one.job_id)
-        self._send(one.job_id, AT_ONCE if now else stop_signal())
+        submitted.signal_sent = "SIGKILL" if now else submitted.signal_sent or "SIGTERM"
+        if not self._is_local and not submitted.files.with_suffix(".running").exists():
+            _slurm("scancel", submitted.job_id)
+        self._send(submitted.job_id, AT_ONCE if now else stop_signal())
         self._asked = 0.0
 
     def close(self) -> None:
@@ -251,8 +254,8 @@ class SlurmLauncher:
         deadline = time.monotonic() + _LEAVE
         while self._running and time.monotonic() < deadline:
             self.wait(deadline - time.monotonic())
-        for one in self._running.values():
-            self._cancel(one.job_id)
+        for submitted in self._running.values():
+            self._cancel(submitted.job_id)
         while self._is_local and not all(job.done() for job in self._jobs) and time.monotonic() < deadline:
             time.sleep(_LOOK_EVERY)
 
@@ -280,13 +283,13 @@ class SlurmLauncher:
         now = time.monotonic()
         if now - self._asked < _ASK_EVERY["local" if self._is_local else "slurm"]:
             return
-        states = self._states([one.job_id for one in self._running.values()])
+        states = self._states([submitted.job_id for submitted in self._running.values()])
         self._asked = time.monotonic()
         if states is None:
             return
-        for one in self._running.values():
-            one.state = states.get(one.job_id, "")
-            one.gone = (one.gone or now) if one.state in _OVER else None
+        for submitted in self._running.values():
+            submitted.state = states.get(submitted.job_id, "")
+            submitted.gone = (submitted.gone or now) if submitted.state in _OVER else None
 
     def _states(self, job_ids: list[str]) -> dict[str, str] | None:
         """The scheduler's word for each job that it knows; None where it does not answer."""
@@ -305,21 +308,21 @@ class SlurmLauncher:
         states = self._states([job_id])
         return states is None or states.get(job_id, "") not in _OVER
 
-    def _outcome(self, one: _Submitted) -> Outcome | None:
-        with suppress(OSError, ValueError, TypeError):
-            return Outcome.from_json(one.files.with_suffix(".outcome").read_text(encoding="utf-8"))
-        if one.gone is None or (not self._is_local and time.monotonic() - one.gone < _LATE and not one.told):
+    def _outcome(self, submitted: _Submitted) -> Outcome | None:
+        with suppress(OSError, ValueError):
+            return Outcome.from_json(submitted.files.with_suffix(".outcome").read_text(encoding="utf-8"))
+        if submitted.gone is None or (
+            not self._is_local and time.monotonic() - submitted.gone < _LATE and not submitted.signal_sent
+        ):
             return None
-        exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - one.start)
-        outcome = outcome_after(one.job_spec, exit_status, told="SIGKILL")
-        if outcome.state != "interrupted" or one.told:
+        exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - submitted.start)
+        outcome = outcome_after(submitted.job_spec, exit_status, signal_sent="SIGKILL")
+        if outcome.status != "interrupted" or submitted.signal_sent:
             return outcome
-        state = one.state.lower().replace("_", " ") or "gone"
-        cause: Literal["out_of_memory", "killed"] = (
-            "out_of_memory" if one.state == "OUT_OF_MEMORY" else "killed"
-        )
-        reason = f"its Slurm job {one.job_id} is {state}; see {self._log_of(one.job_id)}"
-        return Outcome("failed", cause, reason, cause == "killed", seconds=exit_status.seconds)
+        state = submitted.state.lower().replace("_", " ") or "gone"
+        cause: Cause = "out_of_memory" if submitted.state == "OUT_OF_MEMORY" else "killed"
+        reason = f"its Slurm job {submitted.job_id} is {state}; see {self._log_of(submitted.job_id)}"
+        return Outcome("failed", cause, reason, seconds=exit_status.seconds)
 
     def _send(self, job_id: str, name: str) -> None:
         if not self._is_local:

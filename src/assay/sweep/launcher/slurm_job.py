@@ -71,9 +71,9 @@ class SlurmJob:
             self._run(job_spec)
         except Exception as error:  # submitit's: it may not be queued again
             if not self._is_final():
-                self._said = Outcome("failed", "timed_out", str(error), transient=True).to_json()
+                self._said = Outcome("failed", "timed_out", str(error)).to_json()
         outcome = Outcome.from_json(self._said)
-        if outcome.state == "interrupted" and not self._is_told:  # by Slurm's SIGTERM
+        if outcome.status == "interrupted" and not self._is_told:  # by Slurm's SIGTERM
             # Slurm ends this job, or queues it again: ending by itself would look like the end of the work.
             time.sleep(_STAY)
         write_text(place.with_suffix(".outcome"), self._said)
@@ -122,7 +122,7 @@ class SlurmJob:
 
     def _is_final(self) -> bool:
         """Whether the job has ended otherwise than by being told to."""
-        return bool(self._said) and Outcome.from_json(self._said).state != "interrupted"
+        return bool(self._said) and Outcome.from_json(self._said).status != "interrupted"
 
 
 def stop_signal() -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.record.outcome import Outcome
-    from assay.sweep.journal import Entry
+    from assay.sweep.journal import JobRecord
     from assay.sweep.objective import Objective
     from assay.sweep.policy import Retry
     from assay.terminal import Console
@@ -36,6 +36,7 @@ _TAIL: Final = 4096
 _LOOK_EVERY: Final = 1.0
 _CAUSES: Final = {
     "exception": "",
+    "machine": "",
     "out_of_memory": "out of memory",
     "killed": "killed",
     "timed_out": "timed out",
@@ -46,7 +47,7 @@ _CAUSES: Final = {
 
 @dataclass
 class _Row:
-    entry: Entry
+    job: JobRecord
     run_dir: Path
     epochs: int = 0
     started: float = field(default_factory=time.monotonic)
@@ -79,7 +80,7 @@ class SweepProgress:
         self._labels: dict[int, str] = {}
         self._only: set[int] | None = None
         self._fixed, self._log = frozenset(fixed), log
-        self._counts = dict.fromkeys(("done", "failed", "pruned", "running", "waiting"), 0)
+        self._counts = dict.fromkeys(("finished", "failed", "pruned", "running", "waiting"), 0)
         self._seconds: list[float] = []
         self._live: Live | None = None
 
@@ -98,30 +99,30 @@ class SweepProgress:
                 self._live.stop()
             self._live = None
 
-    def started(self, entry: Entry, run_dir: Path, epochs: Any) -> None:
+    def started(self, job: JobRecord, run_dir: Path, epochs: Any) -> None:
         """An attempt begins.
 
         Args:
-            entry: Of the job.
+            job: Of the job.
             run_dir: Where it writes.
             epochs: That it is to train for; anything but a number is left out.
         """
-        self._rows[entry.number] = _Row(entry, run_dir, epochs if isinstance(epochs, int) else 0)
+        self._rows[job.number] = _Row(job, run_dir, epochs if isinstance(epochs, int) else 0)
         if self._live is None and self._slots == 1:
-            self._print(Text(f"job {entry.number}  {self._label(entry)}", style="dim"))
+            self._print(Text(f"job {job.number}  {self._label(job)}", style="dim"))
 
-    def ended(self, entry: Entry, outcome: Outcome, retry: Retry | None) -> None:
+    def ended(self, job: JobRecord, outcome: Outcome, retry: Retry | None) -> None:
         """An attempt has ended.
 
         Args:
-            entry: Of the job.
+            job: Of the job.
             outcome: How.
             retry: What follows it; None where nothing does.
         """
-        self._rows.pop(entry.number, None)
-        if outcome.state == "done":
+        self._rows.pop(job.number, None)
+        if outcome.status == "finished":
             self._seconds.append(outcome.seconds)
-        self._print(self._line(entry, outcome, retry))
+        self._print(self._line(job, outcome, retry))
 
     def say(self, text: str) -> None:
         """Something is to be known.
@@ -131,35 +132,35 @@ class SweepProgress:
         """
         self._print(Text(text))
 
-    def tick(self, entries: Mapping[int, Entry], total: int) -> None:
+    def tick(self, jobs: Mapping[int, JobRecord], total: int) -> None:
         """A moment has passed: draw what is running.
 
         Args:
-            entries: All jobs so far.
+            jobs: All jobs so far.
             total: Jobs in all.
         """
         if self._live is None:
             return
         counts = dict.fromkeys(self._counts, 0)
-        for number, entry in entries.items():
-            counts[entry.state] += self._only is None or number in self._only
+        for number, job in jobs.items():
+            counts[job.status] += self._only is None or number in self._only
         counts["waiting"] += max(0, total - sum(counts.values()))
         self._counts = counts
         with shown(self._console):
             self._live.update(self._view(), refresh=True)
 
-    def show_only(self, entries: Mapping[int, Entry] | None) -> None:
+    def show_only(self, jobs: Mapping[int, JobRecord] | None) -> None:
         """Count these jobs alone, and say of each only what it does not share with the others.
 
         Args:
-            entries: By number; None where jobs are still being thought of.
+            jobs: By number; None where jobs are still being thought of.
         """
-        if entries is None:
+        if jobs is None:
             return
-        self._only = set(entries)
-        ordered = [entry for _, entry in sorted(entries.items())]
-        for entry, values in zip(ordered, varying(ordered), strict=True):
-            self._labels[entry.number] = said(values)
+        self._only = set(jobs)
+        ordered = [job for _, job in sorted(jobs.items())]
+        for job, values in zip(ordered, varying(ordered), strict=True):
+            self._labels[job.number] = said(values)
 
     def _print(self, line: Text) -> None:
         with shown(self._console):
@@ -171,35 +172,35 @@ class SweepProgress:
 
     # -- drawing -----------------------------------------------------------------------------------------
 
-    def _label(self, entry: Entry) -> str:
-        if entry.number not in self._labels:
-            own = (text.partition("=") for text in entry.overrides if text not in self._fixed)
-            self._labels[entry.number] = said({key: value for key, _, value in own})
-        return self._labels[entry.number]
+    def _label(self, job: JobRecord) -> str:
+        if job.number not in self._labels:
+            own = (text.partition("=") for text in job.overrides if text not in self._fixed)
+            self._labels[job.number] = said({key: value for key, _, value in own})
+        return self._labels[job.number]
 
-    def _line(self, entry: Entry, outcome: Outcome, retry: Retry | None) -> Text:
+    def _line(self, job: JobRecord, outcome: Outcome, retry: Retry | None) -> Text:
         mark, style = {
-            "done": ("✓", "green"),
+            "finished": ("✓", "green"),
             "pruned": ("✂", "yellow"),
             "interrupted": ("⏸", "yellow"),
             "failed": ("✗", "red"),
-        }[outcome.state]
+        }[outcome.status]
         if not _can_say(self._console, mark):
             mark = {"✓": "+", "✂": "-", "⏸": "|", "✗": "x"}[mark]
-        line = Text.assemble((f"{mark} {entry.number:<4}", style), f" {self._label(entry)}  ")
-        if outcome.state == "failed":
+        line = Text.assemble((f"{mark} {job.number:<4}", style), f" {self._label(job)}  ")
+        if outcome.status == "failed":
             line.append(why(outcome), style="red")
             if retry is not None:
                 what = " ".join(retry.changes) or "goes on from its last checkpoint"
                 line.append(f"  tried again: {what}", style="yellow")
         else:
-            if outcome.state == "pruned":
+            if outcome.status == "pruned":
                 line.append(outcome.reason)
-            score = self._objective.score(outcome) if outcome.state == "done" else None
+            score = self._objective.score(outcome) if outcome.status == "finished" else None
             shown = "" if score is None else format_score(self._objective.name, score)
             line.append(f"{self._objective.name} {shown}" if shown else "", style="bold")
-            if outcome.state == "interrupted":
-                line.append(f"  {outcome.state}", style=style)
+            if outcome.status == "interrupted":
+                line.append(f"  {outcome.status}", style=style)
             line.append(f"  {outcome.seconds:.1f} s", style="dim")
         return line
 
@@ -215,7 +216,7 @@ class SweepProgress:
                 row.looked, row.progress = now, last_progress(row.run_dir, self._objective.name, row.epochs)
             table.add_row(
                 f"[cyan]● {number}[/cyan]",
-                escape(self._label(row.entry)),
+                escape(self._label(row.job)),
                 row.progress or "[dim]starting[/dim]",
                 f"[dim]{now - row.started:.0f} s[/dim]",
             )
@@ -223,8 +224,9 @@ class SweepProgress:
 
     def _summary(self) -> Text:
         counts = self._counts
-        order = ("done", "pruned", "failed", "running", "waiting")
-        said = "  ".join(f"{counts[state]} {state}" for state in order if counts[state] or state == "done")
+        order = ("finished", "pruned", "failed", "running", "waiting")
+        shown = (status for status in order if counts[status] or status == "finished")
+        said = "  ".join(f"{counts[status]} {status}" for status in shown)
         return Text(f"{said}{self._time_left()}", style="bold")
 
     def _time_left(self) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from assay.sweep.journal import Entry
+    from assay.sweep.journal import JobRecord
     from assay.sweep.objective import Objective
     from assay.sweep.output.tables import Group
     from assay.sweep.result import SweepResult
@@ -41,12 +41,12 @@ def write_results(result: SweepResult, importance: Sequence[tuple[str, float]] =
     Raises:
         OSError: A file cannot be written.
     """
-    write_tables(result.directory, result.entries, result.objectives)
-    best = best_job(result.entries, result.objectives[0])
+    write_tables(result.directory, result.jobs, result.objectives)
+    best = best_job(result.jobs, result.objectives[0])
     if best is not None:
         config = result.run_dir(best) / "config.yaml"
         if config.is_file():
-            head = f"# The best of {len(result.entries)} jobs: job {best.number}\n# {_command(best)}\n"
+            head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {_command(best)}\n"
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
     if importance:
         text = io.StringIO()
@@ -62,32 +62,33 @@ def say_results(console: Console, result: SweepResult, importance: Sequence[tupl
         result: The sweep.
         importance: As for `write_results`.
     """
-    entries, first = result.entries, result.objectives[0]
-    if not entries:
+    jobs, first = result.jobs, result.objectives[0]
+    if not jobs:
         return
     console.print()
-    _say_ranking(console, entries, first)
+    _say_ranking(console, jobs, first)
     if importance:
         shares = "  ".join(f"{name} {100 * share:.0f} %" for name, share in importance)
         console.print(f"[bold]importance[/bold]  {escape(shares)}")
     _say_failures(console, result)
-    counts = {state: sum(one.state == state for one in entries) for state in ("done", "pruned", "failed")}
+    words = ("finished", "pruned", "failed")
+    counts = {word: sum(job.status == word for job in jobs) for word in words}
     left = result.total - sum(counts.values())
-    said = ", ".join(f"{count} {state}" for state, count in counts.items() if count or state == "done")
+    said = ", ".join(f"{count} {status}" for status, count in counts.items() if count or status == "finished")
     console.print(
         f"[bold]sweep[/bold]  {said} of {result.total}{f', {left} not run' if left else ''}"
         f"  {escape(str(result.directory / RESULTS))}"
     )
-    best = best_job(entries, first)
+    best = best_job(jobs, first)
     if best is not None:
         place = escape(str(result.run_dir(best)))
         console.print(f"[bold]best[/bold]   job {best.number}  {place}  ({BEST} beside the table)")
     console.print(f"[bold]next[/bold]   {escape(_next(result, best, left, counts['failed']))}")
 
 
-def _say_ranking(console: Console, entries: Sequence[Entry], objective: Objective) -> None:
-    by_number = {entry.number: entry for entry in entries}
-    order = [group for group in ranked(entries, objective) if group.scores[0] is not None]
+def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objective) -> None:
+    by_number = {job.number: job for job in jobs}
+    order = [group for group in ranked(jobs, objective) if group.scores[0] is not None]
     repeated = any(len(group.jobs) > 1 for group in order)
     if not order:
         return
@@ -100,9 +101,9 @@ def _say_ranking(console: Console, entries: Sequence[Entry], objective: Objectiv
     for group in order[:_ROWS]:
         short = in_short(group.values)
         values = [escape(short.get(key, "")) for key in keys]
-        name = f"{group.done} of {len(group.jobs)}" if repeated else str(group.jobs[0])
-        state = by_number[group.jobs[0]].state
-        table.add_row(name, *values, _score(group, objective), style="" if state != "pruned" else "dim")
+        name = f"{group.finished} of {len(group.jobs)}" if repeated else str(group.jobs[0])
+        pruned = by_number[group.jobs[0]].status == "pruned"
+        table.add_row(name, *values, _score(group, objective), style="dim" if pruned else "")
     console.print(table)
     if len(order) > _ROWS:
         console.print(f"… and {len(order) - _ROWS} more", style="dim")
@@ -119,46 +120,46 @@ def _score(group: Group, objective: Objective) -> str:
 
 
 def _say_failures(console: Console, result: SweepResult) -> None:
-    entries = result.entries
+    jobs = result.jobs
     failed = [
-        (entry, values)
-        for entry, values in zip(entries, varying(entries), strict=True)
-        if entry.state == "failed" and entry.outcome is not None
+        (job, values)
+        for job, values in zip(jobs, varying(jobs), strict=True)
+        if job.status == "failed" and job.outcome is not None
     ]
-    for entry, values in failed[:_FAILURES]:
-        outcome = entry.outcome
+    for job, values in failed[:_FAILURES]:
+        outcome = job.outcome
         assert outcome is not None  # noqa: S101 - as filtered above
-        tried = f" after {len(entry.failures) + 1} attempts" if entry.failures else ""
-        console.print(f"[red]failed[/red] job {entry.number}  {escape(said(values))}")
+        tried = f" after {len(job.failures) + 1} attempts" if job.failures else ""
+        console.print(f"[red]failed[/red] job {job.number}  {escape(said(values))}")
         console.print(f"       {escape(why(outcome))}{tried}")
-        console.print(f"       log {escape(str(_log(result, entry)))}", style="dim")
+        console.print(f"       log {escape(str(_log(result, job)))}", style="dim")
     if len(failed) > _FAILURES:
         console.print(f"… and {len(failed) - _FAILURES} more failed, see {RESULTS}", style="dim")
     if failed:
         console.print()
 
 
-def _log(result: SweepResult, entry: Entry) -> Path:
-    own = result.run_dir(entry) / "log.txt"
-    printed = result.directory / "logs" / f"{entry.number}.txt"
+def _log(result: SweepResult, job: JobRecord) -> Path:
+    own = result.run_dir(job) / "log.txt"
+    printed = result.directory / "logs" / f"{job.number}.txt"
     # A process that died has said its last words where its output went.
-    died = entry.outcome is not None and entry.outcome.cause == "killed"
+    died = job.outcome is not None and job.outcome.cause == "killed"
     return printed if printed.is_file() and (died or not own.is_file()) else own
 
 
-def _next(result: SweepResult, best: Entry | None, left: int, failed: int) -> str:
+def _next(result: SweepResult, best: JobRecord | None, left: int, failed: int) -> str:
     place = shlex.quote(str(result.directory))
     if left:
         return f"assay resume {place}"
     if best is None:
         return f"assay resume {place} --failed" if failed else f"assay diff {place}/0 {place}/1"
-    if not any(len(group.jobs) > 1 for group in groups(result.entries, result.objectives)):
+    if not any(len(group.jobs) > 1 for group in groups(result.jobs, result.objectives)):
         return f"{_command(best, multirun=True)} seed=1,2,3"
     return load_command(result.run_dir(best))
 
 
-def _command(entry: Entry, *, multirun: bool = False) -> str:
-    kept = [one for one in entry.overrides if not (multirun and one.startswith("seed="))]
+def _command(job: JobRecord, *, multirun: bool = False) -> str:
+    kept = [one for one in job.overrides if not (multirun and one.startswith("seed="))]
     if multirun and any(one.startswith("sweep=") for one in kept):
         kept.append("hydra/sweeper=grid")  # what was searched is found
     return shlex.join(["assay", "train", *(["-m"] if multirun else []), *kept])

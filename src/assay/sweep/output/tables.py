@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.record.outcome import Outcome
-    from assay.sweep.journal import Entry
+    from assay.sweep.journal import JobRecord
     from assay.sweep.objective import Objective
 
 RESULTS: Final = "results.csv"
@@ -37,7 +37,7 @@ class Group:
     Attributes:
         values: Overrides that not all jobs of the sweep share, without the seed.
         jobs: Numbers, in order.
-        done: How many of them have finished.
+        finished: How many of them have.
         scores: Mean of each objective over those; None where there is none.
         deviations: Standard deviation (with n - 1) of each; None for fewer than two.
         finals: By name, the objectives and every other final score of the jobs that have finished with one.
@@ -45,24 +45,24 @@ class Group:
 
     values: Mapping[str, str]
     jobs: tuple[int, ...]
-    done: int
+    finished: int
     scores: tuple[float | None, ...]
     deviations: tuple[float | None, ...]
     finals: Mapping[str, tuple[float, ...]]
 
 
-def varying(entries: Iterable[Entry]) -> list[dict[str, str]]:
+def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
     """Overrides that not all jobs share, by key, a dictionary a job.
 
     Args:
-        entries: Jobs, in order.
+        jobs: Jobs, in order.
 
-    >>> from assay.sweep.journal import Entry
-    >>> jobs = [Entry(0, "", ("data=iris", "seed=1")), Entry(1, "", ("data=iris", "seed=2"))]
+    >>> from assay.sweep.journal import JobRecord
+    >>> jobs = [JobRecord(0, "", ("data=iris", "seed=1")), JobRecord(1, "", ("data=iris", "seed=2"))]
     >>> varying(jobs)
     [{'seed': '1'}, {'seed': '2'}]
     """
-    typed = [dict(_pair(override) for override in entry.overrides) for entry in entries]
+    typed = [dict(_pair(override) for override in job.overrides) for job in jobs]
     keys = {key: None for one in typed for key in one}
     shared = {key for key in keys if len({one.get(key) for one in typed}) == 1}
     if len(typed) == 1:  # alone, everything that was typed stands for it
@@ -82,84 +82,84 @@ def in_short(values: Mapping[str, str]) -> dict[str, str]:
     return {key: _in_short(value) for key, value in values.items()}
 
 
-def groups(entries: Sequence[Entry], objectives: Sequence[Objective]) -> list[Group]:
+def groups(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> list[Group]:
     """Put together what differs in the seed alone, in the order of the first job of each.
 
     Args:
-        entries: Jobs, in order.
+        jobs: Jobs, in order.
         objectives: What they are compared by.
     """
-    together: dict[tuple[tuple[str, str], ...], list[Entry]] = {}
-    for entry, values in zip(entries, varying(entries), strict=True):
+    together: dict[tuple[tuple[str, str], ...], list[JobRecord]] = {}
+    for job, values in zip(jobs, varying(jobs), strict=True):
         key = tuple((name, value) for name, value in values.items() if name != "seed")
-        together.setdefault(key, []).append(entry)
+        together.setdefault(key, []).append(job)
     return [_group(dict(key), members, objectives) for key, members in together.items()]
 
 
-def ranked(entries: Sequence[Entry], objective: Objective) -> list[Group]:
+def ranked(jobs: Sequence[JobRecord], objective: Objective) -> list[Group]:
     """Groups from the best to the worst; those with a job that has not finished come after the whole ones.
 
     Args:
-        entries: Jobs, in order.
+        jobs: Jobs, in order.
         objective: The first one.
     """
-    found = groups(entries, [objective])
-    return sorted(found, key=lambda one: (one.done < len(one.jobs), *objective.sort_key(one.scores[0])))
+    found = groups(jobs, [objective])
+    return sorted(found, key=lambda one: (one.finished < len(one.jobs), *objective.sort_key(one.scores[0])))
 
 
-def best_job(entries: Sequence[Entry], objective: Objective) -> Entry | None:
+def best_job(jobs: Sequence[JobRecord], objective: Objective) -> JobRecord | None:
     """The best job of the best group; None where no job has a score.
 
     Args:
-        entries: Jobs, in order.
+        jobs: Jobs, in order.
         objective: The first one.
     """
-    by_number = {entry.number: entry for entry in entries}
-    for group in ranked(entries, objective):
+    by_number = {job.number: job for job in jobs}
+    for group in ranked(jobs, objective):
         members = [by_number[number] for number in group.jobs]
-        finished = [one for one in members if one.state == "done" and _score(one, objective) is not None]
+        finished = [one for one in members if one.status == "finished" and _score(one, objective) is not None]
         if finished:
             return min(finished, key=lambda one: objective.sort_key(_score(one, objective)))
     return None
 
 
-def write_tables(directory: Path, entries: Sequence[Entry], objectives: Sequence[Objective]) -> None:
+def write_tables(directory: Path, jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> None:
     """Write both tables; `groups.csv` only where jobs differ in the seed alone.
 
     Args:
         directory: Of the sweep.
-        entries: Jobs, in order.
+        jobs: Jobs, in order.
         objectives: What they are compared by.
     """
-    write_text(directory / RESULTS, results_csv(entries))
-    found = groups(entries, objectives)
+    write_text(directory / RESULTS, results_csv(jobs))
+    found = groups(jobs, objectives)
     if any(len(group.jobs) > 1 for group in found):
         write_text(directory / GROUPS, groups_csv(found, objectives))
     else:
         (directory / GROUPS).unlink(missing_ok=True)
 
 
-def results_csv(entries: Sequence[Entry]) -> str:
+def results_csv(jobs: Sequence[JobRecord]) -> str:
     """One row per job: what was typed for it, how it ended, and every last score.
 
     Args:
-        entries: Jobs, in order.
+        jobs: Jobs, in order.
     """
     rows = []
-    for entry, values in zip(entries, varying(entries), strict=True):
-        row: dict[str, Any] = {"job": entry.number, **values, "state": entry.state}
-        if entry.outcome is not None:
-            row["cause"] = entry.outcome.cause
-            row["changed"] = " ".join(entry.changes)
-            best = entry.outcome.best
+    for job, values in zip(jobs, varying(jobs), strict=True):
+        row: dict[str, Any] = {"job": job.number, **values, "status": job.status}
+        if job.outcome is not None:
+            row["cause"] = job.outcome.cause
+            row["changed"] = " ".join(job.changes)
+            best = job.outcome.best
             if best:
                 row |= {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]}
-            row |= dict(sorted(entry.outcome.metrics.items()))
+            row |= dict(sorted(job.outcome.metrics.items()))
         rows.append(row)
     first = [
         "job",
-        *_in_order({key: None for one in varying(entries) for key in one}),
-        "state",
+        *_in_order({key: None for one in varying(jobs) for key in one}),
+        "status",
         "cause",
         "changed",
     ]
@@ -180,7 +180,7 @@ def groups_csv(found: Sequence[Group], objectives: Sequence[Objective]) -> str:
     names += sorted({name for group in found for name in group.finals} - set(names))
     rows = []
     for group in found:
-        row: dict[str, Any] = {**group.values, "done": group.done, "of": len(group.jobs)}
+        row: dict[str, Any] = {**group.values, "finished": group.finished, "of": len(group.jobs)}
         for name in names:
             scores = group.finals.get(name, ())
             row |= {
@@ -191,11 +191,11 @@ def groups_csv(found: Sequence[Group], objectives: Sequence[Objective]) -> str:
         rows.append(row)
     values = {key: None for group in found for key in group.values}
     columns = [f"{name} {what}" for name in names for what in ("mean", "std", "n")]
-    return _csv([*_in_order(values), "done", "of", *columns], rows)
+    return _csv([*_in_order(values), "finished", "of", *columns], rows)
 
 
-def _group(values: dict[str, str], members: Sequence[Entry], objectives: Sequence[Objective]) -> Group:
-    outcomes = [one.outcome for one in members if one.state == "done" and one.outcome is not None]
+def _group(values: dict[str, str], members: Sequence[JobRecord], objectives: Sequence[Objective]) -> Group:
+    outcomes = [one.outcome for one in members if one.status == "finished" and one.outcome is not None]
     finals = {name: [outcome.metrics.get(name) for outcome in outcomes] for name in _metrics_of(outcomes)}
     finals |= {aim.name: [aim.score(outcome) for outcome in outcomes] for aim in objectives}
     known = {
@@ -224,8 +224,8 @@ def _deviation(scores: Sequence[float]) -> float | None:
     return statistics.stdev(scores) if len(scores) > 1 else None
 
 
-def _score(entry: Entry, objective: Objective) -> float | None:
-    return objective.score(entry.outcome) if entry.outcome is not None else None
+def _score(job: JobRecord, objective: Objective) -> float | None:
+    return objective.score(job.outcome) if job.outcome is not None else None
 
 
 def _pair(override: str) -> tuple[str, str]:

@@ -266,11 +266,11 @@ class OptunaSearch:
         Args:
             token: Of its proposal.
             outcome: How it ended.
-            scores: One an objective; None unless it is done.
+            scores: One an objective; None unless it has finished.
         """
         number, seed = _parsed(token)
         trial = self._trials[number]
-        if seed not in trial.ended and outcome.state != "interrupted":
+        if seed not in trial.ended and outcome.status != "interrupted":
             trial.ended[seed] = outcome, scores
             self._advance(trial)
 
@@ -282,9 +282,11 @@ class OptunaSearch:
             return
         ends = list(trial.ended.values())
         scores = [
-            _numbers(scores, len(self._objectives)) for outcome, scores in ends if outcome.state == "done"
+            _numbers(scores, len(self._objectives))
+            for outcome, scores in ends
+            if outcome.status == "finished"
         ]
-        if any(outcome.state == "pruned" for outcome, _ in ends):
+        if any(outcome.status == "pruned" for outcome, _ in ends):
             self._tell(trial, TrialState.PRUNED, None)
         elif len(scores) < len(ends) or None in scores:
             self._tell(trial, TrialState.FAIL, None)

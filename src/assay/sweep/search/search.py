@@ -68,7 +68,7 @@ class Search(Protocol):
         Args:
             token: Of its proposal.
             outcome: How it ended; one that was interrupted will be run again, and has not ended.
-            scores: One an objective; None unless it is done.
+            scores: One an objective; None unless it has finished.
         """
         del token, outcome, scores
 

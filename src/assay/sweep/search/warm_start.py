@@ -13,7 +13,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError
-from assay.record.outcome import Outcome
 from assay.record.run_directory import RunDirectory, find_runs
 from assay.record.run_record import RunRecord
 from assay.sweep.search.space import Choice
@@ -113,8 +112,7 @@ def _read(run_dir: Path, space: Space, objectives: Sequence[Objective]) -> Earli
         config = load_mapping(RunDirectory(run_dir).config)
     except AssayError:
         return None  # one damaged run among many is no reason not to use the others
-    outcome = Outcome("done", metrics=record.metrics, best=record.best)
-    scores = [one.score(outcome) for one in objectives]
+    scores = [one.score(record.outcome) for one in objectives]
     if record.status != "finished" or None in scores:
         return None
     values: dict[str, Any] = {}

@@ -7,15 +7,14 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from assay.errors import AssayError
-from assay.record.failure_cause import of_message, of_signal, signal_name
+from assay.record.failure_cause import of_signal, signal_name
 from assay.record.outcome import Outcome
 from assay.record.run_record import FILE, RunRecord
 
 if TYPE_CHECKING:
-    from assay.record.outcome import Cause
     from assay.sweep.job_spec import JobSpec
 
 _TAIL = 4096
@@ -30,27 +29,27 @@ class ExitStatus:
 
     Attributes:
         exit_code: Of the process; the negative number of the signal that killed it.
-        said: The outcome that it left, as JSON; empty if it could not.
+        outcome: That it left, as JSON; empty if it could not.
         memory_ran_out: Whether the kernel has killed a process to get memory while this one lived.
         seconds: It lived.
     """
 
     exit_code: int
-    said: str = ""
+    outcome: str = ""
     memory_ran_out: bool = False
     seconds: float = 0.0
 
 
-def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, told: str = "") -> Outcome:
+def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, signal_sent: str = "") -> Outcome:
     """How an attempt ended: as its process said, else as its record says, else as its exit status shows.
 
     Args:
         job_spec: Of the process.
         exit_status: Of the process.
-        told: The signal that this sweep had sent it: `SIGTERM`, `SIGKILL` or none.
+        signal_sent: By this sweep: `SIGTERM`, `SIGKILL` or none.
     """
-    with suppress(ValueError, TypeError):
-        return Outcome.from_json(exit_status.said)
+    with suppress(ValueError):
+        return Outcome.from_json(exit_status.outcome)
     recorded = _recorded(job_spec, exit_status)
     if recorded is not None:
         return recorded
@@ -58,34 +57,13 @@ def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, told: str = "")
         reason = f"its process ended with exit code {exit_status.exit_code} and did not say why"
         return Outcome("failed", "exception", reason, seconds=exit_status.seconds)
     name = signal_name(-exit_status.exit_code)
-    if name == told or (told, name) == ("SIGKILL", "SIGTERM"):  # which was sent before
-        return Outcome("interrupted", reason=f"ended by {name}", seconds=exit_status.seconds)
-    failure = of_signal(name, _tail(job_spec.output), memory_ran_out=exit_status.memory_ran_out)
+    if name == signal_sent or (signal_sent, name) == ("SIGKILL", "SIGTERM"):  # which was sent before
+        return Outcome("interrupted", reason=f"ended by {name}", signal=name, seconds=exit_status.seconds)
+    cause = of_signal(name, _tail(job_spec.output), memory_ran_out=exit_status.memory_ran_out)
     reason = f"its process was killed by {name}"
-    if failure.cause == "out_of_memory":
+    if cause == "out_of_memory":
         reason += ", as memory had run out"
-    return Outcome("failed", failure.cause, reason, failure.transient, seconds=exit_status.seconds)
-
-
-def outcome_of(record: RunRecord) -> Outcome | None:
-    """The outcome that a record tells; None while it says `running`.
-
-    Args:
-        record: Of the run.
-    """
-    if record.status == "running":
-        return None
-    kept: Any = {"metrics": record.metrics, "best": record.best, "seconds": record.seconds}
-    if record.status == "finished":
-        return Outcome("done", **kept)
-    if record.status == "pruned":
-        return Outcome("pruned", reason=record.reason, **kept)
-    if record.status == "interrupted" and record.signal:
-        return Outcome("interrupted", reason=record.reason, **kept)
-    failure = of_message(record.reason)
-    cause: Cause = record.cause or failure.cause  # type: ignore[assignment]  # a record's own word for it
-    transient = failure.transient or cause == "killed"
-    return Outcome("failed", cause, record.reason, transient, **kept)
+    return Outcome("failed", cause, reason, seconds=exit_status.seconds)
 
 
 def _recorded(job_spec: JobSpec, exit_status: ExitStatus) -> Outcome | None:
@@ -93,7 +71,8 @@ def _recorded(job_spec: JobSpec, exit_status: ExitStatus) -> Outcome | None:
     path = Path(job_spec.cwd, job_spec.run_dir)
     with suppress(AssayError, OSError):
         if time.time() - (path / FILE).stat().st_mtime <= exit_status.seconds + _CLOCK:
-            return outcome_of(RunRecord.load(path))
+            record = RunRecord.load(path)
+            return None if record.status == "running" else record.outcome
     return None
 
 

@@ -171,8 +171,8 @@ class Server:
                 forked_process.live(lambda: body(child.result.fileno()))
         except OSError as error:
             child.result.close()
-            outcome = Outcome("failed", "exception", f"it could not be forked: {error}", transient=True)
-            self._tell({"is": "ended", "key": child.key, "exit_code": 1, "said": outcome.to_json()})
+            outcome = Outcome("failed", "machine", f"it could not be forked: {error}")
+            self._tell({"is": "ended", "key": child.key, "exit_code": 1, "outcome": outcome.to_json()})
             return
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
@@ -229,14 +229,14 @@ class Server:
         self._end_left_over()
         for _, child, exit_code in ended:
             child.result.seek(0)
-            said = child.result.read(_LARGEST).decode("utf-8", "replace")
+            outcome = child.result.read(_LARGEST).decode("utf-8", "replace")
             child.result.close()
             self._tell(
                 {
                     "is": "ended",
                     "key": child.key,
                     "exit_code": exit_code,
-                    "said": said,
+                    "outcome": outcome,
                     "memory_ran_out": kills() > child.kills,
                     "seconds": time.monotonic() - child.start,
                 }

@@ -13,12 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from assay.error_location import one_line_of
 from assay.errors import AssayError
 from assay.files.inside import appending
-from assay.record.failure_cause import of_exception
-from assay.record.outcome import TRIAL, Outcome
-from assay.sweep.worker.exit_status import outcome_of
+from assay.record.failure_cause import of_exception, reason_of
+from assay.record.outcome import TRIAL, Outcome, stopped_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,18 +70,6 @@ def print_to(job_spec: JobSpec) -> None:
     os.write(1, line.encode("utf-8", "backslashreplace"))
 
 
-def failed(error: BaseException, *, seconds: float = 0.0) -> Outcome:
-    """The outcome of an attempt that an exception has ended.
-
-    Args:
-        error: The exception.
-        seconds: The attempt took.
-    """
-    failure = of_exception(error)
-    told = str(error) if isinstance(error, AssayError) else one_line_of(error)
-    return Outcome("failed", failure.cause, told, failure.transient, seconds=seconds)
-
-
 def limit_memory(gigabytes: float) -> None:
     """Let this process take so much memory beside what it holds already, and have every further call fail.
 
@@ -108,11 +94,15 @@ def _timed(body: Callable[[], Outcome], caught: type[BaseException]) -> Outcome:
     try:
         outcome = body()
     except KeyboardInterrupt:
-        outcome = Outcome("interrupted", reason="stopped by hand")
+        outcome = Outcome("interrupted", reason=stopped_by("SIGINT"), signal="SIGINT")
     except caught as error:
         _say(error)
-        outcome = failed(error)
+        outcome = _failed(error)
     return outcome if outcome.seconds else replace(outcome, seconds=time.perf_counter() - start)
+
+
+def _failed(error: BaseException) -> Outcome:
+    return Outcome("failed", of_exception(error), reason_of(error))
 
 
 def _run(job_spec: JobSpec) -> Outcome:
@@ -147,17 +137,15 @@ def _attempt(job_spec: JobSpec) -> Outcome:
         if isinstance(error, KeyboardInterrupt):
             raise
         _say(error)
-        outcome = failed(error)
+        outcome = _failed(error)
         with suppress(AssayError):
-            said = outcome_of(RunRecord.load(run_dir))
-            if said is not None and said.state == "failed":
-                outcome = replace(outcome, metrics=said.metrics, best=said.best, seconds=said.seconds)
+            record = RunRecord.load(run_dir)
+            if record.status == "failed":
+                outcome = replace(outcome, metrics=record.metrics, best=record.best, seconds=record.seconds)
         return outcome
     finally:
         os.environ.pop(TRIAL, None)
-    said = outcome_of(RunRecord.load(run_dir))
-    # Its ranks have died without a word.
-    return said or Outcome("failed", "killed", "a process of the run died", transient=True)
+    return RunRecord.load(run_dir).outcome
 
 
 def _begin(job_spec: JobSpec) -> None:
