@@ -51,7 +51,8 @@ def test_an_outcome_in_the_words_of_the_first_journals_is_read() -> None:
 def test_what_is_not_an_outcome_is_refused() -> None:
     assert Outcome.from_json(WHOLE.to_json()) == WHOLE
     plain: dict[str, Any] = json.loads(WHOLE.to_json())
-    for content in (None, [], "finished", 3, {}, {"status": "running"}):
+    others: list[Any] = [None, [], "finished", 3, {}, {"status": "running"}]
+    for content in others:
         with pytest.raises(ValueError, match="is "):
             Outcome.from_plain(content)
     for name in plain:

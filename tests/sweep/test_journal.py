@@ -6,7 +6,7 @@ import json
 import math
 import os
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -167,7 +167,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_journal_in_the_words_of_version_1_is_read_and_goes_on(tmp_path: Path) -> None:
     ended = {"event": "end", "final": True, "reason": "x", "transient": True, "metrics": {}, "best": {}}
-    events = [
+    events: list[dict[str, Any]] = [
         {"event": "sweep", "version": 1, "overrides": ["seed=1,2"]},
         *(
             {"event": "job", "number": n, "fingerprint": "f", "overrides": [], "token": "", "seed": n}
@@ -176,7 +176,7 @@ def test_a_journal_in_the_words_of_version_1_is_read_and_goes_on(tmp_path: Path)
         {**ended, "number": 0, "state": "done", "cause": "", "seconds": 2.5},
         {**ended, "number": 1, "state": "failed", "cause": "exception", "seconds": 1},
     ]
-    (tmp_path / FILE).write_text("".join(map(_line, events)))
+    (tmp_path / FILE).write_text("".join(_line(event) for event in events))
     journal = Journal.open(tmp_path)
     assert [(job.status, job.outcome.cause) for job in journal.jobs.values() if job.outcome] == [
         ("finished", ""),

@@ -1,4 +1,4 @@
-"""Signals that stop a sweep: what they leave noted, and which are left alone."""
+"""Signals that stop a sweep: what they leave noted."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from assay.sweep.worker.check_process import CheckProcess
         ((), "", False, 0),
         (("SIGINT",), "SIGINT", False, 130),
         (("SIGTERM", "SIGTERM"), "SIGTERM", False, 143),
+        (("SIGUSR1",), "SIGUSR1", False, 143),  # as a cluster warns
         (("SIGHUP", "SIGTERM"), "SIGHUP", False, 129),  # as a system that shuts down sends them
         (("SIGINT", "SIGINT"), "SIGINT", True, 130),
         (("SIGTERM", "SIGINT"), "SIGTERM", True, 143),
@@ -31,39 +32,6 @@ def test_signals_are_noted_and_nothing_else_happens(
         for one in sent:
             signal.raise_signal(signal.Signals[one])
     assert (stop.name, stop.at_once, stop.exit_code) == (name, at_once, code)
-
-
-def test_handlers_are_given_back() -> None:
-    with StopRequest().watching():
-        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-
-def test_what_nohup_ignores_stays_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        stop = StopRequest()
-        with stop.watching():
-            signal.raise_signal(signal.SIGHUP)
-        assert stop.name == ""
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
-def test_off_the_main_thread_signals_are_left_alone() -> None:
-    stop = StopRequest()
-    entered = []
-
-    def watch() -> None:
-        with stop.watching():
-            entered.append(signal.getsignal(signal.SIGINT))
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    thread.join()
-    assert entered == [signal.default_int_handler]
 
 
 class _Raised:

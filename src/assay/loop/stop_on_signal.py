@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -15,6 +14,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
 from assay.loop.resume_point import only_whole_epochs
+from assay.process.stop_signals import handled_by
 from assay.terminal import leave_terminal
 from assay.torch_internals import default_store
 
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     import lightning as L
     from torch._C._distributed_c10d import Store  # public, but not so for type checkers
 
-_SIGNALS: Final = tuple(
-    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP") if hasattr(signal, name)
-)
 _HANGUP: Final = getattr(signal, "SIGHUP", None)
 _KEY: Final = "assay/stop"
 
@@ -68,7 +65,7 @@ class StopOnSignal(Checkpoint):
         """Name of the signal; empty as long as there was none."""
         self._saved = False
         self._last_step = -1
-        self._before: dict[int, Any] = {}
+        self._handled: list[signal.Signals] = []
         self._process = 0
         self._store: Store | None = None
 
@@ -81,23 +78,12 @@ class StopOnSignal(Checkpoint):
                 Python handles no signal. Until then one simply ends the process: nothing is lost.
         """
         self.received, self._saved, self._process = "", False, os.getpid()
-        if threading.current_thread() is threading.main_thread():
-            before = {number: signal.getsignal(number) for number in _SIGNALS}
-            self._before = {n: old for n, old in before.items() if n != _HANGUP or old != signal.SIG_IGN}
-        if several:
-            for number in self._before:
-                signal.signal(number, signal.SIG_DFL)
-        else:
-            self._take()
-        try:
+        with handled_by(signal.SIG_DFL if several else self._receive) as self._handled:
             yield
-        finally:
-            for number, handler in self._before.items():
-                signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-            self._before = {}
+        self._handled = []
 
     def _take(self) -> None:
-        for number in self._before:
+        for number in self._handled:
             signal.signal(number, self._receive)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from assay.process.children import end_with_parent
+from assay.process.stop_signals import STOP_SIGNALS
 
 
 def main() -> None:
@@ -15,9 +16,8 @@ def main() -> None:
     from assay.run.train import run_rank
 
     code = run_rank(Path(sys.argv[1]), sys.argv[2:])
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # all is written; what is left is Python's own end
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for number in STOP_SIGNALS:  # all is written; what is left is Python's own end
+        signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
 
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import signal
-import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, final
+
+from assay.process.stop_signals import handled_by
+from assay.record.outcome import exit_code_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from types import FrameType
-
-_SIGNALS: Final = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
-_EXIT_CODES: Final = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 
 
 @final
@@ -38,14 +33,14 @@ class StopRequest:
     @property
     def exit_code(self) -> int:
         """That a shell gives a process which this signal has ended; 0 without one."""
-        return _EXIT_CODES.get(self.name, 0)
+        return exit_code_of(self.name) if self.name else 0
 
-    def watching(self) -> AbstractContextManager[None]:
+    def watching(self) -> AbstractContextManager[Any]:
         """Note the signals in this block; nothing off the main thread, where Python takes none."""
         self._prepares = False
         return handled_by(self._note)
 
-    def preparing(self) -> AbstractContextManager[None]:
+    def preparing(self) -> AbstractContextManager[Any]:
         """Note Ctrl-C in this block; until `watching`, `look` acts on it and a second one interrupts at once.
 
         An interrupt that is raised wherever the program is may be lost: Python ignores what is raised while
@@ -73,30 +68,3 @@ class StopRequest:
             self.name = signal.Signals(number).name
         elif number == signal.SIGINT:
             self.at_once = True
-
-
-@contextmanager
-def handled_by(
-    handler: Callable[[int, FrameType | None], object], numbers: Sequence[int] = _SIGNALS
-) -> Iterator[None]:
-    """Have a handler for the signals that stop a sweep, in this block.
-
-    Args:
-        handler: As `signal.signal` takes it.
-        numbers: Of the signals.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in numbers}
-    hangup = getattr(signal, "SIGHUP", None)
-    if hangup in before and before[hangup] is signal.SIG_IGN:  # started by nohup
-        del before[hangup]
-    try:
-        for number in before:
-            signal.signal(number, handler)
-        yield
-    finally:
-        for number, former in before.items():
-            # None is a handler that was not set from Python.
-            signal.signal(number, signal.SIG_DFL if former is None else former)

@@ -140,7 +140,7 @@ def test_a_job_that_closes_every_descriptor_harms_nobody(
         make_job_spec(number=2),
     )
     assert [outcomes[number].status for number in (1, 2)] == ["finished"] * 2
-    assert (outcomes[0].status, outcomes[0].cause) == ("failed", "exception"), "it cannot write its log"
+    assert (outcomes[0].status, outcomes[0].cause) == ("failed", "machine"), "it cannot write its log"
     assert "Bad file descriptor" in outcomes[0].reason
 
 

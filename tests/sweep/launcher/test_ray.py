@@ -18,6 +18,7 @@ from tests.command import ASSAY
 from tests.sweep.conftest import PATIENCE, TINY, begin, environment, is_gone, run, until
 
 from assay.errors import AssayError, ConfigError
+from assay.process.stop_signals import handlers_kept
 from assay.record.run_record import RunRecord
 from assay.sweep.launcher import ray_cluster
 from assay.sweep.launcher.ray import RayLauncher
@@ -37,7 +38,7 @@ LAUNCHER = ("hydra/launcher=ray", "hydra.launcher.jobs_at_once=2")
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A cluster with two GPUs that are not there; a launcher joins it as it would any that is running."""
-    with ray_cluster.own_signals(), ray_cluster.variables(ray_cluster.SETTINGS):
+    with handlers_kept(ray_cluster.SIGNALS), ray_cluster.variables(ray_cluster.SETTINGS):
         import ray
 
         folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))  # paths of sockets must be short

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import optuna
 
-    from assay.record.outcome import State
+    from assay.record.outcome import Status
     from assay.sweep.search.search import Proposal
 
 SPACE = {"lr": "tag(log, interval(1e-5, 1))", "width": "range(1, 65)", "opt": "sgd,adamw"}
@@ -57,8 +57,8 @@ def done(overrides: Sequence[str]) -> tuple[Outcome, list[float] | None]:
     return Outcome("finished"), [loss(overrides)]
 
 
-def ended(state: State, **more: Any) -> Outcome:
-    return Outcome(state, **more)
+def ended(status: Status, **more: Any) -> Outcome:
+    return Outcome(status, **more)
 
 
 class Killed(BaseException):
@@ -272,19 +272,19 @@ def test_further_seeds_wait_for_the_first_which_alone_is_pruned(tmp_path: Path) 
     one.close()
 
 
-@pytest.mark.parametrize(("state", "told"), [("failed", "FAIL"), ("pruned", "PRUNED")])
+@pytest.mark.parametrize(("status", "told"), [("failed", "FAIL"), ("pruned", "PRUNED")])
 def test_no_seed_follows_a_first_one_that_did_not_come_through(
-    state: State, told: str, tmp_path: Path
+    status: Status, told: str, tmp_path: Path
 ) -> None:
     one = search(tmp_path, ["seed=0,1,2"], num_trials=2)
     first = one.next()
     assert first is not None
-    one.tell(first.token, ended(state), None)
+    one.tell(first.token, ended(status), None)
     assert one.total == 4
     second = one.next()
     assert second is not None
     assert second.overrides[-1] == "seed=0"
-    assert one.study.get_trials()[0].status.name == told
+    assert one.study.get_trials()[0].state.name == told
     one.close()
 
 
@@ -438,7 +438,7 @@ def test_a_job_that_was_interrupted_has_not_ended(tmp_path: Path) -> None:
     proposal = one.next()
     assert proposal is not None
     one.tell(proposal.token, ended("interrupted"), None)
-    assert one.study.get_trials()[0].status == TrialState.RUNNING
+    assert one.study.get_trials()[0].state == TrialState.RUNNING
     one.tell(proposal.token, Outcome("finished"), [1.0])
     one.tell(proposal.token, Outcome("finished"), [2.0])
     assert one.study.get_trials()[0].value == 1.0

@@ -91,7 +91,7 @@ def test_numbers(text: str, expected: Numbers) -> None:
 
 def test_the_command_line_wins_over_the_node() -> None:
     space = read_space(["a=1", "b=x,y"], {"a": "interval(0,1)", "b": "1,2", "c": "3,4"})
-    assert space.jobs == ("a=1", Choice("b", ("x", "y")), Choice("c", ("3", "4")))
+    assert space.entries == ("a=1", Choice("b", ("x", "y")), Choice("c", ("3", "4")))
 
 
 def test_values_that_are_no_sweep_are_fixed() -> None:

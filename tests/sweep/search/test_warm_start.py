@@ -9,7 +9,7 @@ from optuna.trial import TrialState
 
 from assay.errors import AssayError
 from assay.record.outcome import Outcome
-from assay.record.run_record import RunRecord, Status
+from assay.record.run_record import RunRecord
 from assay.sweep.objective import Objective
 from assay.sweep.search.optuna import OptunaSearch
 from assay.sweep.search.space import read_space
@@ -17,6 +17,8 @@ from assay.sweep.search.warm_start import earlier_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from assay.record.outcome import Status
 
 SPACE = {
     "optimizer.lr": "tag(log, interval(1e-4, 1e-1))",

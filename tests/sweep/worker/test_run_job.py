@@ -42,7 +42,7 @@ os.system("echo called")
 
 def run(fork_server: ForkServer, job_spec: JobSpec) -> Outcome:
     key = fork_server.start(job_spec)
-    return Outcome.from_json(fork_server.wait([key], 60.0)[key].said)
+    return Outcome.from_json(fork_server.wait([key], 60.0)[key].outcome)
 
 
 def test_a_resumed_job_ends_as_one_that_was_never_interrupted(

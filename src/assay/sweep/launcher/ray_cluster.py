@@ -6,14 +6,14 @@ import logging
 import os
 import signal
 import tempfile
-import threading
 import uuid
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from assay.errors import AssayError, ConfigError, first_line
 from assay.process import reaper
+from assay.process.stop_signals import handlers_kept
 from assay.record.provenance import usable_cores
 from assay.targets.optional_packages import install
 
@@ -36,6 +36,8 @@ SETTINGS: Final = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
 """For a cluster of this sweep alone."""
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+"""Ray sets handlers of its own for them."""
 STORE: Final = 80 << 20
 """Bytes of the object store, which holds nothing but outcomes; Ray's least."""
 
@@ -56,7 +58,7 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
     """
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     if address is not None:
-        with own_signals(), variables(_AT_IMPORT):
+        with handlers_kept(SIGNALS), variables(_AT_IMPORT):
             try:
                 ray.init(address=address, **quiet)
             except (ConnectionError, RuntimeError, ValueError) as error:
@@ -69,7 +71,7 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
     folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))
     mark = uuid.uuid4().hex
     guarded = reaper.guard(mark, str(folder))  # Ray's own guard leaves some of its processes
-    with own_signals(), variables({**SETTINGS, reaper.MARK: mark}):
+    with handlers_kept(SIGNALS), variables({**SETTINGS, reaper.MARK: mark}):
         constants = ray._private.ray_constants  # which has read the variable when it was imported
         joins_machines, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
         try:
@@ -119,18 +121,3 @@ def variables(values: Mapping[str, str]) -> Iterator[None]:
     finally:
         for name in missing:
             os.environ.pop(name, None)
-
-
-@contextmanager
-def own_signals() -> Iterator[None]:
-    """Keep the handlers that this process has: Ray sets its own."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            with suppress(TypeError):  # one that was not set from Python
-                signal.signal(number, handler)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, final
 
+from assay.process.stop_signals import handled_by
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.stop_request import handled_by
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -5,19 +5,19 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.files.atomic import write_text
+from assay.process.stop_signals import handled_by
 from assay.record.outcome import Outcome
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.cluster_worker import ClusterWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import FrameType
 
 AT_ONCE: Final = "INT"
@@ -98,7 +98,8 @@ class SlurmJob:
 
     def _run(self, job_spec: JobSpec) -> None:
         stop = _number(stop_signal())
-        with _left_alone(signal.SIGUSR1, signal.SIGUSR2):
+        # Slurm sends these to all processes of a job.
+        with handled_by(signal.SIG_IGN, (signal.SIGUSR1, signal.SIGUSR2)):
             self._cluster_worker = ClusterWorker()
         for number in (stop, _number(AT_ONCE)):
             signal.signal(number, self._stop)
@@ -151,14 +152,3 @@ def _is_superseded(place: Path) -> bool:
             return noted != _job_id()
         time.sleep(0.2)
     return False
-
-
-@contextmanager
-def _left_alone(*numbers: signal.Signals) -> Iterator[None]:
-    """Have the processes that are started in this block ignore signals: Slurm sends them to all of a job."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

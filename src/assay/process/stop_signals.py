@@ -1,0 +1,66 @@
+"""The signals that tell a run or a sweep to stop, and handlers for them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
+
+    Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
+
+STOP_SIGNALS: Final = tuple(
+    signal.Signals[name]
+    for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
+    if name in signal.Signals.__members__
+)
+"""SIGUSR1 is how a cluster warns; SIGHUP comes as a terminal is closed."""
+
+
+@contextmanager
+def handlers_kept(numbers: Sequence[signal.Signals] = STOP_SIGNALS) -> Iterator[list[signal.Signals]]:
+    """Give signals back the handlers that they have now, when this block is left.
+
+    Args:
+        numbers: Of the signals.
+
+    Returns:
+        Those that may be handled here: none off the main thread, and not SIGHUP where `nohup` ignores it.
+    """
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in numbers}
+        before = {
+            number: handler
+            for number, handler in handlers.items()
+            if number.name != "SIGHUP" or handler != signal.SIG_IGN
+        }
+    try:
+        yield list(before)
+    finally:
+        for number, handler in before.items():
+            # None is a handler that was not set from Python.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+@contextmanager
+def handled_by(
+    handler: Handler, numbers: Sequence[signal.Signals] = STOP_SIGNALS
+) -> Iterator[list[signal.Signals]]:
+    """Have a handler for signals in this block, where they may be handled.
+
+    Args:
+        handler: As `signal.signal` takes it.
+        numbers: Of the signals.
+
+    Returns:
+        Those that it handles; see `handlers_kept`.
+    """
+    with handlers_kept(numbers) as handled:
+        for number in handled:
+            signal.signal(number, handler)
+        yield handled

@@ -1,0 +1,96 @@
+"""Processes that are started together end together, and with the one that has started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from tests.sweep.conftest import is_gone, until
+
+from assay.process.children import kill, received, start, wait
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STARTS = """
+import os, sys
+from assay.process.children import start
+process = start([sys.executable, "-c", sys.argv[1]], os.environ)
+sys.stdin.read()
+"""
+FIRST = "from assay.process.children import end_with_parent; end_with_parent(); "
+SLEEPS = "import time; time.sleep(600)"
+SAYS = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); print(flush=True); "
+DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); print(flush=True); "
+
+
+def begun(code: str, file: Path) -> subprocess.Popen[bytes]:
+    """A process that has printed something, and so has its handlers."""
+    process = start(
+        [sys.executable, "-u", "-c", f"import sys; sys.stdout = open({str(file)!r}, 'w'); {code}"], os.environ
+    )
+    until(lambda: file.is_file() and file.stat().st_size)
+    return process
+
+
+def test_exit_codes_are_told_in_order() -> None:
+    codes = ["", "import sys; sys.exit(0)"]
+    assert wait([start([sys.executable, "-c", code], os.environ) for code in codes], []) == [0, 0]
+
+
+def test_when_one_fails_the_others_are_told_to_end(tmp_path: Path) -> None:
+    other = begun(SAYS + SLEEPS, tmp_path / "other")
+    failing = start([sys.executable, "-c", "import sys; sys.exit(3)"], os.environ)
+    assert wait([failing, other], []) == [3, 7]
+
+
+def test_a_signal_is_passed_on(tmp_path: Path) -> None:
+    process = begun(SAYS + SLEEPS, tmp_path / "process")
+    with received() as signals:
+        signal.raise_signal(signal.SIGTERM)
+        assert wait([process], signals) == [7]
+    assert signals == [signal.SIGTERM]
+
+
+def test_the_third_ctrl_c_kills(tmp_path: Path) -> None:
+    process = begun(DEAF + SLEEPS, tmp_path / "process")
+    with received() as signals:
+
+        def press() -> None:
+            for _ in range(3):
+                assert process.poll() is None
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.2)
+
+        keyboard = threading.Thread(target=press)
+        keyboard.start()
+        assert wait([process], signals) == [-signal.SIGKILL]
+        keyboard.join()
+
+
+def test_what_is_killed_takes_its_group_along(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    code = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {SLEEPS!r}]); "
+    code += "print(p.pid, flush=True); "
+    process = begun(code + SLEEPS, file)
+    kill(process)
+    kill(process)  # nothing where it has ended
+    assert process.returncode == -signal.SIGKILL
+    until(lambda: is_gone(int(file.read_text())))
+
+
+def test_a_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    child = FIRST + f"import os; open({str(file)!r}, 'w').write(str(os.getpid())); " + SLEEPS
+    parent = subprocess.Popen([sys.executable, "-c", STARTS, child], stdin=subprocess.PIPE)
+    until(lambda: file.is_file() and file.read_text())
+    parent.kill()
+    parent.wait()
+    assert parent.stdin is not None
+    parent.stdin.close()
+    until(lambda: is_gone(int(file.read_text())))
