@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from assay.errors import AssayError
 from assay.record.outcome import Outcome
+from assay.record.secrets import redact_tree
 from assay.sweep.journal import FILE, JobRecord, Journal, _line, unfinished
 
 if TYPE_CHECKING:
@@ -163,6 +164,16 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.undo()
     assert journal.path.read_bytes() == whole
     assert journal.jobs[0].status == "waiting", "what is not on disk has not happened"
+
+
+def test_a_token_is_not_a_secret(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path, overrides=["seed=100,200"])
+    journal.add([JobRecord(0, "f", ("seed=100",), "seed=100")])
+    journal.add([JobRecord(1, "g", ("+logger.x.api_key=abcdef123",), "a=1 +logger.x.api_key=abcdef123")])
+    kept = Journal.open(tmp_path).jobs
+    assert kept[0] == journal.jobs[0]
+    assert (kept[1].overrides, kept[1].token) == (("+logger.x.api_key=***",), "a=1 +logger.x.api_key=***")
+    assert redact_tree({"overrides": ["seed=100"]}) == {"overrides": ["seed=100"]}, "nor anywhere else"
 
 
 def test_a_journal_in_the_words_of_version_1_is_read_and_goes_on(tmp_path: Path) -> None:

@@ -300,9 +300,10 @@ def _changed(job_record: JobRecord, event: dict[str, Any]) -> JobRecord:
 
 
 def _redacted(event: dict[str, Any]) -> dict[str, Any]:
-    clean: dict[str, Any] = redact_tree(event)
-    if "token" in event:  # the search's name for a job, which only sounds like a secret
-        clean["token"] = event["token"]
+    # Neither the search's name for a job is a secret, which may be what was typed for it, nor what equals it.
+    clean: dict[str, Any] = redact_tree({key: value for key, value in event.items() if key != "token"})
+    if "token" in event:
+        clean["token"] = " ".join(redact_tree(event["token"].split(" ")))
     return clean
 
 

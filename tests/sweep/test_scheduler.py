@@ -1,0 +1,263 @@
+"""The loop of a sweep, over a launcher whose jobs end as a list says: what is started, retried, stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from assay.check.report import Report
+from assay.compose.job_composer import Job
+from assay.errors import AssayError, ConfigError
+from assay.record.outcome import Outcome
+from assay.sweep.journal import Journal
+from assay.sweep.launcher.launcher import Launcher
+from assay.sweep.objective import Objective
+from assay.sweep.policy import Policy
+from assay.sweep.scheduler import Scheduler
+from assay.sweep.search.grid import GridSearch
+from assay.sweep.stop_request import StopRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.sweep.job_spec import JobSpec
+    from assay.sweep.journal import JobRecord
+    from assay.sweep.policy import Retry
+
+FINISHED = Outcome("finished", metrics={"val/loss": 0.5})
+KILLED = Outcome("failed", "killed", "its process was killed by SIGKILL")
+HANGS = None
+
+
+class Scripted(Launcher):
+    """Ends each attempt at a job as a list says; one that hangs ends when it is told to."""
+
+    has_gpus = False
+    slots = 1
+    deaf = False
+
+    def __init__(self, script: Mapping[int, Sequence[Outcome | None]], slots: int = 1) -> None:
+        self.slots = slots
+        self.started: list[JobSpec] = []
+        self.stops: list[tuple[int, bool]] = []
+        self.closed = False
+        self._script = {number: list(outcomes) for number, outcomes in script.items()}
+        self._running: dict[int, Outcome | None] = {}
+
+    def has_room(self, job_spec: JobSpec) -> bool:
+        del job_spec
+        return len(self._running) < self.slots
+
+    def start(self, job_spec: JobSpec) -> None:
+        assert len(self._running) < self.slots
+        self.started.append(job_spec)
+        Path(job_spec.run_dir).mkdir(parents=True, exist_ok=True)
+        outcomes = self._script.get(job_spec.number, [])
+        self._running[job_spec.number] = outcomes.pop(0) if outcomes else FINISHED
+
+    def wait(self, seconds: float) -> dict[int, Outcome]:
+        ended = {number: outcome for number, outcome in self._running.items() if outcome is not None}
+        for number in ended:
+            del self._running[number]
+        if not ended:
+            threading.Event().wait(min(seconds, 0.01))
+        return ended
+
+    def stop(self, number: int, *, now: bool) -> None:
+        self.stops.append((number, now))
+        if number in self._running and (now or not self.deaf):
+            self._running[number] = Outcome("interrupted", reason="ended", signal="SIGTERM")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Told:
+    """What a sweep shows."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.ends: list[tuple[int, Outcome, Retry | None]] = []
+
+    def started(self, job_record: JobRecord, run_dir: Path, epochs: Any) -> None:
+        pass
+
+    def ended(self, job_record: JobRecord, outcome: Outcome, retry: Retry | None) -> None:
+        self.ends.append((job_record.number, outcome, retry))
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+    def tick(self, job_records: Mapping[int, JobRecord], total: int) -> None:
+        pass
+
+
+class Sweep:
+    """A scheduler with a real journal, grid and policy."""
+
+    def __init__(self, folder: Path, launcher: Scripted, jobs: int = 3, **policy: Any) -> None:
+        self.folder, self.launcher, self.told, self.stop = folder, launcher, Told(), StopRequest()
+        self.journal = Journal.create(folder, overrides=[])
+        search = GridSearch([f"seed=range({jobs})"])
+        self.scheduler = Scheduler(
+            self.journal,
+            search,
+            launcher,
+            Policy(**policy),
+            [Objective("val/loss", "minimize")],
+            compose=self.compose,
+            check=self.check,
+            watcher=self.told,
+            stop=self.stop,
+        )
+
+    def compose(self, overrides: Sequence[str], number: int) -> Job:
+        typed = dict(override.split("=") for override in overrides)
+        batch = int(typed.get("data.batch_size", 8))
+        config = {
+            "run_dir": str(self.folder / str(number)),
+            "seed": int(typed["seed"]),
+            "data": {"batch_size": batch},
+            "trainer": {"accumulate_grad_batches": int(typed.get("trainer.accumulate_grad_batches", 1))},
+        }
+        return Job(tuple(overrides), config, {}, f"{number}/{batch}", "")
+
+    def check(self, job: Job) -> Report:
+        return Report(job.overrides, "x", spec={"task": "multiclass"})
+
+    def run(self) -> list[str]:
+        self.scheduler.run()
+        assert self.launcher.closed
+        kept = Journal.open(self.folder).jobs
+        assert repr(kept) == repr(self.journal.jobs), "what is known is on disk"
+        return [job.status for _, job in sorted(kept.items())]
+
+    def attempts(self) -> list[tuple[int, int]]:
+        return [(job_spec.number, job_spec.attempt) for job_spec in self.launcher.started]
+
+
+def test_every_job_runs_once_in_order(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path / "sweep", Scripted({}, slots=2), jobs=5)
+    assert sweep.run() == ["finished"] * 5
+    assert sweep.attempts() == [(number, 1) for number in range(5)]
+    assert all(job_spec.spec == {"task": "multiclass"} for job_spec in sweep.launcher.started)
+
+
+def test_what_the_machine_did_is_tried_again_so_often_and_the_code_never(tmp_path: Path) -> None:
+    wrong = Outcome("failed", "exception", "ValueError: no")
+    launcher = Scripted({0: [KILLED, FINISHED], 1: [wrong, FINISHED], 2: [KILLED, KILLED, KILLED, FINISHED]})
+    sweep = Sweep(tmp_path / "sweep", launcher, on_failure="retry", max_retries=2)
+    assert sweep.run() == ["finished", "failed", "failed"]
+    assert sorted(sweep.attempts()) == [(0, 1), (0, 2), (1, 1), (2, 1), (2, 2), (2, 3)]
+    assert len(sweep.journal.jobs[2].failures) == 2
+
+
+def test_a_batch_too_large_begins_anew_beside_what_it_left(tmp_path: Path) -> None:
+    launcher = Scripted({0: [Outcome("failed", "out_of_memory"), FINISHED]})
+    sweep = Sweep(tmp_path / "sweep", launcher, jobs=1, on_out_of_memory="halve_batch")
+    assert sweep.run() == ["finished"]
+    first, second = launcher.started
+    sizes = [json.loads(job_spec.config)["data"]["batch_size"] for job_spec in (first, second)]
+    assert sizes == [8, 4]
+    assert not second.resume
+    assert (tmp_path / "sweep" / "attempts" / "0-1").is_dir()
+    changes = ("data.batch_size=4", "trainer.accumulate_grad_batches=2")
+    assert sweep.journal.jobs[0].changes == changes
+
+
+def test_after_a_failure_no_further_job_is_started_where_that_is_asked_for(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path / "sweep", Scripted({1: [KILLED]}), on_failure="stop")
+    assert sweep.run() == ["finished", "failed", "waiting"]
+    assert sweep.attempts() == [(0, 1), (1, 1)]
+    assert len(sweep.told.lines) == 1
+
+
+def test_a_job_that_somebody_else_stops_has_failed(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path / "sweep", Scripted({0: [Outcome("interrupted", signal="SIGTERM")]}), jobs=1)
+    assert sweep.run() == ["failed"]
+    assert sweep.told.ends[0][1].cause == "killed"
+
+
+@pytest.mark.parametrize(("deaf", "presses"), [(False, 1), (True, 2)])
+def test_a_sweep_that_is_stopped_has_its_jobs_save_and_starts_no_other(
+    deaf: bool, presses: int, tmp_path: Path
+) -> None:
+    launcher = Scripted({0: [HANGS], 1: [HANGS]}, slots=2)
+    launcher.deaf = deaf
+    sweep = Sweep(tmp_path / "sweep", launcher, jobs=4)
+    telling = launcher.wait
+
+    def wait(seconds: float) -> dict[int, Outcome]:
+        if len(launcher.stops) < 2 * presses:
+            signal.raise_signal(signal.SIGINT)
+        return telling(seconds)
+
+    launcher.wait = wait  # type: ignore[method-assign]  # Ctrl-C while it waits
+    with sweep.stop.watching():
+        assert set(sweep.run()) == {"waiting"}
+    asked = [(0, False), (1, False)]
+    assert launcher.stops == (asked if presses == 1 else [*asked, (0, True), (1, True)])
+    assert sweep.attempts() == [(0, 1), (1, 1)]
+
+
+def test_a_job_that_fails_while_it_is_stopped_goes_on_later(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path / "sweep", Scripted({0: [KILLED]}))
+    sweep.stop.name = "SIGTERM"
+    sweep.scheduler.run()
+    assert not sweep.launcher.started, "told before it began"
+    sweep = Sweep(tmp_path / "other", Scripted({0: [KILLED]}))
+    start = sweep.launcher.start
+
+    def stop_then_start(job_spec: JobSpec) -> None:
+        sweep.stop.name = "SIGTERM"
+        start(job_spec)
+
+    sweep.launcher.start = stop_then_start  # type: ignore[method-assign]  # told in that moment
+    assert sweep.run() == ["waiting"]
+
+
+def test_a_full_disk_stops_the_sweep(tmp_path: Path) -> None:
+    full = Outcome("failed", "cannot_write", "No space left on device: metrics.csv\n  → make room")
+    sweep = Sweep(tmp_path / "sweep", Scripted({0: [full]}))
+    with pytest.raises(AssayError, match=r"No space left on device: metrics\.csv\n") as error:
+        sweep.scheduler.run()
+    assert "assay resume" in error.value.hint
+    assert {job.status for job in sweep.journal.jobs.values()} == {"waiting"}
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_job_that_takes_too_long_is_told_to_save_then_killed(
+    deaf: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.sweep.scheduler._GRACE", 0.05)
+    launcher = Scripted({0: [HANGS]})
+    launcher.deaf = deaf
+    sweep = Sweep(tmp_path / "sweep", launcher, jobs=2, timeout_min=0.001)
+    assert sweep.run() == ["failed", "finished"]
+    assert launcher.stops[0] == (0, False)
+    assert ((0, True) in launcher.stops) == deaf
+    outcome = sweep.journal.jobs[0].outcome
+    assert outcome is not None
+    assert (outcome.cause, outcome.reason) == ("timed_out", "took longer than 0.001 min")
+
+
+def test_a_job_that_cannot_run_has_failed_and_was_never_started(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path / "sweep", Scripted({}), jobs=3)
+    check = sweep.check
+
+    def refuse(job: Job) -> Report:
+        if job.config["seed"] == 1:
+            raise ConfigError("must be smaller", key="optimizer.lr")
+        return check(job)
+
+    sweep.scheduler._check = refuse
+    assert sweep.run() == ["finished", "failed", "finished"]
+    assert [number for number, _ in sweep.attempts()] == [0, 2]
+    outcome = sweep.journal.jobs[1].outcome
+    assert outcome is not None
+    assert outcome.reason == "optimizer.lr: must be smaller"
