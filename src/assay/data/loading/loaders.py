@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from assay.data.samples import Stream
 from assay.data.transform.transforms import seed_generators
 from assay.errors import DataError, first_line
-from assay.process.stop_signals import STOP_SIGNALS
 from assay.torch_internals import end_workers
 
 if TYPE_CHECKING:
@@ -156,8 +155,9 @@ def leave_signals(worker: int) -> None:
     del worker
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)  # a terminal, a launcher and a scheduler tell whole groups
-    for number in set(STOP_SIGNALS) - {signal.SIGTERM}:
-        signal.signal(number, signal.SIG_IGN)
+    for name in ("SIGINT", "SIGUSR1"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
 @final
