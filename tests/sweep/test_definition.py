@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from hydra._internal.hydra import Hydra
 
+    from assay.compose.job_composer import Job
+
 
 @pytest.fixture(scope="module")
 def hydra() -> Iterator[Hydra]:
@@ -80,7 +82,7 @@ def test_a_value_that_its_class_does_not_take_is_refused_by_its_key(
 def test_jobs_that_would_share_a_directory_are_refused(hydra: Hydra) -> None:
     for subdir, shared in (("'${hydra.job.num}'", False), ("same", True)):
         sweep = definition(hydra, f"hydra.sweep.subdir={subdir}", "seed=1,2")
-        jobs = {}
+        jobs: dict[int, Job] = {}
         while proposal := sweep.search.next():
             jobs[len(jobs)] = sweep.composer.job(proposal.overrides, len(jobs))
         if shared:
