@@ -1,0 +1,126 @@
+"""From a resolved config to the objects it describes. Nothing else calls what a config names."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Final, Literal, final
+
+from omegaconf import OmegaConf
+
+from assay.errors import AssayError, ConfigError
+from assay.targets.annotation import accepts, as_typed, in_words
+from assay.targets.resolve import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+WORDS: Final[Mapping[str, Any]] = {
+    "_args_": list[Any],
+    "_partial_": bool,
+    "_recursive_": bool,
+    "_convert_": Literal["none", "partial", "object", "all"],
+}
+"""Keys of a node that are not arguments of its call, and what each may say."""
+
+
+@final
+class CallError(Exception):
+    """A call failed; the reason is the cause.
+
+    Attributes:
+        key: Full key of the node whose target was called.
+    """
+
+    def __init__(self, key: str, error: Exception) -> None:
+        super().__init__(f"{key}: {error!r}")
+        self.key = key
+
+
+def instantiate(tree: Any, key: str = "", packages: Sequence[str] = (), /, **objects: Any) -> Any:
+    """Call what a tree describes, from the inside out; its words mean what they mean in Hydra 1.3.
+
+    `_args_` are arguments by position. `_partial_: true` gives a `functools.partial`. Under `_recursive_: false`
+    arguments are plain data, whatever they name. Under `_convert_: none` containers are OmegaConf's; under
+    `all`, the default here, and under `partial` and `object`, they are lists and dicts: a tree of plain data
+    holds no structured config, of which alone the last two would make something else.
+
+    Args:
+        tree: Plain data with nothing left to resolve; not changed.
+        key: Its full key.
+        packages: What the user trusts.
+        **objects: Arguments that are no config, for the tree's own target; they come before its keys.
+
+    Raises:
+        ConfigError: A target is not allowed, or a word is not understood.
+        CallError: A call failed.
+        AssayError: What was called raised it.
+    """
+    return _build(tree, key, tuple(packages), "all", recursive=True, objects=objects)
+
+
+def _build(
+    value: Any, key: str, packages: tuple[str, ...], convert: str, *, recursive: bool, objects: Any = None
+) -> Any:
+    if isinstance(value, list):
+        every = enumerate(value)
+        return _contained(
+            [_build(one, f"{key}[{index}]", packages, convert, recursive=recursive) for index, one in every],
+            convert,
+        )
+    if not isinstance(value, dict):
+        return value
+    check_words(key, value)
+    convert, recursive = value.get("_convert_", convert), value.get("_recursive_", recursive)
+
+    def inner(name: Any, given: Any) -> Any:
+        at = f"{key}.{name}" if key else str(name)
+        return _build(given, at, packages, convert, recursive=recursive)
+
+    if "_target_" not in value:
+        return _contained({name: inner(name, given) for name, given in value.items()}, convert)
+    arguments = {
+        name: _plain(inner(name, given), convert) if recursive else _contained(given, convert)
+        for name, given in value.items()
+        if name == "_args_" or name not in ("_target_", *WORDS)
+    }
+    by_position = arguments.pop("_args_", ())
+    arguments |= objects or {}
+    target = resolve(key, value["_target_"], packages)
+    try:
+        if value.get("_partial_"):
+            return functools.partial(target, *by_position, **arguments)
+        return target(*by_position, **arguments)
+    except AssayError:
+        raise
+    except Exception as error:  # whatever a class raises while it is made
+        raise CallError(key, error) from error
+
+
+def _contained(value: Any, convert: str) -> Any:
+    """A list or dict of the kind that its class is to see."""
+    plain = convert != "none" or not isinstance(value, list | dict)
+    return value if plain else OmegaConf.create(value, flags={"allow_objects": True})
+
+
+def _plain(value: Any, convert: str) -> Any:
+    """What is inside may have asked for OmegaConf's containers, and the node around it not."""
+    return OmegaConf.to_container(value) if convert != "none" and OmegaConf.is_config(value) else value
+
+
+def check_words(key: str, node: Mapping[str, Any]) -> None:
+    """Refuse words of a node that say what they cannot say.
+
+    Args:
+        key: Its full key.
+        node: A mapping.
+
+    Raises:
+        ConfigError: Naming the key of the word.
+    """
+    for name, wanted in WORDS.items():
+        if name in node and not accepts(wanted, node[name]):
+            raise ConfigError(
+                f"{as_typed(node[name])} was given; {in_words(wanted)} was expected",
+                key=f"{key}.{name}",
+                hint="leave it out",
+            )
