@@ -20,7 +20,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from assay.build.assemble import assemble
+from assay.build.assembly import assemble
 from assay.build.quiet import quiet
 from assay.check.job import check_job
 from assay.check.prove import Prover

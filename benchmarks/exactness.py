@@ -22,7 +22,7 @@ import lightning
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from assay.build.assemble import assemble
+from assay.build.assembly import assemble
 from assay.build.quiet import quiet
 from assay.compose.compose import compose, job_config
 from assay.record.provenance import cpu_model

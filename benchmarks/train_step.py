@@ -20,7 +20,7 @@ import lightning
 import torch
 from torch.nn import functional as F
 
-from assay.build.assemble import Assembly, assemble
+from assay.build.assembly import Assembly, assemble
 from assay.build.quiet import quiet
 from assay.compose.compose import compose, job_config
 from assay.record.provenance import cpu_model

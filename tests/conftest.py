@@ -22,7 +22,7 @@ from typing_extensions import override
 if TYPE_CHECKING:
     import lightning as L
 
-    from assay.build.assemble import Assembly
+    from assay.build.assembly import Assembly
     from assay.run.result import RunResult
 
 DEFAULTS = {
@@ -210,7 +210,7 @@ def unchanged_process() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
     """Trains one job in this process, on the CPU and without callbacks unless told otherwise."""
-    from assay.build.assemble import assemble
+    from assay.build.assembly import assemble
     from assay.run.train import train as train_once
     from assay.targets.trust import project_packages
 

@@ -11,8 +11,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.wrappers import ClasswiseWrapper
 
-from assay.build.assemble import known_directions
-from assay.build.monitor_mode import mode_of
+from assay.build.monitor_mode import known_directions, mode_of
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError

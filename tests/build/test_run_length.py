@@ -8,7 +8,7 @@ import pytest
 from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
-from assay.build.assemble import describe
+from assay.build.datamodule import describe
 from assay.build.run_length import (
     check_length,
     check_plateau,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from assay.build.assemble import describe, open_data, open_stated
 from assay.build.compatibility import check_stated
+from assay.build.datamodule import describe, open_data, open_declared
 from assay.compose.compose import compose, job_config
 from assay.data.declared import Stated
 from assay.errors import ConfigError, DataError
@@ -21,7 +21,7 @@ TYPED: tuple[list[str], ...] = ([], ["data.split.val=0.25"], ["data.split.test=0
 def test_the_stated_spec_is_that_of_the_data(option: str, typed: list[str]) -> None:
     config = job_config(compose([f"data={option}", "device=cpu", *typed]))
     real: Any = open_data(config).spec  # type: ignore[attr-defined]  # ours has one
-    stated: Any = open_stated(config).spec  # type: ignore[attr-defined]  # ours has one
+    stated: Any = open_declared(config).spec  # type: ignore[attr-defined]  # ours has one
     for name in ("task", "input_shape", "num_classes", "num_targets", "class_counts"):
         assert getattr(stated, name) == getattr(real, name), name
     for part in ("num_train", "num_val", "num_test"):
@@ -32,7 +32,7 @@ def test_the_stated_spec_is_that_of_the_data(option: str, typed: list[str]) -> N
 def test_a_long_tail_too(typed: list[str]) -> None:
     config = job_config(compose(["data=digits", "data.drop_last=false", *typed]))
     real: Any = open_data(config).spec  # type: ignore[attr-defined]  # ours has one
-    stated: Any = open_stated(config).spec  # type: ignore[attr-defined]  # ours has one
+    stated: Any = open_declared(config).spec  # type: ignore[attr-defined]  # ours has one
     assert stated.class_counts == real.class_counts
     assert stated.num_train == real.num_train
 
@@ -49,7 +49,7 @@ def test_a_long_tail_too(typed: list[str]) -> None:
 def test_downloaded_data_is_known_before_the_download(
     option: str, shape: tuple[int, ...], classes: int, train: int
 ) -> None:
-    spec: Any = open_stated(job_config(compose([f"data={option}"]))).spec  # type: ignore[attr-defined]  # ours has one
+    spec: Any = open_declared(job_config(compose([f"data={option}"]))).spec  # type: ignore[attr-defined]  # ours has one
     assert (spec.input_shape, spec.num_classes, spec.num_train, spec.num_test) == (
         shape,
         classes,
@@ -64,14 +64,14 @@ def test_downloaded_data_is_known_before_the_download(
 def test_each_task_is_trained_as_it_was_checked(task: list[str]) -> None:
     typed = [f"data.source.task={task[0]}", *task[1:], "data.source.num_samples=500", "data.source.noise=0.5"]
     config = job_config(compose(["data=synthetic", "device=cpu", *typed]))
-    stated: Any = open_stated(copy.deepcopy(config)).spec  # type: ignore[attr-defined]  # ours has one
+    stated: Any = open_declared(copy.deepcopy(config)).spec  # type: ignore[attr-defined]  # ours has one
     describe(config, open_data(config).spec)  # type: ignore[attr-defined]  # ours has one
     check_stated(stated.as_config(), config)
 
 
 def test_transforms_change_the_stated_shape() -> None:
     config = job_config(compose(["data=digits", "data/transform=resize", "data.transform.size=[20,24]"]))
-    stated: Any = open_stated(config).spec  # type: ignore[attr-defined]  # ours has one
+    stated: Any = open_declared(config).spec  # type: ignore[attr-defined]  # ours has one
     assert stated.input_shape == (1, 20, 24)
 
 
@@ -111,7 +111,7 @@ def test_an_incomplete_statement_is_refused(wrong: dict[str, Any]) -> None:
 
 def test_a_wrong_key_is_named() -> None:
     with pytest.raises(ConfigError, match=r"data\.spec: .*shape"):
-        open_stated(job_config(compose(["data=digits", "+data.spec.shape=[8,8]"])))
+        open_declared(job_config(compose(["data=digits", "+data.spec.shape=[8,8]"])))
 
 
 def test_data_that_is_not_what_was_stated_is_refused() -> None:

@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
     EventAccumulator,
 )
 
-from assay.build.assemble import build
+from assay.build.node import build
 from assay.check.signatures.signature import check_signatures
 from assay.compose.compose import compose, job_config
 

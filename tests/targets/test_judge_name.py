@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 from omegaconf import DictConfig, OmegaConf
 from torchvision.models import list_models  # type: ignore[import-untyped]  # torchvision ships no types
 
@@ -426,16 +425,15 @@ def test_what_the_data_brings_is_judged_right_before_the_call(late: str) -> None
 
 def test_another_run_is_judged_with_the_trust_of_this_job() -> None:
     config = job({"augment": {"_target_": "assay.load", "run": "x"}}, "my_project")
-    assert ready(config, "augment", config.augment).trusted_packages == ["my_project"]
+    assert ready(config, "augment", config.augment)["trusted_packages"] == ["my_project"]
     assert "trusted_packages" not in config.augment
 
 
 def test_the_config_itself_is_left_as_it_is() -> None:
     config = job({"model": {"_target_": "torch.nn.Linear", "in_features": "${n}"}, "n": 3})
     copied = ready(config, "model", config.model)
-    assert copied.in_features == 3
+    assert copied == {"_target_": "torch.nn.Linear", "in_features": 3}
     assert OmegaConf.is_interpolation(config.model, "in_features")
-    assert isinstance(torch.nn.Linear(copied.in_features, 1), torch.nn.Module)
 
 
 def test_slots() -> None:

@@ -17,7 +17,7 @@ from tests.command import ASSAY
 from tests.conftest import unchanged_process
 from tests.training.interrupting import Hook, Interrupt, outcome
 
-from assay.build.assemble import assemble
+from assay.build.assembly import assemble
 from assay.run.resume import resume
 
 if TYPE_CHECKING:

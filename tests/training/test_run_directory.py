@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from typer.testing import CliRunner
 from typing_extensions import override
 
-from assay.build.assemble import assemble
+from assay.build.assembly import assemble
 from assay.cli.app import app
 
 if TYPE_CHECKING:

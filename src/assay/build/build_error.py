@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hydra.errors import InstantiationException
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.check.signatures.signature import example
 from assay.config.did_you_mean import did_you_mean, named
 from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError, first_line
+from assay.targets.call_signature import example
 from assay.targets.optional_packages import install
 from assay.task.task_of import task_of
 
-_FULL_KEY = re.compile(r"full_key: (\S+)")
-_IN_LIST = re.compile(r"(?<=\D)(\d+)(?=\.|$)", re.ASCII)
 _PLAIN_KINDS = (ValueError, TypeError, MisconfigurationException, ModuleNotFoundError)
 _UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
 _NAMES = re.compile(r"^(\w+)\b|[`'](\w+)\b|\b(\w+)=")
@@ -31,14 +28,10 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     """Find the cause, and the value at fault, of a failed call.
 
     Args:
-        error: What Hydra's `instantiate`, OmegaConf or the call itself raised.
+        error: What OmegaConf or the call raised.
         config: The job.
         key: Of the node that was to be built.
     """
-    match = _FULL_KEY.search(str(error))
-    if match and isinstance(error, InstantiationException):
-        found = _IN_LIST.sub(r"[\1]", match[1])  # Hydra writes `train0` for `train[0]`
-        key = next((one for one in (match[1], found) if OmegaConf.select(config, one) is not None), key)
     cause = error
     while not isinstance(cause, AssayError) and isinstance(cause.__cause__, Exception):
         cause = cause.__cause__
@@ -73,19 +66,19 @@ def _way_out(config: DictConfig, key: str) -> str:
 
 def _dangling(cause: OmegaConfBaseException, config: DictConfig, key: str) -> ConfigError:
     text = first_line(cause)
-    key = str(getattr(cause, "full_key", None) or key)
+    at = str(getattr(cause, "full_key", None) or key)
     match = _NOT_IN_SPEC.search(text)
     if match is None:
-        return ConfigError(text, key=key, hint=f"{key}=VALUE")
-    node = OmegaConf.select(config, key)
+        return ConfigError(text, key=at, hint=f"{at}=VALUE")
+    node = OmegaConf.select(config, key, throw_on_resolution_failure=False)
     if isinstance(node, DictConfig):
         asking = (one for one in walk(node, key) if one.is_interpolation and match[1] in one.raw)
-        key = next((one.key for one in asking), key)
+        at = next((one.key for one in asking), at)
     known = [f"spec.{name}" for name in config.get("spec") or {}]
     return ConfigError(
         f"the data has no {match[1]!r}{did_you_mean(match[1], known, '; ')}",
-        key=key,
-        hint=f"it has: {named(known, match[1])}" if known else f"the data is not read yet; {key}=VALUE",
+        key=at,
+        hint=f"it has: {named(known, match[1])}" if known else f"the data is not read yet; {at}=VALUE",
     )
 
 

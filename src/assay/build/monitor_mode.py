@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from omegaconf import DictConfig, OmegaConf
 
+from assay.build.node import build
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import ConfigError
+from assay.metrics.direction import directions
+from assay.targets.call_signature import call_of
 from assay.targets.judge_name import trusted_in
+from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -62,6 +66,34 @@ def mode_of(config: DictConfig, key: str, known: Callable[[], Mapping[str, Mode]
     return _mode(config, key, metric, "min" if is_loss(metric) else known().get(metric))
 
 
+def mode_argument(config: DictConfig, key: str) -> dict[str, Mode]:
+    """What to call a node's target with, beside what the node says: its `mode`, or nothing.
+
+    Args:
+        config: The job, with its `spec`.
+        key: Of the node.
+
+    Raises:
+        ConfigError: As for `mode_of`.
+    """
+    mode = mode_of(config, key, lambda: known_directions(config))
+    return {} if mode is None else {"mode": mode}
+
+
+def known_directions(config: DictConfig) -> dict[str, Mode]:
+    """Which way each score of a job is better, as far as its metrics say it.
+
+    Args:
+        config: The job, with its `spec`.
+    """
+    if config.module._target_ != OUR_MODULE:
+        return {}
+    found: dict[str, Mode] = {}
+    for stage, name in (("train", "train"), ("val", "eval"), ("test", "eval")):
+        found |= directions(build(config, f"metrics.{name}"), stage)
+    return found
+
+
 def is_loss(metric: str) -> bool:
     """Whether a score is a loss, by its name.
 
@@ -75,9 +107,6 @@ def is_loss(metric: str) -> bool:
 
 
 def _has_mode(config: DictConfig, key: str) -> bool:
-    from assay.targets.call_signature import call_of  # both import torch
-    from assay.targets.resolve import resolve
-
     call = call_of(resolve(key, str(OmegaConf.select(config, key)._target_), trusted_in(config)))
     return call is not None and "mode" in call.parameters
 

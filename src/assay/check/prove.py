@@ -12,20 +12,16 @@ import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
-from assay.build.assemble import (
-    build,
-    build_trainer,
-    describe,
-    known_directions,
-    open_data,
-    open_stated,
-)
 from assay.build.compatibility import check_fit, check_outputs, num_outputs
+from assay.build.datamodule import describe, open_data, open_declared
 from assay.build.device import check_device
+from assay.build.monitor_mode import known_directions
+from assay.build.node import build
 from assay.build.num_processes import world_size
 from assay.build.own_batches import own_batches
 from assay.build.quiet import quiet
 from assay.build.run_length import check_length, check_plateau, run_length
+from assay.build.trainer import build_trainer
 from assay.check.proof.batch_sizes import batch_sizes
 from assay.check.proof.capacity import check_capacity
 from assay.check.proof.eval_steps import try_eval_steps
@@ -147,7 +143,7 @@ class Prover:
         def look() -> Any:
             nonlocal datamodule
             if stated:
-                return getattr(open_stated(copy_of(config)), "spec", None), None, (), ((), ())
+                return getattr(open_declared(copy_of(config)), "spec", None), None, (), ((), ())
             datamodule = open_data(copy_of(config))
             return (
                 getattr(datamodule, "spec", None),

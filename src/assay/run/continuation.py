@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import lightning as L
     from omegaconf import DictConfig
 
-    from assay.build.assemble import Assembly
+    from assay.build.assembly import Assembly
     from assay.record.run_record import RunRecord
 
 _IDS: Final[dict[str, dict[str, str | None]]] = {

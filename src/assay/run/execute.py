@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     import lightning as L
 
-    from assay.build.assemble import Assembly
+    from assay.build.assembly import Assembly
     from assay.record.run_record import RunRecord
 
 log = logging.getLogger("assay")

@@ -11,7 +11,8 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.build.assemble import build, model_only
+from assay.build.module import model_only
+from assay.build.node import build
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.config.yaml_file import load_mapping
@@ -123,7 +124,7 @@ def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch
         if OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE):
             spec = {**spec, "target_mean": [], "target_std": []}  # it was given the targets as they are
         with _said_of(run_dir / "config.yaml"):
-            chain = (build(config, "data.transform", without=("train",)) or {}).get("eval")
+            chain = build(config, "data.transform.eval")
         encoder = read_encoder(run_dir)
         return LoadedModel(model, spec, transforms=Transforms(chain or ()), encoder=encoder, dtype=dtype)
     except (TypeError, ValueError, AttributeError, OmegaConfBaseException) as error:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from assay.build.assemble import Assembly
+    from assay.build.assembly import Assembly
     from assay.record.run_record import RunRecord
     from assay.run.result import RunResult
 

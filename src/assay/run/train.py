@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from assay.build.assemble import DATA_EXTRAS, assemble, build
+from assay.build.assembly import assemble
 from assay.build.compatibility import check_stated
+from assay.build.node import build
 from assay.build.num_processes import num_local_processes
 from assay.build.quiet import quiet
 from assay.callbacks.pruning import Pruned
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
     from omegaconf import DictConfig
 
-    from assay.build.assemble import Assembly
+    from assay.build.assembly import Assembly
     from assay.check.report import Proof
     from assay.compose.job_composer import Job
 
@@ -138,7 +139,7 @@ def run_job(
             _launch(config, processes)
         return result_of(run_dir)
     with quiet():
-        assembly = _assembled(config, datamodule=proof.datamodule, checked=True)
+        assembly = _assembled(config, datamodule=proof.datamodule)
         check_stated({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         plain = assembly.plain
@@ -173,7 +174,7 @@ def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bo
         _launch(config, processes)
         return result_of(run_dir)
     with quiet():
-        assembly = _assembled(config, datamodule=proof.datamodule, checked=True)
+        assembly = _assembled(config, datamodule=proof.datamodule)
         check_stated({} if proof.report.data_read else proof.report.spec, assembly.config)
         same_data(assembly, record)
         with _refusal(run_dir, hint=_ROOM):
@@ -199,7 +200,7 @@ def prepare(config: DictConfig) -> None:
     Args:
         config: The job.
     """
-    build(config, "data", without=DATA_EXTRAS).prepare_data()
+    build(config, "data").prepare_data()
 
 
 @contextmanager

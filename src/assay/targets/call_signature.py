@@ -13,6 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import torch
+from omegaconf import DictConfig, OmegaConf
+
+from assay.targets.annotation import example_of
+from assay.targets.judge_name import trusted_in
+from assay.targets.resolve import resolve
 
 from assay.task.task import TaskName
 
@@ -219,3 +224,20 @@ def names_of(parameters: Iterable[inspect.Parameter]) -> list[str]:
         parameters: Of a call.
     """
     return [one.name for one in parameters]
+
+
+def example(config: DictConfig, key: str) -> str:
+    """A value that an argument takes, ready to type; empty where the signature tells none.
+
+    Args:
+        config: A job.
+        key: Full key of an argument, such as `optimizer.lr`.
+    """
+    parent, _, name = key.rpartition(".")
+    node = OmegaConf.select(config, parent) if parent else None
+    if not isinstance(node, DictConfig) or "_target_" not in node:
+        return ""
+    call = call_of(resolve(parent, str(node._target_), trusted_in(config)))
+    parameter = call.parameters.get(name) if call is not None else None
+    value = example_of(parameter.annotation, parameter.default) if parameter is not None else ""
+    return f"for example {key}={value}" if value else ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, final
 
 from omegaconf import OmegaConf
 
@@ -29,20 +30,30 @@ class CallError(Exception):
 
     Attributes:
         key: Full key of the node whose target was called.
+        reason: What the call raised.
     """
 
-    def __init__(self, key: str, error: Exception) -> None:
-        super().__init__(f"{key}: {error!r}")
-        self.key = key
+    def __init__(self, key: str, reason: Exception) -> None:
+        super().__init__(f"{key}: {reason!r}")
+        self.key, self.reason = key, reason
+
+
+@final
+class _Words(NamedTuple):
+    """What a node says for those inside of it."""
+
+    convert: str
+    recursive: bool
+    packages: tuple[str, ...]
 
 
 def instantiate(tree: Any, key: str = "", packages: Sequence[str] = (), /, **objects: Any) -> Any:
     """Call what a tree describes, from the inside out; its words mean what they mean in Hydra 1.3.
 
-    `_args_` are arguments by position. `_partial_: true` gives a `functools.partial`. Under `_recursive_: false`
-    arguments are plain data, whatever they name. Under `_convert_: none` containers are OmegaConf's; under
-    `all`, the default here, and under `partial` and `object`, they are lists and dicts: a tree of plain data
-    holds no structured config, of which alone the last two would make something else.
+    `_args_` are arguments by position. `_partial_: true` gives a `functools.partial`. Under
+    `_recursive_: false` arguments are plain data, whatever they name. Under `_convert_: none` containers are
+    OmegaConf's; under `all`, the default here, `partial` and `object` they are lists and dicts, since a tree
+    of plain data holds no structured config.
 
     Args:
         tree: Plain data with nothing left to resolve; not changed.
@@ -53,43 +64,37 @@ def instantiate(tree: Any, key: str = "", packages: Sequence[str] = (), /, **obj
     Raises:
         ConfigError: A target is not allowed, or a word is not understood.
         CallError: A call failed.
-        AssayError: What was called raised it.
+        AssayError: Raised by what was called.
     """
-    return _build(tree, key, tuple(packages), "all", recursive=True, objects=objects)
+    return _build(tree, key, _Words("all", recursive=True, packages=tuple(packages)), objects)
 
 
-def _build(
-    value: Any, key: str, packages: tuple[str, ...], convert: str, *, recursive: bool, objects: Any = None
-) -> Any:
+def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = MappingProxyType({})) -> Any:
     if isinstance(value, list):
-        every = enumerate(value)
-        return _contained(
-            [_build(one, f"{key}[{index}]", packages, convert, recursive=recursive) for index, one in every],
-            convert,
-        )
+        return _contained([_build(one, f"{key}[{i}]", words) for i, one in enumerate(value)], words.convert)
     if not isinstance(value, dict):
         return value
     check_words(key, value)
-    convert, recursive = value.get("_convert_", convert), value.get("_recursive_", recursive)
-
-    def inner(name: Any, given: Any) -> Any:
-        at = f"{key}.{name}" if key else str(name)
-        return _build(given, at, packages, convert, recursive=recursive)
-
+    convert, recursive = value.get("_convert_", words.convert), value.get("_recursive_", words.recursive)
+    words = _Words(convert, recursive, words.packages)
+    prefix = f"{key}." if key else ""
     if "_target_" not in value:
-        return _contained({name: inner(name, given) for name, given in value.items()}, convert)
+        return _contained(
+            {name: _build(one, f"{prefix}{name}", words) for name, one in value.items()}, convert
+        )
     arguments = {
-        name: _plain(inner(name, given), convert) if recursive else _contained(given, convert)
-        for name, given in value.items()
-        if name == "_args_" or name not in ("_target_", *WORDS)
+        name: _plain(_build(one, f"{prefix}{name}", words), convert)
+        if recursive
+        else _contained(one, convert)
+        for name, one in value.items()
+        if name == "_args_" or name not in ("_target_", *WORDS, *objects)
     }
     by_position = arguments.pop("_args_", ())
-    arguments |= objects or {}
-    target = resolve(key, value["_target_"], packages)
+    target = resolve(key, value["_target_"], words.packages)
     try:
         if value.get("_partial_"):
-            return functools.partial(target, *by_position, **arguments)
-        return target(*by_position, **arguments)
+            return functools.partial(target, *by_position, **arguments, **objects)
+        return target(*by_position, **arguments, **objects)
     except AssayError:
         raise
     except Exception as error:  # whatever a class raises while it is made
@@ -112,15 +117,13 @@ def check_words(key: str, node: Mapping[str, Any]) -> None:
 
     Args:
         key: Its full key.
-        node: A mapping.
+        node: A mapping, plain or of a config.
 
     Raises:
         ConfigError: Naming the key of the word.
     """
     for name, wanted in WORDS.items():
-        if name in node and not accepts(wanted, node[name]):
-            raise ConfigError(
-                f"{as_typed(node[name])} was given; {in_words(wanted)} was expected",
-                key=f"{key}.{name}",
-                hint="leave it out",
-            )
+        if name in node and not accepts(wanted, value := _plain(node[name], "all")):
+            at = f"{key}.{name}" if key else name
+            text = f"{as_typed(value)} was given; {in_words(wanted)} was expected"
+            raise ConfigError(text, key=at, hint="leave it out" if "[" in at else f"leave it out: ~{at}")

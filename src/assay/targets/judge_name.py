@@ -24,7 +24,7 @@ from assay.targets.allowlist import EXACT, FUNCTIONS, PLACES, is_allowed, slot_o
 from assay.targets.trust import KEY, is_library, within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from assay.config.tree import Entry
 
@@ -64,7 +64,7 @@ def trusted_in(config: DictConfig) -> tuple[str, ...]:
     return tuple(str(package) for package in config.get(KEY) or ())
 
 
-def targets(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[tuple[str, str]]:
+def targets(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Full key of each node that has a `_target_`, and the target.
 
     Args:
@@ -72,12 +72,12 @@ def targets(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[tuple
         prefix: Its full key.
 
     Raises:
-        ConfigError: A target is not plain text, or an interpolation of anything but plain text.
+        ConfigError: A target is an interpolation of anything but plain text.
     """
     yield from _targets(config, prefix, 0)
 
 
-def _targets(config: DictConfig | ListConfig, prefix: str, depth: int) -> Iterator[tuple[str, str]]:
+def _targets(config: DictConfig | ListConfig, prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
     for entry in walk(config, prefix):
         if entry.name == "_target_" and isinstance(entry.parent, DictConfig):
             yield from _target(entry.parent, entry.key)
@@ -100,7 +100,7 @@ def _value(entry: Entry) -> Any:
         return None  # it waits for the data; `ready` in assay.targets.resolve judges what it then is
 
 
-def _target(node: DictConfig, key: str) -> Iterator[tuple[str, str]]:
+def _target(node: DictConfig, key: str) -> Iterator[tuple[str, Any]]:
     of = key.removesuffix("_target_").removesuffix(".")
     written: Any = child_node(node, "_target_")
     raw = raw_value(written)
@@ -108,12 +108,23 @@ def _target(node: DictConfig, key: str) -> Iterator[tuple[str, str]]:
         return
     if is_interpolation(written):
         raw = _behind(written, str(raw), key)
-    if not isinstance(raw, str):
-        example = f"{key}={slot_of(of)[1].example}"
-        raise ConfigError("a target is the dotted name of a class", key=key, hint=example)
-    if raw in FUNCTIONS and KEY in node:
-        raise ConfigError("a config must not choose what is trusted", key=f"{of}.{KEY}", hint=f"{KEY}=[…]")
+    check_trust(of, raw, node)
     yield of, raw
+
+
+def check_trust(key: str, target: Any, node: Mapping[Any, Any]) -> None:
+    """Refuse a node that brings its own trust.
+
+    Args:
+        key: Its full key.
+        target: Its target.
+        node: The node.
+
+    Raises:
+        ConfigError: It does.
+    """
+    if isinstance(target, str) and target in FUNCTIONS and KEY in node:
+        raise ConfigError("a config must not choose what is trusted", key=f"{key}.{KEY}", hint=f"{KEY}=[…]")
 
 
 def _behind(written: Any, text: str, key: str) -> Any:
@@ -127,7 +138,7 @@ def _behind(written: Any, text: str, key: str) -> Any:
         raise ConfigError(first_line(error), key=key, hint=hint) from error
 
 
-def check_name(key: str, target: str, packages: Sequence[str]) -> None:
+def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
     """Refuse one target by its name.
 
     Args:
@@ -138,10 +149,12 @@ def check_name(key: str, target: str, packages: Sequence[str]) -> None:
     Raises:
         ConfigError: It is not a dotted name, or lies where a config may not look.
     """
-    if _PATH.fullmatch(target) and (is_allowed(target) or within(target, packages)):
-        return
     at = f"{key}._target_" if key else "_target_"
     slot, holds = slot_of(key)
+    if not isinstance(target, str):
+        raise ConfigError("a target is the dotted name of a class", key=at, hint=f"{at}={holds.example}")
+    if _PATH.fullmatch(target) and (is_allowed(target) or within(target, packages)):
+        return
     hint = f"{at}={holds.example}" if slot else f"a config may name classes of {_HOLDS}"
     if not _PATH.fullmatch(target):
         raise ConfigError(f"{target!r} is not a dotted name of a class", key=at, hint=hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import importlib
 import inspect
@@ -12,15 +11,14 @@ from typing import TYPE_CHECKING, Any, final
 from omegaconf import DictConfig, OmegaConf
 
 from assay.config.did_you_mean import did_you_mean
-from assay.config.omegaconf_internals import child_node, drop, is_interpolation, is_null, put_in_place_of
-from assay.config.tree import walk
+from assay.config.omegaconf_internals import child_node, is_interpolation, is_null
 from assay.errors import ConfigError, first_line
 from assay.targets.allowlist import FUNCTIONS, HOMES, REFUSED, is_allowed, slot_of
-from assay.targets.judge_name import check_name, targets, trusted_in
+from assay.targets.judge_name import check_name, check_trust, targets, trusted_in
 from assay.targets.trust import KEY, make_importable, within
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _BUILDERS = "torchvision.models"
 
@@ -53,7 +51,7 @@ def resolve_targets(config: DictConfig, nodes: Sequence[str] | None = None) -> N
     _resolve_all(found, trusted_in(config))
 
 
-def _resolve_all(found: list[tuple[str, str]], packages: tuple[str, ...]) -> None:
+def _resolve_all(found: list[tuple[str, Any]], packages: tuple[str, ...]) -> None:
     for key, target in found:
         check_name(key, target, packages)
     for key, target in sorted(found, key=lambda one: not is_allowed(one[1])):  # stable: else as they stand
@@ -82,8 +80,8 @@ def resolve(key: str, target: str, packages: Sequence[str] = ()) -> Any:
         raise ConfigError(error.message, key=at, hint=error.hint) from error.__cause__
 
 
-def ready(config: DictConfig, key: str, node: DictConfig, without: Sequence[str] = ()) -> DictConfig:
-    """What may be handed to Hydra: a copy with nothing left to resolve, and every target in it judged.
+def ready(config: DictConfig, key: str, node: Any, without: Sequence[str] = ()) -> dict[Any, Any]:
+    """A node as plain data with nothing left to resolve, every target in it judged.
 
     Resolvers, and data that is read before, can bring new nodes into a config; this is the last look at it.
 
@@ -94,28 +92,42 @@ def ready(config: DictConfig, key: str, node: DictConfig, without: Sequence[str]
         without: Keys of the node that are left out.
 
     Raises:
-        ConfigError: A target is not allowed.
+        ConfigError: A target is not allowed, or the node is not a mapping.
     """
-    resolved = copy.deepcopy(node)
-    put_in_place_of(resolved, node)
-    for name in without:
-        drop(resolved, name)
-    OmegaConf.resolve(resolved)
-    entries = list(walk(resolved, key))
-    for entry in entries:
-        if entry.is_interpolation:  # an escaped one: Hydra would resolve it again, after it was judged
-            raise ConfigError(
-                f"{entry.raw!r} is still an interpolation once it is resolved",
-                key=entry.key,
-                hint="write it without the backslash",
-            )
+    if not isinstance(node, DictConfig):
+        raise ConfigError("a mapping was expected", key=key)
+    plain = {name: _plain(node[name]) for name in node if name not in without}
     packages = trusted_in(config)
-    _resolve_all(list(targets(resolved, key)), packages)
-    for inner in [resolved, *(entry.node for entry in entries if entry.is_container)]:
-        if isinstance(inner, DictConfig) and inner.get("_target_") == "assay.load":
+    found: list[tuple[str, dict[Any, Any]]] = []
+    for at, value in _places(plain, key):
+        if isinstance(value, dict) and value.get("_target_") is not None:
+            check_trust(at, value["_target_"], value)
+            found.append((at, value))
+        elif isinstance(value, str) and "${" in value:  # an escaped one; a DictConfig would resolve it again
+            hint = "write it without the backslash"
+            raise ConfigError(f"{value!r} is still an interpolation once it is resolved", key=at, hint=hint)
+    _resolve_all([(at, inner["_target_"]) for at, inner in found], packages)
+    for _, inner in found:
+        if inner["_target_"] == "assay.load":
             inner[KEY] = list(packages)  # another run is judged with the trust of this job, not with its own
             inner.setdefault("raw_input", False)  # the data of this job normalises by itself
-    return resolved
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    is_config = OmegaConf.is_config(value)
+    return OmegaConf.to_container(value, resolve=True, throw_on_missing=True) if is_config else value
+
+
+def _places(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """Full key of everything in plain data, and what is there."""
+    yield key, value
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _places(inner, f"{key}.{name}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _places(inner, f"{key}[{index}]")
 
 
 def _resolve(target: str, slot: str, packages: tuple[str, ...]) -> Any:

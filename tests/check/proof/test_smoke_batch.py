@@ -9,8 +9,8 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from assay.build.assemble import build
 from assay.build.compatibility import num_outputs
+from assay.build.node import build
 from assay.check.proof.smoke_batch import try_parts
 from assay.compose.options import list_options
 from assay.errors import AssayError, ConfigError, DataError

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from assay.check.signatures.injected_arguments import supplied
-from assay.check.signatures.signature import check_signatures, example
+from assay.check.signatures.signature import check_signatures
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -360,19 +360,19 @@ def test_calls_that_can_be_made(config: dict[str, Any]) -> None:
 def test_the_arguments_that_assay_gives_are_those_that_assemble_gives(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from assay.build import assemble as assembling
+    from assay.build import assembly, module, node, trainer
     from assay.compose.compose import compose, job_config
 
     given: dict[str, set[str]] = {}
-    build_with = assembling._build_with
 
-    def noted(config: Any, key: str, without: tuple[str, ...] = (), **objects: Any) -> Any:
+    def noted(config: Any, key: str, **objects: Any) -> Any:
         given[key] = set(objects)
-        return build_with(config, key, without, **objects)
+        return node.build(config, key, **objects)
 
-    monkeypatch.setattr(assembling, "_build_with", noted)
+    for room in (module, trainer):
+        monkeypatch.setattr(room, "build", noted)
     monkeypatch.chdir(tmp_path)
-    assembling.assemble(job_config(compose(["data=wine", "device=cpu"])))
+    assembly.assemble(job_config(compose(["data=wine", "device=cpu"])))
     config = OmegaConf.create({})
     for key in ("trainer", "module"):
         told = supplied(config, key)
@@ -389,17 +389,3 @@ def test_a_signature_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspect, "signature", looked_up.append)
     check_signatures(config)
     assert not looked_up
-
-
-@pytest.mark.parametrize(
-    ("key", "told"),
-    [
-        ("optimizer.lr", "for example optimizer.lr=0.001"),
-        ("optimizer.nothing", ""),
-        ("optimizer", ""),
-        ("nowhere.lr", ""),
-    ],
-)
-def test_example(key: str, told: str) -> None:
-    config = OmegaConf.create({"optimizer": {"_target_": "torch.optim.AdamW", "lr": "x"}})
-    assert example(config, key) == told

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from assay.build.assemble import build_optimization
 from assay.build.build_error import build_error
+from assay.build.module import build_optimization
 from assay.check.proof.schedule import Curve, lr_curve
 from assay.errors import ConfigError
 

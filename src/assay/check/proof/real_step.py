@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from assay.build.assemble import build, build_optimization
+from assay.build.module import build_optimization
+from assay.build.node import build
 from assay.check.proof.fake_step import StepError, take_step, try_sizes
 from assay.config.tree import walk, written_at
 from assay.data.transform.target_scale import TargetScale

@@ -6,11 +6,12 @@ import difflib
 import functools
 import inspect
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from assay.build.node import NOT_ARGUMENTS
 from assay.check.signatures.injected_arguments import Supplied, is_called_later, supplied
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import parent_of, root_of
@@ -18,6 +19,7 @@ from assay.config.tree import walk, written_at
 from assay.errors import ConfigError
 from assay.targets.annotation import Made, accepts, as_typed, choices_of, example_of, in_words
 from assay.targets.call_signature import call_of, names_of
+from assay.targets.instantiate import WORDS, check_words
 from assay.targets.judge_name import trusted_in
 from assay.targets.resolve import resolve, resolve_targets
 
@@ -26,19 +28,6 @@ if TYPE_CHECKING:
 
     from assay.targets.call_signature import Call
 
-_OF_HYDRA = {"_target_", "_args_", "_partial_", "_convert_", "_recursive_"}
-_EXTRAS = {
-    "data": {"spec"},
-    "scheduler": {"interval", "frequency", "monitor"},
-    "trainer": {"compile", "channels_last", "matmul_precision"},
-}
-"""Keys that `assemble` takes off a node before it is built."""
-_WORDS_OF_HYDRA: dict[str, Any] = {
-    "_partial_": bool,
-    "_recursive_": bool,
-    "_convert_": Literal["none", "partial", "object", "all"],
-    "_args_": list[Any],
-}
 _INDEX = re.compile(r"\[(\d+)\]")
 _IS_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -72,18 +61,8 @@ def _targets(config: DictConfig | ListConfig) -> Iterator[tuple[str, DictConfig]
             yield entry.key, entry.node
 
 
-def _check_words_of_hydra(key: str, node: DictConfig) -> None:
-    for name, wanted in _WORDS_OF_HYDRA.items():
-        if name in node and not accepts(wanted, value := _as_given(node, name)):
-            raise ConfigError(
-                f"{as_typed(value)} was given; {in_words(wanted)} was expected",
-                key=f"{key}.{name}",
-                hint=f"leave it out: ~{_typed(key)}.{name}",
-            )
-
-
 def _check_node(key: str, node: DictConfig, later: Supplied | None) -> None:
-    _check_words_of_hydra(key, node)
+    check_words(key, node)
     kind = _locate(key, node)
     call = call_of(kind)
     if call is not None:  # built-ins have no signature
@@ -103,7 +82,8 @@ def _check_mapping(key: str, node: Any, kind: type) -> None:
 
 
 def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) -> None:
-    names = [name for name in map(str, node) if name not in _OF_HYDRA and name not in _EXTRAS.get(key, ())]
+    others = ("_target_", *WORDS, *NOT_ARGUMENTS.get(key, ()))
+    names = [name for name in map(str, node) if name not in others]
     given = node.get("_args_") or []
     count = len(given) + (later.by_position if later else 0)
     by_position = names_of(call.by_position)
@@ -265,23 +245,6 @@ def _recursive(node: DictConfig) -> bool:
             return False
         around = parent_of(around)
     return True
-
-
-def example(config: DictConfig, key: str) -> str:
-    """A value that an argument takes, ready to type; empty where the signature tells none.
-
-    Args:
-        config: A job.
-        key: Full key of an argument, such as `optimizer.lr`.
-    """
-    parent, _, name = key.rpartition(".")
-    node = OmegaConf.select(config, parent) if parent else None
-    if not isinstance(node, DictConfig) or "_target_" not in node:
-        return ""
-    call = call_of(_locate(parent, node))
-    parameter = call.parameters.get(name) if call is not None else None
-    value = example_of(parameter.annotation, parameter.default) if parameter is not None else ""
-    return f"for example {key}={value}" if value else ""
 
 
 def _written_at(node: DictConfig, key: str) -> str:

@@ -1,0 +1,116 @@
+"""The datamodule of a job, and what it tells the rest of the config."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from assay.build.node import build
+from assay.build.run_length import run_length
+from assay.config.tree import written_at
+from assay.config.unread_keys import OUR_MODULE
+from assay.data.declared import Stated
+from assay.error_location import one_line_of
+from assay.errors import AssayError, ConfigError, DataError
+
+if TYPE_CHECKING:
+    from assay.build.own_batches import OwnBatches
+    from assay.data.spec import Spec
+
+# What torchvision unpacks may be anybody's: no member leads out of the folder by `..` or a link. This is the
+# default from Python 3.14 on.
+tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
+
+
+def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataModule:
+    """Build the datamodule and let it read.
+
+    Args:
+        config: One job.
+        prepare: Let the data be downloaded.
+
+    Raises:
+        ConfigError: The node cannot be built as it is written.
+        DataError: The data cannot be read or used.
+    """
+    L.seed_everything(config.seed, workers=True, verbose=False)
+    datamodule: L.LightningDataModule = build(config, "data")
+    try:
+        if prepare:
+            datamodule.prepare_data()
+        datamodule.setup("fit")
+    except (AssayError, MemoryError):
+        raise
+    except Exception as error:  # of somebody's own data set, transform or datamodule
+        raise DataError(
+            f"data: reading it fails: {one_line_of(error)}",
+            hint="the same command with --debug shows the traceback",
+        ) from error
+    return datamodule
+
+
+def open_declared(config: DictConfig) -> L.LightningDataModule:
+    """The datamodule over the data as its YAML's `spec` describes it: nothing is read.
+
+    Args:
+        config: One job, whose `data` has a `spec`; changed in place.
+
+    Raises:
+        ConfigError: The description, or another key of the node, cannot be used.
+        DataError: Not with so many samples.
+    """
+    if not isinstance(config.data.spec, DictConfig):
+        raise ConfigError("a mapping was expected", key="data.spec", hint="leave it out: ~data.spec")
+    stated: Any = OmegaConf.to_container(config.data.spec, resolve=True)
+    try:
+        source = Stated(**stated)
+    except (TypeError, ValueError) as error:
+        raise _of_stated(config, str(error).replace("Stated.__init__() ", "")) from error
+    with open_dict(config):
+        if OmegaConf.select(config, "data.transform.normalize") == "data":
+            config.data.transform.normalize = None  # there are no values to take a mean of
+        config.data.standardize_targets = False
+    datamodule: L.LightningDataModule = build(config, "data", source=source)
+    try:
+        datamodule.setup("fit")
+    except DataError as error:
+        counts = "num_samples" if stated.get("class_counts") is None else "class_counts"
+        told = ", ".join(f"data.spec.{counts}.{part}" for part in stated[counts])
+        raise DataError(f"{error.message} (by {told})", hint=error.hint) from error
+    return datamodule
+
+
+def _of_stated(config: DictConfig, text: str) -> ConfigError:
+    """The error at the key that its text begins with, or at where that one's value comes from."""
+    name, _, rest = text.partition("=")
+    key = f"data.spec.{name}"
+    if not re.fullmatch(r"[\w.]+", name) or OmegaConf.select(config, key) is None:
+        return ConfigError(text, key="data.spec")
+    return ConfigError(rest.replace(": ", " was given; ", 1), key=written_at(config, key))
+
+
+def describe(config: DictConfig, spec: Spec | None, own: OwnBatches | None = None) -> None:
+    """Put what the data tells into the config as node `spec`.
+
+    Args:
+        config: The job; changed in place.
+        spec: Of the data; None where a datamodule of somebody's own tells nothing.
+        own: What the loaders of such a datamodule say.
+
+    Raises:
+        ConfigError: There is none, and assay's own module needs it.
+    """
+    if spec is not None:
+        with open_dict(config):
+            config.spec = {**spec.as_config(), **(own.as_config() if own is not None else {})}
+            length = run_length(config, spec.num_train)
+            config.spec.steps_per_epoch = length.steps_per_epoch if length.is_known else None
+            config.spec.total_steps = length.total_steps
+    elif config.module._target_ == OUR_MODULE:
+        raise ConfigError(
+            "a datamodule needs a `spec` attribute after setup()", key="data", hint="see assay.data.spec.Spec"
+        )

@@ -1,0 +1,101 @@
+"""The module of a job, from model, loss, metrics, augmentation, optimizer and scheduler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, open_dict
+
+from assay.build.compatibility import check_fit, num_outputs
+from assay.build.monitor_mode import mode_argument
+from assay.build.node import NOT_ARGUMENTS, build
+from assay.config.unread_keys import OUR_MODULE
+from assay.data.transform.target_scale import TargetScale
+from assay.errors import ConfigError
+from assay.targets.judge_name import trusted_in
+from assay.targets.resolve import resolve
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import lightning as L
+    from torch import nn
+
+
+def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
+    """Assay's own module over the parts of a job, or somebody's own.
+
+    Args:
+        config: The job, with its `spec`; the number of outputs that the model needs is added to that.
+        trainer: Says of what dtype, and where, the weights are made.
+
+    Raises:
+        ConfigError: A node cannot be built as it is written, or the parts do not go together.
+    """
+    if config.module._target_ != OUR_MODULE:
+        if "spec" in config:
+            with open_dict(config):
+                config.spec.num_outputs = num_outputs(config, None)
+        own: L.LightningModule = build(config, "module")
+        return own
+    check_fit(config, resolve("loss", str(config.loss._target_), trusted_in(config)))
+    loss = build(config, "loss")
+    with open_dict(config):
+        config.spec.num_outputs = num_outputs(config, loss)
+    with trainer.init_module(empty_init=False):
+        model = build(config, "model")
+    metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
+    module: L.LightningModule = build(
+        config,
+        "module",
+        model=model,
+        task=task_of(config.spec.task),
+        loss=loss,
+        metrics=metrics,
+        augment=build(config, "augment"),
+        channels_last=bool(config.trainer.get("channels_last")),
+        target_scale=TargetScale(config.spec.target_mean, config.spec.target_std),
+        **build_optimization(config),
+    )
+    if config.trainer.get("compile"):
+        model.compile()
+    return module
+
+
+def build_optimization(config: DictConfig) -> dict[str, Any]:
+    """What `assay.module.Module` is told about optimizing.
+
+    Args:
+        config: The job, with its `spec`.
+
+    Returns:
+        `optimizer`, `param_groups`, `scheduler` and `schedule`.
+
+    Raises:
+        ConfigError: A node cannot be built as it is written.
+    """
+    node = config.get("scheduler") or {}
+    return {
+        "optimizer": build(config, "optimizer"),
+        "param_groups": build(config, "param_groups"),
+        "scheduler": build(config, "scheduler", **mode_argument(config, "scheduler")),
+        "schedule": {key: node[key] for key in NOT_ARGUMENTS["scheduler"] if node.get(key) is not None},
+    }
+
+
+def model_only(config: DictConfig, run_dir: Path) -> nn.Module:
+    """The untrained model of a finished run's config.
+
+    Args:
+        config: A run's `config.yaml`.
+        run_dir: For messages.
+
+    Raises:
+        ConfigError: The config has no model of its own.
+    """
+    model = build(config, "model")
+    if model is None:
+        raise ConfigError(f"{run_dir} has no model node", key="model")
+    built: nn.Module = model
+    return built
