@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shlex
+import shutil
 from contextlib import chdir, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from omegaconf import OmegaConf
 from sklearn.datasets import load_digits, load_wine  # type: ignore[import-untyped]  # ships no types
 from sklearn.linear_model import LinearRegression  # type: ignore[import-untyped]  # ships no types
 from sklearn.metrics import r2_score  # type: ignore[import-untyped]  # ships no types
 
 import assay
-from assay.errors import AssayError, DataError
+from assay.errors import AssayError, ConfigError, DataError
 from assay.run.summary import load_command
 
 if TYPE_CHECKING:
@@ -92,6 +94,30 @@ def test_a_checkpoint_that_was_kept_and_is_gone_is_not_another_one(train: Train,
         assay.load(run.run_dir)
     assert caught.value.hint.endswith("checkpoint='last'")
     assert assay.load(run.run_dir, checkpoint="last")
+
+
+@pytest.mark.parametrize(
+    ("model", "key"),
+    [
+        ({"a": 1}, "model"),
+        ({"_target_": "torch.nn.Linear", "_partial_": True}, "model"),
+        ([{"_target_": "torch.nn.Flatten"}], "model"),
+        ("torch.nn.Flatten", "model"),
+        (None, "model"),
+        ({"_target_": "torch.nn.Linear", "_args_": "ab"}, "model._args_"),
+    ],
+    ids=str,
+)
+def test_a_config_of_somebody_elses_that_describes_no_model(
+    wine_run: Trained, tmp_path: Path, model: Any, key: str
+) -> None:
+    shutil.copytree(wine_run.run_dir, tmp_path / "run")
+    config = OmegaConf.load(wine_run.run_dir / "config.yaml")
+    config.model = model
+    OmegaConf.save(config, tmp_path / "run" / "config.yaml")
+    with pytest.raises(ConfigError, match=r"config\.yaml") as caught:
+        assay.load(tmp_path / "run")
+    assert caught.value.key == key
 
 
 def test_arrays_that_cannot_be_written_are_taken_without_a_word(wine_run: Trained) -> None:

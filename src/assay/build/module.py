@@ -11,16 +11,12 @@ from assay.build.monitor_mode import mode_argument
 from assay.build.node import NOT_ARGUMENTS, build
 from assay.config.unread_keys import OUR_MODULE
 from assay.data.transform.target_scale import TargetScale
-from assay.errors import ConfigError
 from assay.targets.judge_name import trusted_in
 from assay.targets.resolve import resolve
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import lightning as L
-    from torch import nn
 
 
 def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
@@ -82,20 +78,3 @@ def build_optimization(config: DictConfig) -> dict[str, Any]:
         "scheduler": build(config, "scheduler", **mode_argument(config, "scheduler")),
         "schedule": {key: node[key] for key in NOT_ARGUMENTS["scheduler"] if node.get(key) is not None},
     }
-
-
-def model_only(config: DictConfig, run_dir: Path) -> nn.Module:
-    """The untrained model of a finished run's config.
-
-    Args:
-        config: A run's `config.yaml`.
-        run_dir: For messages.
-
-    Raises:
-        ConfigError: The config has no model of its own.
-    """
-    model = build(config, "model")
-    if model is None:
-        raise ConfigError(f"{run_dir} has no model node", key="model")
-    built: nn.Module = model
-    return built

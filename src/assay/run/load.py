@@ -11,7 +11,6 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.build.module import model_only
 from assay.build.node import build
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
@@ -74,7 +73,9 @@ def load(
     dtype = next((value.dtype for value in state.values() if value.is_floating_point()), torch.float32)
     own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
     with _said_of(run_dir / "config.yaml"):
-        model = build(config, "module") if own else model_only(config, run_dir)
+        model = build(config, key := "module" if own else "model")
+        if not isinstance(model, torch.nn.Module):
+            raise ConfigError("a torch.nn.Module was expected", key=key)
     if not own:
         state = {name.removeprefix(_PREFIX): state[name] for name in state if name.startswith(_PREFIX)}
     try:

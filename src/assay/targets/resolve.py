@@ -80,7 +80,7 @@ def resolve(key: str, target: str, packages: Sequence[str] = ()) -> Any:
         raise ConfigError(error.message, key=at, hint=error.hint) from error.__cause__
 
 
-def ready(config: DictConfig, key: str, node: Any, without: Sequence[str] = ()) -> dict[Any, Any]:
+def ready(config: DictConfig, key: str, node: Any, without: Sequence[str] = ()) -> Any:
     """A node as plain data with nothing left to resolve, every target in it judged.
 
     Resolvers, and data that is read before, can bring new nodes into a config; this is the last look at it.
@@ -92,11 +92,12 @@ def ready(config: DictConfig, key: str, node: Any, without: Sequence[str] = ()) 
         without: Keys of the node that are left out.
 
     Raises:
-        ConfigError: A target is not allowed, or the node is not a mapping.
+        ConfigError: A target is not allowed, or the node is a single value.
     """
-    if not isinstance(node, DictConfig):
+    if not OmegaConf.is_config(node):
         raise ConfigError("a mapping was expected", key=key)
-    plain = {name: _plain(node[name]) for name in node if name not in without}
+    given = {name: node[name] for name in node if name not in without} if OmegaConf.is_dict(node) else node
+    plain = {name: _plain(one) for name, one in given.items()} if isinstance(given, dict) else _plain(given)
     packages = trusted_in(config)
     found: list[tuple[str, dict[Any, Any]]] = []
     for at, value in _places(plain, key):

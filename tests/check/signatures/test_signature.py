@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from omegaconf import OmegaConf
 from assay.check.signatures.injected_arguments import supplied
 from assay.check.signatures.signature import check_signatures
 from assay.errors import ConfigError
+from assay.targets.judge_name import targets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -378,6 +380,25 @@ def test_the_arguments_that_assay_gives_are_those_that_assemble_gives(
         told = supplied(config, key)
         assert told is not None
         assert set(told.names) == given[key]
+
+
+def test_what_is_used_as_it_is_cannot_be_a_partial() -> None:
+    from assay.compose.compose import compose, job_config
+
+    typed = ["data=cifar10", "augment=mixup", "callbacks=[default,ema]", "logger=[csv]", "scheduler=plateau"]
+    config = job_config(compose(typed))
+    said: dict[str, str] = {}
+    for key, _ in targets(config):
+        tried = copy.deepcopy(config)
+        OmegaConf.update(tried, f"{key}._partial_", True, force_add=True)
+        try:
+            check_signatures(tried)
+            said[key] = ""
+        except ConfigError as error:
+            said[key] = error.key
+    called_later = {"augment", "data.source.dataset", "optimizer", "scheduler"}
+    assert {key for key, at in said.items() if not at} == called_later
+    assert said["callbacks.ema"] == "callbacks.ema._partial_"
 
 
 def test_a_signature_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:

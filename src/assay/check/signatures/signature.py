@@ -16,7 +16,9 @@ from assay.check.signatures.injected_arguments import Supplied, is_called_later,
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import parent_of, root_of
 from assay.config.tree import walk, written_at
+from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
+from assay.targets.allowlist import slot_of
 from assay.targets.annotation import Made, accepts, as_typed, choices_of, example_of, in_words
 from assay.targets.call_signature import call_of, names_of
 from assay.targets.instantiate import WORDS, check_words
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from assay.targets.call_signature import Call
 
+_USED_AS_THEY_ARE = ("data", "model", "loss", "metrics", "module", "trainer", "callbacks", "logger")
 _INDEX = re.compile(r"\[(\d+)\]")
 _IS_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -63,6 +66,12 @@ def _targets(config: DictConfig | ListConfig) -> Iterator[tuple[str, DictConfig]
 
 def _check_node(key: str, node: DictConfig, later: Supplied | None) -> None:
     check_words(key, node)
+    source = key == "data.source" and OmegaConf.select(root_of(node), "data._target_") == OUR_DATA
+    if node.get("_partial_") and (source or slot_of(key)[0] in _USED_AS_THEY_ARE):
+        at = f"{key}._partial_"
+        raise ConfigError(
+            "the object is needed here, not a function that makes it", key=at, hint=f"leave it out: ~{at}"
+        )
     kind = _locate(key, node)
     call = call_of(kind)
     if call is not None:  # built-ins have no signature
