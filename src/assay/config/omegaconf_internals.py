@@ -9,7 +9,7 @@ from omegaconf._utils import get_omega_conf_dumper
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from omegaconf import DictConfig, ListConfig, Node
+    from omegaconf import ListConfig, Node
     from omegaconf.basecontainer import BaseContainer
 
 text_representer = get_omega_conf_dumper().str_representer
@@ -99,25 +99,3 @@ def is_interpolation(node: Node) -> bool:
         node: Of a config.
     """
     return bool(node._is_interpolation())
-
-
-def put_in_place_of(new: DictConfig, old: DictConfig) -> None:
-    """Let the interpolations of a copy find what those of the original find; make it writable.
-
-    Args:
-        new: The copy; changed in place.
-        old: The node that it stands for.
-    """
-    new._set_flag(["struct", "readonly"], [False, False])
-    new._set_parent(old._get_parent())
-
-
-def drop(node: DictConfig, name: str) -> None:
-    """Remove a key that may hold an interpolation, without resolving it.
-
-    Args:
-        node: Changed in place.
-        name: A key that need not be there.
-    """
-    content: Any = node._content
-    content.pop(name, None)

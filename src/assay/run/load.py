@@ -73,9 +73,10 @@ def load(
     dtype = next((value.dtype for value in state.values() if value.is_floating_point()), torch.float32)
     own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
     with _said_of(run_dir / "config.yaml"):
-        model = build(config, key := "module" if own else "model")
-        if not isinstance(model, torch.nn.Module):
+        built = build(config, key := "module" if own else "model")
+        if not isinstance(built, torch.nn.Module):
             raise ConfigError("a torch.nn.Module was expected", key=key)
+    model: nn.Module = built
     if not own:
         state = {name.removeprefix(_PREFIX): state[name] for name in state if name.startswith(_PREFIX)}
     try:
