@@ -82,7 +82,7 @@ def test_a_mode(key: str, monitor: str, mode: str | None, comes_to: str) -> None
         ("val/accuracy", "min", "force_min"),
         ("val/loss", "max", "force_max"),
         ("val/unknown", "auto", "has to be stated"),
-        ("val/accuracy", "best", "none of auto, min, max"),
+        ("val/accuracy", "best", "not one of auto, min, max"),
     ],
 )
 @pytest.mark.parametrize("key", ["callbacks.checkpoint", "scheduler"])

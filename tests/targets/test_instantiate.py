@@ -182,7 +182,7 @@ def test_what_is_refused(node: dict[str, Any], key: str) -> None:
 
 
 def test_nothing_is_called_that_was_not_judged() -> None:
-    with pytest.raises(ConfigError, match="no package that assay knows"):
+    with pytest.raises(ConfigError, match="trusted_packages"):
         instantiate({"_target_": f"{OWN}.Made"}, "model")
 
 
