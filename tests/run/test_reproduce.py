@@ -389,7 +389,7 @@ def test_a_run_that_has_not_ended_well(
     lab, clean, *_ = made
     run_dir = copied(clean, tmp_path)
     edit_record(run_dir, lambda record: record.update(status=status))
-    with pytest.raises(AssayError, match=f"no finished run: its status is {status}"):
+    with pytest.raises(AssayError, match=f"is not a finished run: its status is {status}"):
         lab.reproduce(run_dir)
 
 
