@@ -146,6 +146,7 @@ def test_example(annotation: object, default: object, told: str) -> None:
         ([1], "[1]"),
         (Made(), "a node of its own"),
         (MODULE, "a Linear"),
+        ({"layers": [MODULE]}, "{'layers': [a Linear]}"),
     ],
     ids=str,
 )

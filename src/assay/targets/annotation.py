@@ -43,6 +43,9 @@ class Made:
 
     kind: type | None = None
 
+    def __repr__(self) -> str:
+        return "a node of its own" if self.kind is None else f"a {self.kind.__name__}"
+
 
 def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for each kind of annotation
     """Whether a value can stand where the annotation says; yes where that is not certain.
@@ -244,6 +247,4 @@ def as_typed(value: Any) -> str:
     """
     if value is None or isinstance(value, bool):
         return str(value).lower().replace("none", "null")
-    if isinstance(value, Made):
-        return "a node of its own" if value.kind is None else f"a {value.kind.__name__}"
     return str(value)
