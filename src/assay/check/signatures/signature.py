@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from assay.targets.call_signature import Call
 
+_OF_A_LOSS = "; a loss is a class, a torch.nn.Module"
 _USED_AS_THEY_ARE = ("data", "model", "loss", "metrics", "module", "trainer", "callbacks", "logger")
 _INDEX = re.compile(r"\[(\d+)\]")
 _IS_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -70,7 +71,9 @@ def _check_node(key: str, node: DictConfig, later: Supplied | None) -> None:
     if node.get("_partial_") and (source or slot_of(key)[0] in _USED_AS_THEY_ARE):
         at = f"{key}._partial_"
         raise ConfigError(
-            "the object is needed here, not a function that makes it", key=at, hint=f"leave it out: ~{at}"
+            "the object is needed here, not a function that makes it",
+            key=at,
+            hint=f"leave it out: ~{at}{_OF_A_LOSS if key == 'loss' else ''}",
         )
     kind = _locate(key, node)
     call = call_of(kind)
@@ -209,8 +212,7 @@ def _check_missing(key: str, node: DictConfig, call: Call, given: set[str]) -> N
     raise ConfigError(
         f"{call.name} needs {'this' if len(missing) == 1 else 'each of these'}",
         key=", ".join(f"{key}.{name}" for name in missing),
-        hint=f"add {typed}{'; a loss is a class, a torch.nn.Module' if key == 'loss' else ''}\n"
-        f"    {call.in_short()}",
+        hint=f"add {typed}{_OF_A_LOSS if key == 'loss' else ''}\n    {call.in_short()}",
     )
 
 
