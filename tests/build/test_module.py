@@ -27,7 +27,7 @@ def job(*overrides: str) -> DictConfig:
 
 
 def built(config: DictConfig) -> Module:
-    module = build_module(config, build_trainer(config, loggers=False))
+    module = build_module(config, build_trainer(config))
     assert isinstance(module, Module)
     return module
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from omegaconf import open_dict
 
-from assay.build.trainer import build_trainer
+from assay.build.trainer import build_loggers, build_trainer
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
 from assay.logger.run_csv import RunCSV
@@ -28,22 +28,19 @@ def job(*overrides: str) -> DictConfig:
 
 
 def test_callbacks_and_loggers_are_those_of_the_config(tmp_path: Path) -> None:
-    trainer = build_trainer(job("callbacks=[early_stopping]", "logger=[tensorboard]", "trainer.max_epochs=7"))
+    config = job("callbacks=[early_stopping]", "logger=[tensorboard]", "trainer.max_epochs=7")
+    trainer = build_trainer(config)
     assert trainer.early_stopping_callback is not None
     assert trainer.early_stopping_callback.mode == "min"
-    assert [type(one).__name__ for one in trainer.loggers] == ["RunCSV", "TensorBoardLogger"]
+    assert trainer.loggers == []
+    assert [type(one).__name__ for one in build_loggers(config)] == ["RunCSV", "TensorBoardLogger"]
     assert trainer.max_epochs == 7
     assert trainer.default_root_dir == "run"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_logger_of_csv_is_not_added_to_one_that_is_there() -> None:
-    trainer = build_trainer(job("logger=[csv]"))
-    assert [type(one) for one in trainer.loggers] == [RunCSV]
-
-
-def test_without_loggers() -> None:
-    assert build_trainer(job("logger=[csv,tensorboard]"), loggers=False).loggers == []
+    assert [type(one) for one in build_loggers(job("logger=[csv]"))] == [RunCSV]
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,14 @@ from assay.build.datamodule import describe, open_data
 from assay.build.device import check_device
 from assay.build.module import build_module
 from assay.build.own_batches import own_batches
-from assay.build.trainer import build_trainer
+from assay.build.trainer import build_loggers, build_trainer
 from assay.config.serialize import known
 from assay.data.data_module import DataModule
 from assay.data.loading.seeded_loader import seed_loaders
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from omegaconf import DictConfig
 
 
@@ -49,6 +51,7 @@ def assemble(
     *,
     prepare: bool = True,
     datamodule: L.LightningDataModule | None = None,
+    trainer_for: Callable[[DictConfig], L.Trainer | None] = lambda _: None,
 ) -> Assembly:
     """Build datamodule, module and trainer.
 
@@ -58,6 +61,7 @@ def assemble(
         config: One job, without its `hydra` node.
         prepare: Let the data be downloaded; further ranks find it there.
         datamodule: What `open_data` gave for this job, where it was read already.
+        trainer_for: Gives what `build_trainer` gave for this job with its `spec`, where it was built already.
 
     Raises:
         ConfigError: A node cannot be built as it is written.
@@ -68,10 +72,11 @@ def assemble(
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
     if datamodule is None:
         datamodule = open_data(config, prepare=prepare)
-    # Anew: the weights must not depend on what somebody's datamodule drew while it read.
-    L.seed_everything(config.seed, workers=True, verbose=False)
     describe(config, getattr(datamodule, "spec", None), own_batches(datamodule))
     if not isinstance(datamodule, DataModule):
         seed_loaders(datamodule, int(config.seed))
-    trainer = build_trainer(config)
+    trainer = trainer_for(config) or build_trainer(config)
+    trainer.loggers = build_loggers(config)
+    # Anew: the weights must not depend on what somebody's datamodule, callback or logger drew.
+    L.seed_everything(config.seed, workers=True, verbose=False)
     return Assembly(build_module(config, trainer), datamodule, trainer, config)

@@ -20,33 +20,30 @@ from assay.loop.stop_on_signal import StopOnSignal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lightning.pytorch.loggers import Logger
     from omegaconf import DictConfig
 
 
-def build_trainer(config: DictConfig, *, loggers: bool = True) -> L.Trainer:
-    """Lightning's trainer with its callbacks and loggers.
+def build_trainer(config: DictConfig) -> L.Trainer:
+    """Lightning's trainer with its callbacks, and without its loggers: some write to disk at once.
 
     Args:
         config: The job, with its `spec`.
-        loggers: Make them, too; some write to disk at once.
 
     Raises:
         ConfigError: A node cannot be built as it is written.
     """
+    L.seed_everything(config.seed, workers=True, verbose=False)  # a callback may draw, too
     keys = [f"callbacks.{name}" for name, node in (config.get("callbacks") or {}).items() if node is not None]
     callbacks = [build(config, key, **mode_argument(config, key)) for key in keys]
     _check_told_apart(keys, callbacks)
-    chosen = config.get("logger") or {}
-    made = [build(config, f"logger.{name}") for name, node in chosen.items() if loggers and node is not None]
-    if chosen.get("csv") is None:  # a run directory always has its metrics.csv
-        made.insert(0, RunCSV(f"{config.run_dir}/metrics.csv"))
     kinds = [type(callback).__name__ for callback in callbacks]
     stop = StopOnSignal(f"{config.run_dir}/checkpoints/last.ckpt")
     trainer: L.Trainer = build(
         config,
         "trainer",
         callbacks=[ResumePoint(), SeedEachStep(config.seed), *callbacks, RunLog(), stop],
-        logger=made if loggers else False,
+        logger=False,
         plugins=[CheckpointFile(background=True)],
         enable_checkpointing=True,
         enable_progress_bar=any("ProgressBar" in kind for kind in kinds),
@@ -55,6 +52,22 @@ def build_trainer(config: DictConfig, *, loggers: bool = True) -> L.Trainer:
         default_root_dir=config.run_dir,
     )
     return trainer
+
+
+def build_loggers(config: DictConfig) -> list[Logger]:
+    """What the trainer logs to.
+
+    Args:
+        config: The job, with its `spec`.
+
+    Raises:
+        ConfigError: A node cannot be built as it is written.
+    """
+    chosen = config.get("logger") or {}
+    made = [build(config, f"logger.{name}") for name, node in chosen.items() if node is not None]
+    if chosen.get("csv") is None:  # a run directory always has its metrics.csv
+        made.insert(0, RunCSV(f"{config.run_dir}/metrics.csv"))
+    return made
 
 
 def _check_told_apart(keys: Sequence[str], callbacks: Sequence[L.Callback]) -> None:

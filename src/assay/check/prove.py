@@ -28,7 +28,7 @@ from assay.check.proof.eval_steps import try_eval_steps
 from assay.check.proof.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step, try_sizes
 from assay.check.proof.initial_outputs import far_from_targets
 from assay.check.proof.optimization import follow_lr, unfinished
-from assay.check.proof.proof_key import but_for_rates, copy_of, elsewhere, plain_node
+from assay.check.proof.proof_key import but_for_rates, copy_of, elsewhere, plain_node, trainer_key
 from assay.check.proof.real_step import (
     FEW,
     bytes_of,
@@ -79,6 +79,7 @@ class Prover:
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
+        self._trainer: tuple[L.Trainer, str, Sequence[warnings.WarningMessage]] | None = None
         self._mode = new_mode()
 
     def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Proof:
@@ -94,7 +95,7 @@ class Prover:
             DataError: The data cannot be read or used.
             DeviceError: The device or precision is not there.
         """
-        start = time.perf_counter()
+        start, self._trainer = time.perf_counter(), None
         check_device(job.trainer)
         config = copy_of(job)
         stated = config.data.get("_target_") == OUR_DATA and config.data.get("spec") is not None
@@ -125,7 +126,7 @@ class Prover:
             seconds=time.perf_counter() - start,
             **found,
         )
-        return Proof(report, datamodule)
+        return Proof(report, datamodule, self._trainer)
 
     # -- what is known of the data
 
@@ -188,7 +189,7 @@ class Prover:
         parts = [*made_for, nodes["metrics"], nodes.get("augment")]
         trial: Trial = self._once("trial", parts, lambda: _trial(config, loss))
         check_monitors(config, trial.names)
-        trainer = self._trainer(config)
+        trainer = self._look_at_trainer(config)
         check_checkpoint_names(config, scores(config, trial.names))
         precision = trainer.precision_plugin
         model_of = [nodes["model"], str(trainer.precision), config.trainer.get("channels_last")]
@@ -230,7 +231,7 @@ class Prover:
             with open_dict(config):
                 config.spec.num_outputs = num_outputs(config, None)
         self._signatures(config, tuple(config))
-        precision = self._trainer(config).precision_plugin
+        precision = self._look_at_trainer(config).precision_plugin
         check_checkpoint_names(config, None)
         module = self._once(
             "module", [plain_node(config, "module")], lambda: _on_meta(config, "module", precision)
@@ -242,12 +243,20 @@ class Prover:
         why = "a LightningModule of your own does its steps as it likes"
         return {**_count(module), "unproven": why, "warnings": found}
 
-    def _trainer(self, config: DictConfig) -> L.Trainer:
+    def _look_at_trainer(self, config: DictConfig) -> L.Trainer:
         check_callbacks(config)
         check_loggers(config)
         named = ("trainer", "callbacks", "metrics")  # which say how what the callbacks follow is better
         nodes = [elsewhere(plain_node(config, key), str(config.run_dir)) for key in named]
-        trainer: L.Trainer = self._once("trainer", nodes, lambda: build_trainer(config, loggers=False))
+
+        def look() -> L.Trainer:
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                built = build_trainer(config)
+            self._trainer = built, trainer_key(config), said  # of this very job, which may have it
+            return built
+
+        trainer: L.Trainer = self._once("trainer", nodes, look)
         check_processes(config, trainer)
         return trainer
 
@@ -255,7 +264,7 @@ class Prover:
         self, config: DictConfig, model: nn.Module, loss: nn.Module, batch: Batch, sizes: Sizes
     ) -> tuple[Step | None, str]:
         """What a step comes to, or why that cannot be said; the other batches are tried, too."""
-        precision = self._trainer(config).precision_plugin
+        precision = self._look_at_trainer(config).precision_plugin
         if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
             wrong = error_of_step(config, loss, batch, precision, sizes, of_values=True, steps=False)
             if wrong is not None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
+
+from assay.check.proof.proof_key import trainer_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import lightning as L
+    from omegaconf import DictConfig
 
     from assay.check.proof.fake_step import Step
 
@@ -71,7 +75,21 @@ class Proof:
     Attributes:
         report: What was found.
         datamodule: What had to be read to know the `spec`; its run need not read it again.
+        trainer: What was built to be looked at, what it was made from, and what it had to say.
     """
 
     report: Report
     datamodule: L.LightningDataModule | None = None
+    trainer: tuple[L.Trainer, str, Sequence[warnings.WarningMessage]] | None = None
+
+    def trainer_for(self, config: DictConfig) -> L.Trainer | None:
+        """The trainer for the job's run; None where another one is needed, now that its data was read.
+
+        Args:
+            config: The job with its `spec`.
+        """
+        if self.trainer is None or self.trainer[1] != trainer_key(config):
+            return None
+        for one in self.trainer[2]:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        return self.trainer[0]

@@ -139,7 +139,7 @@ def run_job(
             _launch(config, processes)
         return result_of(run_dir)
     with quiet():
-        assembly = _assembled(config, datamodule=proof.datamodule)
+        assembly = _assembled(config, datamodule=proof.datamodule, trainer_for=proof.trainer_for)
         check_stated({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         plain = assembly.plain
@@ -174,7 +174,7 @@ def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bo
         _launch(config, processes)
         return result_of(run_dir)
     with quiet():
-        assembly = _assembled(config, datamodule=proof.datamodule)
+        assembly = _assembled(config, datamodule=proof.datamodule, trainer_for=proof.trainer_for)
         check_stated({} if proof.report.data_read else proof.report.spec, assembly.config)
         same_data(assembly, record)
         with _refusal(run_dir, hint=_ROOM):

@@ -44,7 +44,7 @@ def job(composed: DictConfig, **trainer: Any) -> DictConfig:
 def check(config: DictConfig) -> Any:
     check_job(config)
     check_device(config.trainer)
-    trainer = build_trainer(config, loggers=False)
+    trainer = build_trainer(config)
     check_processes(config, trainer)
     return trainer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -35,6 +36,15 @@ def plain_node(config: DictConfig, key: str) -> Any:
         return OmegaConf.to_container(node, resolve=True)
     except Exception:  # an interpolation of what is not known yet
         return OmegaConf.to_container(node, resolve=False)
+
+
+def trainer_key(config: DictConfig) -> str:
+    """What a job's trainer and its callbacks are made from.
+
+    Args:
+        config: A job with its `spec`.
+    """
+    return json.dumps([plain_node(config, key) for key in ("trainer", "callbacks")], default=str)
 
 
 def but_for_rates(node: Any) -> Any:
