@@ -30,6 +30,20 @@ def reads_as_number(text: str) -> bool:
     return True
 
 
+def counted(number: int, thing: str, things: str = "") -> str:
+    """A number of things, in words.
+
+    Args:
+        number: How many.
+        thing: What one is called.
+        things: What several are called, where that is not `thing` with an s.
+
+    >>> counted(1, "job"), counted(2000, "batch", "batches")
+    ('1 job', '2,000 batches')
+    """
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
 def override(key: str, value: str | Sequence[str]) -> str:
     """An override, as it is typed in a shell.
 

@@ -14,6 +14,7 @@ from assay.config.unread_keys import OUR_DATA
 from assay.config.value import is_whole, value_of
 from assay.data.loading.batch_order import drops_last
 from assay.errors import ConfigError
+from assay.quoting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -313,4 +314,4 @@ def _rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
 
 
 def _batches(count: int) -> str:
-    return f"{count:,} batch" if count == 1 else f"{count:,} batches"
+    return counted(count, "batch", "batches")

@@ -12,6 +12,7 @@ from torch.optim.lr_scheduler import ConstantLR, LambdaLR, MultiStepLR, ReduceLR
 from typing_extensions import override
 
 from assay.callbacks import progress_text
+from assay.quoting import counted
 
 if TYPE_CHECKING:
     import lightning as L
@@ -196,7 +197,7 @@ def _end(scheduler: Any) -> int | None:
 
 
 def _too_few(who: str, looks: int, monitor: str | None, patience: int) -> str:
-    times = f"{looks} time{'' if looks == 1 else 's'}"
+    times = counted(looks, "time")
     return f"{who} changed nothing: it looked at {monitor} {times}, with a patience of {patience}"
 
 

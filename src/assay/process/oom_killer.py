@@ -19,11 +19,11 @@ def kills(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> int:
     """
     for path in (*_own_counters(cgroups, proc), proc / "vmstat"):
         try:
-            found = _COUNT.search(path.read_text(encoding="utf-8"))
+            match = _COUNT.search(path.read_text(encoding="utf-8"))
         except OSError:
             continue
-        if found:
-            return int(found[1])
+        if match:
+            return int(match[1])
     return 0
 
 
@@ -34,11 +34,11 @@ def _own_counters(cgroups: Path, proc: Path) -> list[Path]:
         lines = (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
-    found: list[Path] = []
+    paths: list[Path] = []
     for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
         if not controllers:
-            found += [cgroups / path.strip("/") / "memory.events", cgroups / "memory.events"]
+            paths += [cgroups / path.strip("/") / "memory.events", cgroups / "memory.events"]
         elif "memory" in controllers.split(","):
             root = cgroups / "memory"
-            found += [root / path.strip("/") / "memory.oom_control", root / "memory.oom_control"]
-    return found
+            paths += [root / path.strip("/") / "memory.oom_control", root / "memory.oom_control"]
+    return paths

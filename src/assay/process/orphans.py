@@ -89,7 +89,7 @@ def kill(pid: int) -> None:
             continue
 
 
-def kill_marked(name: str, value: str, known: Collection[int] = (), patience: float = 5.0) -> None:
+def kill_marked(name: str, value: str, dying: Collection[int] = (), patience: float = 5.0) -> None:
     """End every process that was started with a variable of this value, and wait until they are gone.
 
     Forked processes have the variables that their ancestor was started with.
@@ -97,17 +97,17 @@ def kill_marked(name: str, value: str, known: Collection[int] = (), patience: fl
     Args:
         name: Of the environment variable.
         value: Its value.
-        known: Process ids of some of them, to wait for even if they are dying already.
+        dying: Process ids of some of them, to wait for even if they are dying already.
         patience: Seconds to wait at most.
     """
     deadline = time.monotonic() + patience
-    killed = set(known)
+    killed = set(dying)
     while time.monotonic() < deadline:
-        found = [pid for pid in psutil.pids() if pid != os.getpid() and mark_of(pid, name) == value]
-        for pid in found:
+        alive = [pid for pid in psutil.pids() if pid != os.getpid() and mark_of(pid, name) == value]
+        for pid in alive:
             kill(pid)
-        killed.update(found)
-        if not found and all(map(_is_gone, killed)):  # one that is dying has lost its variables first
+        killed.update(alive)
+        if not alive and all(map(_is_gone, killed)):  # one that is dying has lost its variables first
             return
         time.sleep(0.01)
 

@@ -53,7 +53,7 @@ def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str
         largest: Characters that the patch may have; files that do not fit are left out.
 
     Returns:
-        The patch for `git apply`, bytes that are no UTF-8 as with `surrogateescape`; and whether it says
+        The patch for `git apply`, bytes that are not UTF-8 as with `surrogateescape`; and whether it says
         everything.
     """
     root = Path(repository.working_dir)
@@ -120,12 +120,12 @@ def _announce_untracked(repository: git.Repo, root: Path) -> list[str]:
     return left_out
 
 
-def _generated(folder: Path, root: Path, known: dict[Path, bool]) -> bool:
+def _generated(folder: Path, root: Path, seen: dict[Path, bool]) -> bool:
     """Whether a folder lies in a run directory or a virtual environment."""
-    if folder not in known:
+    if folder not in seen:
         here = folder != root and ((folder / "record.json").is_file() or (folder / "pyvenv.cfg").is_file())
-        known[folder] = here or (folder != root and _generated(folder.parent, root, known))
-    return known[folder]
+        seen[folder] = here or (folder != root and _generated(folder.parent, root, seen))
+    return seen[folder]
 
 
 def _large_changes(repository: git.Repo, root: Path, largest: int) -> list[str]:

@@ -30,10 +30,10 @@ def differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) 
     Returns:
         One line each; empty when everything is the same.
     """
-    found = []
+    lines = []
     row = first_row(run_dir / "metrics.csv", again / "metrics.csv")
     if row:
-        found.append(row)
+        lines.append(row)
     scores = [
         f"{name} {record.metrics.get(name)} then, {made.metrics.get(name)} now"
         for name in sorted(record.metrics.keys() | made.metrics.keys())
@@ -41,17 +41,17 @@ def differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) 
         and not _same(record.metrics.get(name), made.metrics.get(name))
     ]
     if scores:
-        found.append("final scores: " + "; ".join(scores[:_SHOWN]))
+        lines.append("final scores: " + "; ".join(scores[:_SHOWN]))
     if record.weights_sha256 and record.weights_sha256 != made.weights_sha256:
         then, now = record.weights_sha256[:12], made.weights_sha256[:12]
-        found.append(f"weights: SHA-256 {then} then, {now or 'none'} now")
+        lines.append(f"weights: SHA-256 {then} then, {now or 'none'} now")
     elif not record.weights_sha256:
         last = (record.files.get("checkpoints/last.ckpt"), made.files.get("checkpoints/last.ckpt"))
-        if None not in last and last[0] != last[1] and not found:
-            found.append(
+        if None not in last and last[0] != last[1] and not lines:
+            lines.append(
                 "weights: the record says nothing of them, and the last checkpoints are not the same"
             )
-    return found
+    return lines
 
 
 def relative_differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> dict[str, float]:
@@ -66,12 +66,12 @@ def relative_differences(run_dir: Path, record: RunRecord, again: Path, made: Ru
     Returns:
         By name, without those that are the same; infinite where one run has no such number.
     """
-    found: dict[str, float] = {}
+    largest: dict[str, float] = {}
 
-    def take(name: str, one: Any, other: Any) -> None:
-        size = _relative(one, other)
+    def take(name: str, first: Any, second: Any) -> None:
+        size = _relative(first, second)
         if size and not name.startswith(_OF_THE_MACHINE):
-            found[name] = max(size, found.get(name, 0.0))
+            largest[name] = max(size, largest.get(name, 0.0))
 
     before, after = _rows(run_dir / "metrics.csv"), _rows(again / "metrics.csv")
     for row, new in zip(before, after, strict=False):
@@ -80,19 +80,19 @@ def relative_differences(run_dir: Path, record: RunRecord, again: Path, made: Ru
     take("rows of metrics.csv", None if len(before) != len(after) else 0, 0)
     for name in record.metrics.keys() | made.metrics.keys():
         take(name, record.metrics.get(name), made.metrics.get(name))
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+    return dict(sorted(largest.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _relative(one: Any, other: Any) -> float:
+def _relative(first: Any, second: Any) -> float:
     """Of two numbers, which may be text; infinite where one is none or not finite.
 
     >>> _relative("1.0", 1.0), _relative("nan", math.nan), _relative(1.0, 0.75), _relative(None, 1.0)
     (0.0, 0.0, 0.25, inf)
     """
     try:
-        first, second = float(one), float(other)
+        first, second = float(first), float(second)
     except (TypeError, ValueError):
-        return 0.0 if one == other else math.inf
+        return 0.0 if first == second else math.inf
     if _same(first, second):
         return 0.0
     size = abs(first - second) / max(abs(first), abs(second))
@@ -107,11 +107,11 @@ def first_row(then: Path, now: Path) -> str:
         now: metrics.csv of the same run once more.
     """
     before, after = _rows(then), _rows(now)
-    for one, other in zip(before, after, strict=False):
-        for name in {**one, **other}:
-            value, again = one.get(name, ""), other.get(name, "")
+    for row, new in zip(before, after, strict=False):
+        for name in {**row, **new}:
+            value, again = row.get(name, ""), new.get(name, "")
             if value != again and not name.startswith(_OF_THE_MACHINE):
-                where = f"step {one.get('step', '?')}, epoch {one.get('epoch', '?')}"
+                where = f"step {row.get('step', '?')}, epoch {row.get('epoch', '?')}"
                 return f"{where}: {name} {value or 'not logged'} then, {again or 'not logged'} now"
     if len(before) != len(after):
         more = (before if len(before) > len(after) else after)[min(len(before), len(after))]
@@ -132,9 +132,9 @@ def _rows(path: Path) -> list[dict[str, str]]:
     ]
 
 
-def _same(one: Any, other: Any) -> bool:
-    both_nan = isinstance(one, float) and isinstance(other, float) and math.isnan(one) and math.isnan(other)
-    return both_nan or one == other
+def _same(first: Any, second: Any) -> bool:
+    both_nan = all(isinstance(value, float) and math.isnan(value) for value in (first, second))
+    return both_nan or first == second
 
 
 def causes(then: RunRecord, now: RunRecord) -> list[str]:
@@ -144,18 +144,18 @@ def causes(then: RunRecord, now: RunRecord) -> list[str]:
         then: Of the run.
         now: Of the same run once more.
     """
-    found = [
+    likely = [
         f"config: changed at step {entry.get('from_step')} ({', '.join(entry['changed'])})"
         for entry in then.resumed
         if entry.get("changed")
     ]
-    found += differences_within(then)
+    likely += differences_within(then)
     if then.git is None:
-        found.append("code: it is not known, the run was outside a git repository")
+        likely.append("code: it is not known, the run was outside a git repository")
     if then.data_sha256 != now.data_sha256:
-        found.append("data: its SHA-256 is another one")
-    found += machine_changes(stretches(then)[0], stretches(now)[0])
-    return found or [
+        likely.append("data: its SHA-256 is another one")
+    likely += machine_changes(stretches(then)[0], stretches(now)[0])
+    return likely or [
         "nothing on record differs: an operation that is not deterministic (trainer.deterministic=true "
         "names it), or a record that was changed"
     ]

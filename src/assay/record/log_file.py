@@ -80,8 +80,8 @@ def log_file(path: Path) -> Iterator[None]:
 
 def _not_propagating() -> list[logging.Logger]:
     """Loggers that hand nothing on to the root: Lightning's, if no logging was set up before its import."""
-    known = logging.Logger.manager.loggerDict.values()
-    return [logger for logger in known if isinstance(logger, logging.Logger) and not logger.propagate]
+    loggers = logging.Logger.manager.loggerDict.values()
+    return [logger for logger in loggers if isinstance(logger, logging.Logger) and not logger.propagate]
 
 
 @contextmanager

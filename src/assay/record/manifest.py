@@ -21,15 +21,15 @@ def files_of(run_dir: Path) -> dict[str, str]:
     Args:
         run_dir: Of a run that has ended.
     """
-    found = {}
+    sums = {}
     for name in [*_FILES, *sorted(path.name for path in run_dir.glob("code.*.patch"))]:
         if (run_dir / name).is_file():
             with (run_dir / name).open("rb") as file:
-                found[name] = digest_of(file)
+                sums[name] = digest_of(file)
     for path in sorted((run_dir / "checkpoints").glob("*.ckpt")):
         if not path.is_symlink():
-            found[f"checkpoints/{path.name}"] = sha256(path)
-    return found
+            sums[f"checkpoints/{path.name}"] = sha256(path)
+    return sums
 
 
 def changed_since(run_dir: Path, files: dict[str, str]) -> list[str]:

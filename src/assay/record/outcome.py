@@ -86,14 +86,14 @@ class Outcome:
         if not isinstance(plain, dict):
             raise ValueError(f"{plain!r:.50} is not an outcome")
         old: str = plain.get("state", "")
-        told = {"status": _BEFORE.get(old, old), **plain}
+        renamed = {"status": _BEFORE.get(old, old), **plain}
         for name, words in (("status", get_args(Status)[1:]), ("cause", get_args(Cause))):
-            if told.get(name, "") not in words:
-                raise ValueError(f"{name} is {told.get(name)!r:.50}")
+            if renamed.get(name, "") not in words:
+                raise ValueError(f"{name} is {renamed.get(name)!r:.50}")
         for name, kinds in _KINDS.items():
-            if name in told and not isinstance(told[name], kinds):
-                raise ValueError(f"{name} is {told[name]!r:.50}")
-        return cls(**{name: told[name] for name in ("status", "cause", *_KINDS) if name in told})
+            if name in renamed and not isinstance(renamed[name], kinds):
+                raise ValueError(f"{name} is {renamed[name]!r:.50}")
+        return cls(**{name: renamed[name] for name in ("status", "cause", *_KINDS) if name in renamed})
 
 
 def exit_code(status: Status, signal_name: str = "") -> int:

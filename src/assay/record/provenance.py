@@ -151,7 +151,7 @@ def _unquoted(name: str) -> str:
     """A name as git writes it in a patch: one with other than plain letters in quotes, by its bytes."""
     if not name.startswith('"'):
         return name
-    octal = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), name.strip('"'))
+    octal = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), name.strip('"'))
     return octal.encode("latin-1", "replace").decode("utf-8", "replace")
 
 
@@ -223,11 +223,11 @@ def packages() -> dict[str, str]:
 
 @functools.cache
 def _packages() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in importlib.metadata.distributions():
-        if one.name:
-            found.setdefault(one.name, one.version)
-    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+    versions: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        if distribution.name:
+            versions.setdefault(distribution.name, distribution.version)
+    return dict(sorted(versions.items(), key=lambda item: item[0].lower()))
 
 
 @functools.cache
@@ -293,5 +293,5 @@ def numeric_environment() -> dict[str, str]:
 def _nvidia_driver() -> str | None:
     path = Path("/proc/driver/nvidia/version")
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    found = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", text)
-    return found[1] if found else None
+    match = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", text)
+    return match[1] if match else None

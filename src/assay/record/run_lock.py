@@ -145,9 +145,10 @@ def _holders(run_dir: Path) -> list[tuple[int, str]]:
     except OSError:
         return []
     lines = [line.partition(" ") for line in text.splitlines()]
-    told = [(int(process), host) for process, _, host in lines if process.isdecimal() and host.isprintable()]
-    alive = [one for one in told if one[1] != socket.gethostname() or psutil.pid_exists(one[0])]
-    return alive[:1] if alive[:1] == told[:1] else alive
+    holders = [(int(pid), host) for pid, _, host in lines if pid.isdecimal() and host.isprintable()]
+    here = socket.gethostname()
+    alive = [(pid, host) for pid, host in holders if host != here or psutil.pid_exists(pid)]
+    return alive[:1] if alive[:1] == holders[:1] else alive
 
 
 def _let_go() -> None:

@@ -188,7 +188,8 @@ def _problem(plain: dict[str, Any]) -> str:
     wrong = next((name for name, value in plain.items() if not _is(value, wanted[name])), "")
     if wrong:
         return f"{wrong} is {plain[wrong]!r:.80}"
-    return next((f"resumed holds {one!r:.80}" for one in plain.get("resumed", ()) if not _is_entry(one)), "")
+    wrong_entries = (entry for entry in plain.get("resumed", ()) if not _is_entry(entry))
+    return next((f"resumed holds {entry!r:.80}" for entry in wrong_entries), "")
 
 
 def _is_entry(value: Any) -> bool:
@@ -203,9 +204,9 @@ def _fields() -> tuple[dict[str, Any], set[str]]:
     """Type of every field, and the fields without a default."""
     hints = get_type_hints(RunRecord)
     required = {
-        one.name for one in fields(RunRecord) if one.default is MISSING and one.default_factory is MISSING
+        own.name for own in fields(RunRecord) if own.default is MISSING and own.default_factory is MISSING
     }
-    return {one.name: hints[one.name] for one in fields(RunRecord)}, required
+    return {own.name: hints[own.name] for own in fields(RunRecord)}, required
 
 
 def _is(value: Any, hint: Any) -> bool:
@@ -220,7 +221,7 @@ def _is(value: Any, hint: Any) -> bool:
         return type(value) is origin and (
             inner is Any or set(map(type, value.values() if origin is dict else value)) <= _kinds(inner)
         )
-    return any(_is(value, one) for one in arguments)  # a union
+    return any(_is(value, kind) for kind in arguments)  # a union
 
 
 def _kinds(hint: Any) -> set[type]:
@@ -236,9 +237,9 @@ def finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
     if isinstance(value, dict):
-        return {str(key): finite(one) for key, one in value.items()}
+        return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(one) for one in value]
+        return [finite(item) for item in value]
     return value
 
 
@@ -249,9 +250,9 @@ def numbers(value: Any) -> Any:
         value: What it made of them.
     """
     if isinstance(value, dict):
-        return {key: numbers(one) for key, one in value.items()}
+        return {key: numbers(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [numbers(one) for one in value]
+        return [numbers(item) for item in value]
     return float(value) if value in _NOT_FINITE else value
 
 

@@ -173,14 +173,14 @@ def _stated(value: Any, key: str) -> tuple[str, str] | None:
 
 
 def _without_credentials(text: str) -> str:
-    # Most texts are no address; the search for one costs more than the rest.
+    # Most texts are not an address; the search for one costs more than the rest.
     return _URL_CREDENTIALS.sub(f"{STRUCK}@", text) if "://" in text else text
 
 
 def _without_random(text: str, values: _Values) -> str:
     text = _KNOWN.sub(STRUCK, text)
     if "PRIVATE KEY-----" in text:  # line by line: a patch counts its lines
-        text = _PRIVATE_KEY.sub(lambda found: re.sub(r"(?m)^([+ ]?).+$", rf"\1{STRUCK}", found[0]), text)
+        text = _PRIVATE_KEY.sub(lambda match: re.sub(r"(?m)^([+ ]?).+$", rf"\1{STRUCK}", match[0]), text)
     for value in values.random:
         if len(value.split()) > 1:
             text = re.sub(_pattern(value), STRUCK, text)

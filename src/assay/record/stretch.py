@@ -47,14 +47,14 @@ def stretches(record: RunRecord) -> list[dict[str, Any]]:
     Args:
         record: Of the run.
     """
-    found = [{name: getattr(record, name) for name in _FIELDS}]
+    every = [{name: getattr(record, name) for name in _FIELDS}]
     for entry in record.resumed:
         if "machine" in entry:
             new = {name: version for name, version in entry.get("packages", {}).items() if version}
             gone = entry.get("packages", {}).keys() - new.keys()
-            kept = {name: one for name, one in found[-1]["packages"].items() if name not in gone}
-            found.append({name: entry.get(name) for name in _FIELDS} | {"packages": kept | new})
-    return found
+            kept = {name: version for name, version in every[-1]["packages"].items() if name not in gone}
+            every.append({name: entry.get(name) for name in _FIELDS} | {"packages": kept | new})
+    return every
 
 
 def shortened(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,24 +112,24 @@ def machine_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
         then: A stretch.
         now: Another one.
     """
-    found = []
+    changes = []
     before, after = then["machine"], now["machine"]
     for key, name in (("gpus", "device"), ("gpu_driver", "device driver")):
         if before.get(key) != after.get(key):
-            found.append(f"{name}: {before.get(key) or 'none'} then, {after.get(key) or 'none'} now")
+            changes.append(f"{name}: {before.get(key) or 'none'} then, {after.get(key) or 'none'} now")
     changed = package_changes(then["packages"], now["packages"])
     if changed:
-        found.append(f"packages: {', '.join(changed)}")
+        changes.append(f"packages: {', '.join(changed)}")
     for key, name in (("cpu", "CPU"), ("threads", "threads"), ("python", "python"), ("platform", "platform")):
         if before.get(key) != after.get(key):
-            found.append(f"{name}: {before.get(key)} then, {after.get(key)} now")
+            changes.append(f"{name}: {before.get(key)} then, {after.get(key)} now")
     flags = set(before.get("cpu_flags", [])) ^ set(after.get("cpu_flags", []))
     if flags:
-        found.append(f"CPU flags: {' '.join(sorted(flags))}")
+        changes.append(f"CPU flags: {' '.join(sorted(flags))}")
     switches = _switches(before.get("environment", {}), after.get("environment", {}))
     if switches:
-        found.append(f"environment: {', '.join(switches)}")
-    return found
+        changes.append(f"environment: {', '.join(switches)}")
+    return changes
 
 
 def package_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

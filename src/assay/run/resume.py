@@ -16,6 +16,7 @@ from assay.errors import AssayError, ConfigError
 from assay.files.checksum import damage_of
 from assay.files.inside import check_links
 from assay.loop.resume_point import KEY
+from assay.quoting import counted
 from assay.record.provenance import refuse_uncommitted
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import writing
@@ -169,7 +170,7 @@ def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> 
     before, now = len(point["processes"]), world_size(config)
     if before != now:
         raise ConfigError(
-            f"the run has {before} {'process' if before == 1 else 'processes'}, and this asks for {now}",
+            f"the run has {counted(before, 'process', 'processes')}, and this asks for {now}",
             key="trainer.devices",
             hint=f"trainer.devices={before}",
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from assay.quoting import counted
 from assay.task.task_of import task_of
 from assay.terminal import Console
 
@@ -60,7 +61,7 @@ def say_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) 
     spec = assembly.config.get("spec")
     if spec is not None:
         sizes = "×".join(str(n) for n in spec.input_shape)
-        shape = sizes if len(spec.input_shape) > 1 else _count(spec.num_features, "feature")
+        shape = sizes if len(spec.input_shape) > 1 else counted(spec.num_features, "feature")
         parts = f"{spec.num_train:,} train, {spec.num_val:,} val, {spec.num_test:,} test"
         lines.append(
             ("data", f"{record.choices.get('data')}: {parts}; {shape}, {task_of(spec.task).in_words(spec)}")
@@ -123,10 +124,6 @@ def load_command(run_dir: Path) -> str:
     else:
         code = f"import assay; model = assay.load({run}); print(model)"
     return f'python -c "{code}"' if not set(run) & set('"$`\\') else f"python -c {shlex.quote(code)}"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _of_stage(metrics: Mapping[str, float], stage: str) -> str:

@@ -162,5 +162,5 @@ def refuse_shared(sweep: SweepDefinition, jobs: Mapping[int, Job]) -> None:
 
 
 def _needed(aims: Sequence[Objective], constraints: Sequence[str]) -> dict[str, str]:
-    bounds = {one.name: "hydra.sweeper.constraints" for one in read_constraints(constraints)}
+    bounds = {constraint.name: "hydra.sweeper.constraints" for constraint in read_constraints(constraints)}
     return bounds | {aim.name: "hydra.sweeper.objective" for aim in aims}

@@ -26,7 +26,7 @@ def chosen(node: Mapping[str, Any], key: str, /, **given: Any) -> Any:
     Args:
         node: As plain data, with a `_target_` of `SWEEP_PARTS`.
         key: Of the node.
-        **given: Further arguments, which are no config.
+        **given: Further arguments, which are not from a config.
 
     Raises:
         ConfigError: There is no such class, or a value is not what it takes.
@@ -51,7 +51,7 @@ def made(kind: Callable[..., Any], values: Mapping[str, Any], key: str, /, **giv
         kind: The class.
         values: By argument.
         key: Of the node that they stand in.
-        **given: Further arguments, which are no config.
+        **given: Further arguments, which are not from a config.
 
     Raises:
         ConfigError: A value is not what the class takes.
@@ -106,8 +106,8 @@ def _hint(kind: Any, name: str) -> Any:
     function = kind.__init__ if inspect.isclass(kind) else kind
     alone = types.SimpleNamespace(__annotations__={name: function.__annotations__.get(name, Any)})
     # What a module imports for the type checker alone is not among its names.
-    known = {**vars(collections.abc), **vars(typing), **function.__globals__}
+    names = {**vars(collections.abc), **vars(typing), **function.__globals__}
     try:
-        return typing.get_type_hints(alone, globalns=known)[name]
+        return typing.get_type_hints(alone, globalns=names)[name]
     except NameError:
         return Any

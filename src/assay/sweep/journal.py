@@ -276,7 +276,7 @@ def _check(event: dict[str, Any]) -> None:
         value = event.get(name)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
             raise ValueError(f"{name} is {value!r:.50}, and {kind.__name__} was expected")
-        if isinstance(value, list) and not all(isinstance(one, str) for one in value):
+        if isinstance(value, list) and not all(isinstance(item, str) for item in value):
             raise ValueError(f"{name} is not a list of text")
         if name == "number" and isinstance(value, int) and value < 0:  # a job's directory is called by it
             raise ValueError(f"number is {value}")

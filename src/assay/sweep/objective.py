@@ -33,17 +33,17 @@ class Objective:
     stated: bool = field(default=True, repr=False, compare=False)
     forced: bool = field(default=False, repr=False, compare=False)
 
-    def check(self, known: Mapping[str, str]) -> None:
+    def check(self, directions: Mapping[str, str]) -> None:
         """Refuse the wrong direction.
 
         Args:
-            known: `min` or `max` for each score whose metric says which is better.
+            directions: `min` or `max` for each score whose metric says which is better.
 
         Raises:
             ConfigError: It contradicts the metric, or has to be stated.
         """
         key, stated = "hydra.sweeper.direction", self.direction
-        better = known.get(self.name)
+        better = directions.get(self.name)
         if better is None and not self.stated and self.name.rpartition("/")[2] not in _SMALL_IS_GOOD:
             raise ConfigError(
                 f"whether {self.name} is better high or low is not known; it has to be stated",
@@ -94,9 +94,9 @@ def scores_of(outcome: Outcome, aims: Sequence[Objective]) -> list[float] | None
     Returns:
         None where the job has not finished, or one is missing.
     """
-    found = [aim.score(outcome) for aim in aims]
-    known = [score for score in found if score is not None]
-    return known if outcome.status == "finished" and len(known) == len(found) else None
+    scores = [aim.score(outcome) for aim in aims]
+    present = [score for score in scores if score is not None]
+    return present if outcome.status == "finished" and len(present) == len(scores) else None
 
 
 def objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objective]:
@@ -117,7 +117,7 @@ def objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objec
     """
     monitored = _monitored(job)
     names = _listed(sweeper.get("objective")) or [next(iter(monitored), "val/loss")]
-    given = [_SHORT.get(one, one) for one in _listed(sweeper.get("direction"))]
+    given = [_SHORT.get(word, word) for word in _listed(sweeper.get("direction"))]
     if len(given) == 1:
         given *= len(names)  # one stands for all
     if given and len(given) != len(names):
@@ -162,15 +162,15 @@ _SMALL_IS_GOOD = ("loss", "mae", "mse", "rmse", "error", "perplexity", "seconds"
 def _listed(value: Any) -> list[str]:
     if value is None:
         return []
-    return [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
+    return [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
 
 
 def _monitored(job: Mapping[str, Any]) -> dict[str, str]:
     """What the checkpoints of a job are kept by, the one called `checkpoint` first, and its direction."""
     nodes: Mapping[str, Any] = job.get("callbacks") or {}
-    found = {}
+    directions = {}
     for name in sorted(nodes, key=lambda name: name != "checkpoint"):
         node = nodes[name] if isinstance(nodes[name], dict) else {}
         if node.get("monitor") and str(node.get("_target_")).endswith("ModelCheckpoint"):
-            found[str(node["monitor"])] = _SHORT.get(str(node.get("mode")), "")
-    return found
+            directions[str(node["monitor"])] = _SHORT.get(str(node.get("mode")), "")
+    return directions

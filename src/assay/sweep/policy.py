@@ -20,9 +20,9 @@ class Policy:
         on_failure: `continue` with the other jobs; `stop`: start no further one; `retry`: try it again where
             the failure may be one of the machine, then continue. An error in config, code or numbers comes
             again, and is never retried.
-        max_retries: Further attempts a job.
-        on_out_of_memory: `fail`, or `halve_batch`: try again with half the samples a step and twice the
-            steps an update.
+        max_retries: Further attempts at a job.
+        on_out_of_memory: `fail`, or `halve_batch`: try again with half the samples per step and twice the
+            steps per update.
         timeout_min: Minutes that an attempt may take.
         memory_gb: Gigabytes (2³⁰ bytes) that a job's process may take beside what it starts with.
 

@@ -101,12 +101,12 @@ def merged(commands: Sequence[Sequence[str]]) -> list[str]:
     >>> merged([["seed=1,2", "optimizer.lr=0.1"], ["seed=range(3)"]])
     ['optimizer.lr=0.1', 'seed=range(3)']
     """
-    found: dict[str, str] = {}
+    overrides_by_key: dict[str, str] = {}
     for override in (override for command in commands for override in command):
         key = override.partition("=")[0].lstrip("+~")
-        found.pop(key, None)
-        found[key] = override
-    return list(found.values())
+        overrides_by_key.pop(key, None)
+        overrides_by_key[key] = override
+    return list(overrides_by_key.values())
 
 
 def _is_own(folder: Path, here: Path, directory: Path) -> bool:
@@ -116,10 +116,10 @@ def _is_own(folder: Path, here: Path, directory: Path) -> bool:
 
 
 def _keys(overrides: Sequence[str]) -> set[str]:
-    found = set()
+    keys = set()
     for word in overrides:
         try:
-            found |= {one.key_or_group for one in OverridesParser.create().parse_overrides([word])}
+            keys |= {override.key_or_group for override in OverridesParser.create().parse_overrides([word])}
         except HydraException:
-            found.add(word.partition("=")[0].lstrip("+~"))
-    return found
+            keys.add(word.partition("=")[0].lstrip("+~"))
+    return keys

@@ -64,7 +64,7 @@ class Watcher(Protocol):
 class _Running:
     job: Job
     started: float
-    told: float | None = None
+    stopped_at: float | None = None
     """When it was told that its time is over."""
 
 
@@ -101,7 +101,7 @@ class Scheduler:
         self._objectives, self._compose, self._check, self._watcher = objectives, compose, check, watcher
         self._stop = stop
         self._no_room = ""  # what a job could not write, and where
-        self._told = ""  # signal that the running jobs were sent because of it
+        self._signal_sent = ""  # to the running jobs
         self._directory = journal.path.parent
         self._pending: deque[tuple[JobRecord, Job, Retry]] = deque()
         self._held: tuple[JobRecord, Job, JobSpec] | None = None
@@ -281,7 +281,7 @@ class Scheduler:
         return outcome
 
     def _in_time(self, running: _Running, outcome: Outcome) -> Outcome:
-        if running.told is None or outcome.status in ("finished", "pruned"):
+        if running.stopped_at is None or outcome.status in ("finished", "pruned"):
             return outcome
         minutes = self._policy.timeout_min
         reason = f"took longer than {minutes:g} min"
@@ -292,12 +292,12 @@ class Scheduler:
         if limit is None:
             return
         for number, running in self._running.items():
-            if running.told is None and self._launcher.waits(number):
+            if running.stopped_at is None and self._launcher.waits(number):
                 running.started = now
-            elif running.told is None and now - running.started > 60 * limit:
-                running.told = now
+            elif running.stopped_at is None and now - running.started > 60 * limit:
+                running.stopped_at = now
                 self._launcher.stop(number, now=False)
-            elif running.told is not None and now - running.told > _GRACE:
+            elif running.stopped_at is not None and now - running.stopped_at > _GRACE:
                 self._launcher.stop(number, now=True)
 
     # -- stopping ----------------------------------------------------------------------------------------
@@ -315,13 +315,13 @@ class Scheduler:
 
     def _stop_running(self) -> None:
         """Have the running jobs save and end where the sweep was told to stop; told again, end at once."""
-        told = self._stop.name or self._no_room
-        wanted = "SIGKILL" if self._stop.at_once else "SIGTERM" if told else ""
-        if wanted == self._told:
+        why = self._stop.name or self._no_room
+        wanted = "SIGKILL" if self._stop.at_once else "SIGTERM" if why else ""
+        if wanted == self._signal_sent:
             return
-        if not self._told and wanted == "SIGTERM" and self._running:
-            self._watcher.say(f"{told}: the running jobs stop after their step (Ctrl-C: at once)")
-        self._told = wanted
+        if not self._signal_sent and wanted == "SIGTERM" and self._running:
+            self._watcher.say(f"{why}: the running jobs stop after their step (Ctrl-C: at once)")
+        self._signal_sent = wanted
         for number in self._running:
             self._launcher.stop(number, now=self._stop.at_once)
 

@@ -14,7 +14,7 @@ from assay.compose.compose import loader
 from assay.compose.origin import located
 from assay.errors import AssayError
 from assay.files.inside import check_links
-from assay.quoting import quoted
+from assay.quoting import counted, quoted
 from assay.record.log_file import FILE as LOG
 from assay.record.provenance import check_clean
 from assay.record.run_lock import writing
@@ -62,10 +62,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         _refuse_place(sweep)
         checker = stack.enter_context(_checker(sweep, stop))
         jobs, tokens, launcher = _first_look(sweep, checker, stop.look)
-        with Console(stderr=True).status(_checking_so_many(sweep.search.total)):
-            reports = checker.all(jobs)
-        say_warnings(warning for report in reports.values() for warning in report.warnings)
-        stop.look()
+        reports = _checked(checker, jobs, sweep.search.total, stop)
         journal = Journal.create(
             sweep.directory,
             overrides=list(overrides),
@@ -73,7 +70,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
             cwd=str(Path.cwd()),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        with _told(sweep.directory):
+        with _write_errors_told(sweep.directory):
             stack.enter_context(writing(sweep.directory))
             journal.add([job_record_of(number, jobs[number], token) for number, token in tokens.items()])
         return _drive(
@@ -108,7 +105,7 @@ def go_on(
         if not setting.cwd.samefile(Path.cwd()):
             directory = directory.resolve()
             stack.enter_context(chdir(setting.cwd))
-        with _told(directory):
+        with _write_errors_told(directory):
             stack.enter_context(writing(directory))
             journal = Journal.open(directory)
         config_dir = setting.config_dir
@@ -127,11 +124,8 @@ def go_on(
             for number, job in jobs.items()
             if number not in journal.jobs or not _is_over(journal.jobs[number], again=again)
         }
-        with Console(stderr=True).status(_checking_so_many(len(left))):
-            reports = checker.all(left)
-        say_warnings(warning for report in reports.values() for warning in report.warnings)
-        stop.look()
-        with _told(directory):
+        reports = _checked(checker, left, len(left), stop)
+        with _write_errors_told(directory):
             if overrides:
                 journal.note_command(overrides)
             journal.add([job_record_of(number, jobs[number], token) for number, token in tokens.items()])
@@ -160,8 +154,10 @@ def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictC
     """
     with loader(config_dir) as hydra:
         sweep = read_definition(hydra, overrides, config_dir)
-        proposed = iter(sweep.search.next, None)
-        every = [one.overrides for one in proposed] if sweep.search.ahead else sweep.search.samples()
+        proposals = iter(sweep.search.next, None)
+        every = (
+            [proposal.overrides for proposal in proposals] if sweep.search.ahead else sweep.search.samples()
+        )
         return [sweep.composer.composed(overrides, number) for number, overrides in enumerate(every)]
 
 
@@ -215,8 +211,13 @@ def _first_look(
     return jobs, tokens, sweep.make_launcher()
 
 
-def _checking_so_many(jobs: int) -> str:
-    return f"loading torch and Lightning, then checking {jobs} {'job' if jobs == 1 else 'jobs'}"
+def _checked(checker: Checker, jobs: Mapping[int, Job], total: int, stop: StopRequest) -> dict[int, Report]:
+    """Check jobs which stand for so many, and say what may be meant."""
+    with Console(stderr=True).status(f"loading torch and Lightning, then checking {counted(total, 'job')}"):
+        reports = checker.all(jobs)
+    say_warnings(warning for report in reports.values() for warning in report.warnings)
+    stop.look()
+    return reports
 
 
 def _known_jobs(
@@ -246,9 +247,9 @@ def _known_jobs(
     while proposal := sweep.search.next():
         stop.look()
         job = sweep.composer.job(proposal.overrides, following)
-        known = numbers.get(job.fingerprint)
-        if known:
-            number = known.pop()
+        earlier = numbers.get(job.fingerprint)
+        if earlier:
+            number = earlier.pop()
             jobs[number] = sweep.composer.job(proposal.overrides, number)
         else:
             jobs[following], new[following] = job, proposal.token
@@ -311,10 +312,10 @@ def _drive(
                 if report is not None:
                     scheduler.queue(job_record, job, report, sweep.search.trial(job_record.token))
             scheduler.run()
-        known = sorted(journal.jobs.items())
+        every_job = sorted(journal.jobs.items())
         result = SweepResult(
             sweep.directory,
-            jobs=tuple(job_record for number, job_record in known if not ahead or number in jobs),
+            jobs=tuple(job_record for number, job_record in every_job if not ahead or number in jobs),
             objectives=tuple(sweep.objectives),
             total=len(jobs) if ahead else sweep.search.total,
             stopped=stop.exit_code,
@@ -322,7 +323,7 @@ def _drive(
         )
         importance, _ = sweep.search.importance()
         sweep.search.close()
-        with _told(sweep.directory):
+        with _write_errors_told(sweep.directory):
             write_results(result, importance)
         with shown(console):
             say_results(console, result, importance)
@@ -330,7 +331,7 @@ def _drive(
 
 
 @contextmanager
-def _told(directory: Path) -> Iterator[None]:
+def _write_errors_told(directory: Path) -> Iterator[None]:
     """Tell in a line what cannot be written in this block, and how the sweep goes on."""
     try:
         yield

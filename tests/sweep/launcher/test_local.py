@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.sweep.conftest import PATIENCE, environment, is_gone, run, until
+from tests.sweep.launcher.shared import (
+    POISON,
+    check_failure,
+    check_hanging_job_is_ended,
+    check_runs_to_its_end,
+    check_stopped_job_saves,
+    next_end,
+)
 
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
@@ -38,17 +45,7 @@ def output(job_spec: JobSpec) -> str:
 
 
 def test_a_job_runs_to_its_end(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
-    job_spec = make_job_spec("seed=3", number=7)
-    outcome = run(launcher, job_spec)[7]
-    record = RunRecord.load(Path(job_spec.run_dir))
-    assert (outcome.status, outcome.cause, outcome.reason) == ("finished", "", "")
-    assert outcome.metrics == record.metrics
-    assert record.status == "finished"
-    assert record.overrides == ["seed=3"]
-    assert record.machine["threads"] == 1
-    assert output(job_spec).startswith("--- job 7, attempt 1, ")
-    assert "seed=3" in output(job_spec).splitlines()[0]
-    assert "test" in output(job_spec)
+    check_runs_to_its_end(launcher, make_job_spec)
 
 
 def test_attempts_at_one_job_share_its_output(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
@@ -86,32 +83,11 @@ def test_threads_are_those_of_the_launcher(fork_server: ForkServer, make_job_spe
 # -- a job that ends badly ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected", "reason"),
-    [
-        ("exception", ("exception", False), "ValueError: this is poison"),
-        ("connection", ("machine", True), "ConnectionResetError: the other side is gone"),
-        ("sys_exit", ("exception", False), "SystemExit: 3"),
-        ("exit", ("exception", False), "its process ended with exit code 3 and did not say why"),
-        ("nan", ("non_finite", False), "the loss became nan in batch 2"),
-        ("segfault", ("killed", True), "its process was killed by SIGSEGV"),
-        ("abort", ("killed", True), "its process was killed by SIGABRT"),
-        ("sigkill", ("killed", True), "its process was killed by SIGKILL"),
-        ("memory", ("out_of_memory", False), "allocate"),
-        ("python_memory", ("out_of_memory", False), "MemoryError"),
-    ],
-)
+@pytest.mark.parametrize("kind", POISON)
 def test_what_kills_a_job_is_told_and_takes_nothing_along(
-    kind: str, expected: tuple[str, bool], reason: str, launcher: LocalLauncher, make_job_spec: MakeJobSpec
+    kind: str, launcher: LocalLauncher, make_job_spec: MakeJobSpec
 ) -> None:
-    bad = make_job_spec(f"callbacks.poison.kind={kind}", number=0, memory_gb=0.5)
-    outcomes = run(launcher, bad, make_job_spec(number=1))
-    told = outcomes[0]
-    assert (told.status, told.cause, told.transient) == ("failed", *expected), told.reason
-    assert reason in told.reason
-    assert outcomes[1].status == "finished"
-    record = RunRecord.load(Path(bad.run_dir))
-    assert record.cause == (told.cause if record.status == "failed" else "")  # where it could still say so
+    check_failure(kind, launcher, make_job_spec)
 
 
 def test_a_segfault_says_where(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
@@ -166,20 +142,12 @@ def test_what_a_job_has_started_ends_with_it(
 
 
 def test_a_job_that_is_told_to_stop_saves(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
-    endless = ("trainer.max_epochs=100000", "trainer.limit_val_batches=0", "callbacks.checkpoint=null")
-    job_spec = make_job_spec(*endless)
-    launcher.start(job_spec)
-    until(lambda: Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file(), PATIENCE)
-    launcher.stop(0, now=False)
-    (outcome,) = launcher.wait(PATIENCE).values()
-    assert (outcome.status, outcome.reason) == ("interrupted", "stopped by SIGTERM")
-    assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()
+    job_spec = check_stopped_job_saves(launcher, make_job_spec)
     again = make_job_spec(run_dir=job_spec.run_dir, config=job_spec.config, resume=True, attempt=2)
     launcher.start(again)
     until(lambda: RunRecord.load(Path(job_spec.run_dir)).status == "running")
     launcher.stop(0, now=True)
-    (outcome,) = launcher.wait(PATIENCE).values()
-    assert outcome.status == "interrupted"
+    assert next_end(launcher).status == "interrupted"
 
 
 def test_a_job_that_is_stopped_before_it_began_is_interrupted(
@@ -192,15 +160,7 @@ def test_a_job_that_is_stopped_before_it_began_is_interrupted(
 
 
 def test_a_job_that_hangs_is_ended_at_once(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
-    job_spec = make_job_spec("callbacks.poison.kind=hang")
-    launcher.start(job_spec)
-    until(lambda: Path(job_spec.run_dir, "record.json").is_file(), PATIENCE)
-    time.sleep(0.5)
-    launcher.stop(0, now=False)
-    assert launcher.wait(0.5) == {}
-    launcher.stop(0, now=True)
-    (outcome,) = launcher.wait(5.0).values()
-    assert (outcome.status, outcome.reason) == ("interrupted", "ended by SIGKILL")
+    check_hanging_job_is_ended(launcher, make_job_spec)
 
 
 def test_closing_ends_what_runs(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:

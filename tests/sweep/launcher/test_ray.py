@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from tests.command import ASSAY
-from tests.sweep.conftest import PATIENCE, TINY, begin, environment, is_gone, run, until
+from tests.sweep.conftest import TINY, begin, environment, is_gone, run, until
+from tests.sweep.launcher.shared import (
+    ENDLESS,
+    check_failure,
+    check_hanging_job_is_ended,
+    check_runs_to_its_end,
+    check_stopped_job_saves,
+    next_end,
+)
 
 from assay.errors import AssayError, ConfigError
 from assay.process.stop_signals import handlers_kept
@@ -29,7 +37,6 @@ if TYPE_CHECKING:
 
     from tests.sweep.conftest import MakeJobSpec
 
-    from assay.record.outcome import Outcome
     from assay.sweep.worker.fork_server import ForkServer
 
 LAUNCHER = ("hydra/launcher=ray", "hydra.launcher.jobs_at_once=2")
@@ -73,81 +80,40 @@ def launcher(shared: RayLauncher) -> Iterator[RayLauncher]:
         until(lambda: shared.wait(0.1))
 
 
-def until_one_ends(launcher: RayLauncher) -> Outcome:
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        for outcome in launcher.wait(1.0).values():
-            return outcome
-    pytest.fail("none has ended")
-
-
 def test_a_job_runs_to_its_end(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
-    job_spec = make_job_spec("seed=3", number=7)
-    outcome = run(launcher, job_spec)[7]
-    record = RunRecord.load(Path(job_spec.run_dir))
-    assert (outcome.status, outcome.cause, outcome.reason) == ("finished", "", "")
-    assert outcome.metrics == record.metrics
-    assert record.machine["threads"] == 1
-    assert Path(job_spec.output).read_text().startswith("--- job 7, attempt 1, ")
+    check_runs_to_its_end(launcher, make_job_spec)
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected", "reason"),
+    "kind",
     [
-        ("exception", ("exception", False), "ValueError: this is poison"),
-        ("sigkill", ("killed", True), "its process was killed by SIGKILL"),
-        ("memory", ("out_of_memory", False), "allocate"),
-        pytest.param("segfault", ("killed", True), "SIGSEGV", marks=pytest.mark.long),
-        pytest.param("nan", ("non_finite", False), "the loss became nan in batch 2", marks=pytest.mark.long),
-        pytest.param("exit", ("exception", False), "exit code 3", marks=pytest.mark.long),
+        *("exception", "sigkill", "memory"),
+        *(pytest.param(kind, marks=pytest.mark.long) for kind in ("segfault", "nan", "exit")),
     ],
 )
 def test_what_kills_a_job_is_told_and_takes_nothing_along(
-    kind: str, expected: tuple[str, bool], reason: str, launcher: RayLauncher, make_job_spec: MakeJobSpec
+    kind: str, launcher: RayLauncher, make_job_spec: MakeJobSpec
 ) -> None:
-    outcomes = run(
-        launcher,
-        make_job_spec(f"callbacks.poison.kind={kind}", number=0, memory_gb=0.5),
-        make_job_spec(number=1),
-    )
-    told = outcomes[0]
-    assert (told.status, told.cause, told.transient) == ("failed", *expected), told.reason
-    assert reason in told.reason
-    assert outcomes[1].status == "finished"
+    check_failure(kind, launcher, make_job_spec)
 
 
 def test_a_job_that_is_told_to_stop_saves(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
-    job_spec = make_job_spec("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
-    launcher.start(job_spec)
-    until(Path(job_spec.run_dir, "metrics.csv").is_file)
-    assert not launcher.waits(0)
-    launcher.stop(0, now=False)
-    told = until_one_ends(launcher)
-    assert (told.status, told.reason) == ("interrupted", "stopped by SIGTERM")
-    assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()
+    check_stopped_job_saves(launcher, make_job_spec)
 
 
 def test_a_job_that_hangs_is_ended_at_once(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
-    job_spec = make_job_spec("callbacks.poison.kind=hang")
-    launcher.start(job_spec)
-    until(Path(job_spec.run_dir, "record.json").is_file)
-    time.sleep(0.5)
-    launcher.stop(0, now=False)
-    assert launcher.wait(1.0) == {}
-    launcher.stop(0, now=True)
-    told = until_one_ends(launcher)
-    assert (told.status, told.reason) == ("interrupted", "ended by SIGKILL")
+    check_hanging_job_is_ended(launcher, make_job_spec)
 
 
 def test_a_worker_that_dies_costs_one_attempt(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
-    job_spec = make_job_spec("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
+    job_spec = make_job_spec(*ENDLESS)
     launcher.start(job_spec)
     until(Path(job_spec.run_dir, "metrics.csv").is_file)
     job = int(Path(job_spec.output).read_text().partition("process ")[2].partition(":")[0])
     cluster_worker = psutil.Process(job).parent().parent()  # type: ignore[union-attr]  # the fork server and its own parent
     assert cluster_worker is not None
     cluster_worker.kill()
-    told = until_one_ends(launcher)
+    told = next_end(launcher)
     assert (told.status, told.cause, told.transient) == ("failed", "killed", True)
     assert "Ray worker died" in told.reason
     until(lambda: is_gone(job))
@@ -168,7 +134,7 @@ def test_a_gpu_belongs_to_one_job(launcher: RayLauncher, make_job_spec: MakeJobS
         launcher.has_room(make_job_spec(gpus=3))
     for number in (0, 1):
         launcher.stop(number, now=True)
-        until_one_ends(launcher)
+        next_end(launcher)
 
 
 def test_a_job_spec_that_waits_for_the_cluster_can_be_stopped(
@@ -183,7 +149,7 @@ def test_a_job_spec_that_waits_for_the_cluster_can_be_stopped(
     assert launcher.wait(0.5) == {}
     assert launcher.waits(4)
     launcher.stop(4, now=False)
-    assert until_one_ends(launcher).status == "interrupted"
+    assert next_end(launcher).status == "interrupted"
     cluster.cancel(held, force=True)
 
 

@@ -7,13 +7,13 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.sweep.conftest import PATIENCE, TINY, begin, environment, until
+from tests.sweep.conftest import TINY, begin, environment, run, until
+from tests.sweep.launcher.shared import ENDLESS, check_failure, check_stopped_job_saves, next_end
 
 from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
@@ -26,12 +26,9 @@ if TYPE_CHECKING:
 
     from tests.sweep.conftest import MakeJobSpec
 
-    from assay.record.outcome import Outcome
-    from assay.sweep.job_spec import JobSpec
     from assay.sweep.worker.fork_server import ForkServer
 
 LAUNCHER = ("hydra/launcher=slurm", "hydra.launcher.cluster=local")
-LONG = ("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
 
 
 @pytest.fixture
@@ -44,32 +41,15 @@ def launcher(tmp_path: Path) -> Iterator[SlurmLauncher]:
 
 def test_lines_of_setup_run_before_the_job(tmp_path: Path, make_job_spec: MakeJobSpec) -> None:
     launcher = SlurmLauncher(tmp_path / "sweep", cluster="local", setup=["export OMP_SETUP=yes", "sleep 3"])
-    job_spec, stopped = make_job_spec(number=0), make_job_spec(*LONG, number=1)
+    job_spec, stopped = make_job_spec(number=0), make_job_spec(*ENDLESS, number=1)
     assert run(launcher, job_spec)[0].status == "finished"
     assert environment(job_spec)["OMP_SETUP"] == "yes"
     launcher.start(stopped)
     until(lambda: Path(stopped.run_dir, "metrics.csv").is_file())
     launcher.stop(1, now=False)
-    assert ends(launcher)[1].status == "interrupted"
+    assert next_end(launcher).status == "interrupted"
     assert Path(stopped.run_dir, "checkpoints", "last.ckpt").is_file()
     launcher.close()
-
-
-def run(launcher: SlurmLauncher, *job_specs: JobSpec) -> dict[int, Outcome]:
-    """Run jobs; the outcome of each job."""
-    for job_spec in job_specs:
-        assert launcher.has_room(job_spec)
-        launcher.start(job_spec)
-    return ends(launcher, len(job_specs))
-
-
-def ends(launcher: SlurmLauncher, number: int = 1) -> dict[int, Outcome]:
-    outcomes: dict[int, Outcome] = {}
-    deadline = time.monotonic() + PATIENCE
-    while len(outcomes) < number:
-        assert time.monotonic() < deadline
-        outcomes |= launcher.wait(0.5)
-    return outcomes
 
 
 def process_of(launcher: SlurmLauncher, number: int = 0) -> psutil.Process:
@@ -138,7 +118,7 @@ def test_a_job_that_loses_its_machine_goes_on_at_the_next(
     first = process_of(launcher)
     first.send_signal(signal.SIGTERM)  # Slurm sends it first, to all processes; submitit lets it pass
     first.send_signal(signal.SIGUSR2)
-    assert ends(launcher)[0].status == "finished"
+    assert next_end(launcher).status == "finished"
     record = RunRecord.load(Path(job_spec.run_dir))
     assert len(record.resumed) == 1
     assert record.resumed[0]["from_step"] > 0
@@ -152,22 +132,15 @@ def test_a_job_that_loses_its_machine_goes_on_at_the_next(
 def test_a_job_that_is_told_to_stop_saves_and_is_not_queued_again(
     launcher: SlurmLauncher, make_job_spec: MakeJobSpec
 ) -> None:
-    job_spec = make_job_spec(*LONG)
-    launcher.start(job_spec)
-    assert launcher.waits(0)
-    until(Path(job_spec.run_dir, "metrics.csv").is_file)
-    assert not launcher.waits(0)
-    launcher.stop(0, now=False)
-    told = ends(launcher)[0]
-    assert (told.status, told.reason) == ("interrupted", "stopped by SIGTERM")
-    assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()
+    check_stopped_job_saves(launcher, make_job_spec)
 
 
 def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(
     launcher: SlurmLauncher, make_job_spec: MakeJobSpec, tmp_path: Path
 ) -> None:
-    runs, hangs = make_job_spec(*LONG, number=0), make_job_spec("callbacks.poison.kind=hang", number=1)
+    runs, hangs = make_job_spec(*ENDLESS, number=0), make_job_spec("callbacks.poison.kind=hang", number=1)
     launcher.start(runs)
+    assert launcher.waits(0)
     launcher.start(hangs)
     ids = {number: one.job_id for number, one in launcher._running.items()}
     launcher._running.clear()  # as if it had been killed
@@ -178,36 +151,24 @@ def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(
     assert again._running[0].job_id == ids[0]
     assert not again.waits(0)
     again.stop(0, now=False)
-    assert ends(again)[0].reason == "stopped by SIGTERM"
+    assert next_end(again).reason == "stopped by SIGTERM"
     again.close()  # job 1 is not a job of this sweep any more
     until(lambda: not psutil.pid_exists(int(ids[1])) or psutil.Process(int(ids[1])).status() == "zombie", 30)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("kind", "expected", "reason"),
-    [
-        ("sigkill", ("killed", True), "its process was killed by SIGKILL"),
-        ("memory", ("out_of_memory", False), "allocate"),
-        ("segfault", ("killed", True), "SIGSEGV"),
-        ("nan", ("non_finite", False), "the loss became nan in batch 2"),
-    ],
-)
-def test_what_kills_a_job_is_told(
-    kind: str, expected: tuple[str, bool], reason: str, launcher: SlurmLauncher, make_job_spec: MakeJobSpec
-) -> None:
-    told = run(launcher, make_job_spec(f"callbacks.poison.kind={kind}", memory_gb=0.5))[0]
-    assert (told.status, told.cause, told.transient) == ("failed", *expected), told.reason
-    assert reason in told.reason
+@pytest.mark.parametrize("kind", ["sigkill", "memory", "segfault", "nan"])
+def test_what_kills_a_job_is_told(kind: str, launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
+    check_failure(kind, launcher, make_job_spec)
 
 
 @pytest.mark.long
 def test_a_machine_that_dies_costs_one_attempt(launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
-    job_spec = make_job_spec(*LONG)
+    job_spec = make_job_spec(*ENDLESS)
     launcher.start(job_spec)
     until(Path(job_spec.run_dir, "metrics.csv").is_file)
     process_of(launcher).kill()
-    told = ends(launcher)[0]
+    told = next_end(launcher)
     assert (told.status, told.cause, told.transient) == ("failed", "killed", True)
 
 

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from assay.build.run_length import num_validations, run_length
 from assay.check.static.callbacks import kinds
 from assay.config.value import is_whole, value_of
+from assay.quoting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,9 +48,8 @@ def _said(
     given = value_of(config, f"{key}.patience")
     patience = given if is_whole(given) else patience
     if looks is not None and looks < max(1, patience) + least:
-        times = f"{looks} time{'' if looks == 1 else 's'}"
         monitor = value_of(config, f"{key}.monitor")
-        yield f"{key}.patience={patience}: {so}, which looks at {monitor} {times} in all"
+        yield f"{key}.patience={patience}: {so}, which looks at {monitor} {counted(looks, 'time')} in all"
 
 
 def _early_stopping_looks(config: DictConfig, key: str, length: RunLength) -> int | None:

@@ -78,14 +78,14 @@ class ClusterWorker:
 
     def _run(self, key: int, job_spec: JobSpec) -> Outcome:
         child = self._fork_server.start(job_spec)
-        passed_on = ""
+        sent = ""
         while True:
             for exit_status in self._fork_server.wait((child,), _LOOK_EVERY).values():
-                return outcome_after(job_spec, exit_status, signal_sent=passed_on)
-            told = self._told.get(key, "")
-            if told != passed_on:
-                self._fork_server.stop(child, now=told == "SIGKILL")
-                passed_on = told
+                return outcome_after(job_spec, exit_status, signal_sent=sent)
+            wanted = self._told.get(key, "")
+            if wanted != sent:
+                self._fork_server.stop(child, now=wanted == "SIGKILL")
+                sent = wanted
 
 
 def _instead(environment: Mapping[str, str], job_spec: JobSpec) -> dict[str, str | None]:

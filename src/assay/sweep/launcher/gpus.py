@@ -59,5 +59,5 @@ class Gpus:
 
     def _choice(self, number: int) -> tuple[str, ...]:
         most = 1 if number > 1 else self._shares
-        open_ones = [one for one in self.ids if one not in self._whole and self._taken[one] < most]
-        return tuple(sorted(open_ones, key=lambda one: self._taken[one])[:number])
+        candidates = [gpu for gpu in self.ids if gpu not in self._whole and self._taken[gpu] < most]
+        return tuple(sorted(candidates, key=lambda gpu: self._taken[gpu])[:number])

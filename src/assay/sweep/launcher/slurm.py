@@ -342,10 +342,10 @@ class SlurmLauncher(Launcher):
 
     def _noted(self, pattern: str) -> dict[str, str]:
         """Attempts that a driver before has queued, and their job ids; the files may be anybody's."""
-        found = {path.stem: path.read_text("ascii", "replace") for path in self._folder.glob(pattern)}
+        contents = {path.stem: path.read_text("ascii", "replace") for path in self._folder.glob(pattern)}
         return {
             name: job_id
-            for name, job_id in found.items()
+            for name, job_id in contents.items()
             if _ATTEMPT.fullmatch(name) and _JOB_ID.fullmatch(job_id)
         }
 
@@ -394,5 +394,5 @@ def _controller(job_id: str) -> psutil.Process | None:
         process = psutil.Process(int(job_id))
         # After lines for the shell it is a child of that; before it is there, the shell stands for it.
         if process.status() != psutil.STATUS_ZOMBIE and any(_LOCAL in word for word in process.cmdline()):
-            return next((one for one in process.children() if _LOCAL in one.cmdline()), process)
+            return next((child for child in process.children() if _LOCAL in child.cmdline()), process)
     return None

@@ -159,7 +159,7 @@ def _next(result: SweepResult, best: JobRecord | None, left: int, failed: int) -
 
 
 def _command(job: JobRecord, *, multirun: bool = False) -> str:
-    kept = [one for one in job.overrides if not (multirun and one.startswith("seed="))]
-    if multirun and any(one.startswith("sweep=") for one in kept):
+    kept = [override for override in job.overrides if not (multirun and override.startswith("seed="))]
+    if multirun and any(override.startswith("sweep=") for override in kept):
         kept.append("hydra/sweeper=grid")  # what was searched is found
     return shlex.join(["assay", "train", *(["-m"] if multirun else []), *kept])

@@ -52,7 +52,7 @@ class Group:
 
 
 def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
-    """Overrides that not all jobs share, by key, a dictionary a job.
+    """Overrides that not all jobs share, by key, one dictionary per job.
 
     Args:
         jobs: Jobs, in order.
@@ -63,11 +63,11 @@ def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
     [{'seed': '1'}, {'seed': '2'}]
     """
     typed = [dict(_pair(override) for override in job.overrides) for job in jobs]
-    keys = {key: None for one in typed for key in one}
-    shared = {key for key in keys if len({one.get(key) for one in typed}) == 1}
+    keys = {key: None for values in typed for key in values}
+    shared = {key for key in keys if len({values.get(key) for values in typed}) == 1}
     if len(typed) == 1:  # alone, everything that was typed stands for it
         shared = set()
-    return [{key: one[key] for key in keys if key not in shared and key in one} for one in typed]
+    return [{key: values[key] for key in keys if key not in shared and key in values} for values in typed]
 
 
 def in_short(values: Mapping[str, str]) -> dict[str, str]:
@@ -103,8 +103,11 @@ def ranked(jobs: Sequence[JobRecord], objective: Objective) -> list[Group]:
         jobs: Jobs, in order.
         objective: The first one.
     """
-    found = groups(jobs, [objective])
-    return sorted(found, key=lambda one: (one.finished < len(one.jobs), *objective.sort_key(one.scores[0])))
+
+    def key(group: Group) -> tuple[bool, bool, float]:
+        return group.finished < len(group.jobs), *objective.sort_key(group.scores[0])
+
+    return sorted(groups(jobs, [objective]), key=key)
 
 
 def best_job(jobs: Sequence[JobRecord], objective: Objective) -> JobRecord | None:
@@ -117,9 +120,9 @@ def best_job(jobs: Sequence[JobRecord], objective: Objective) -> JobRecord | Non
     by_number = {job.number: job for job in jobs}
     for group in ranked(jobs, objective):
         members = [by_number[number] for number in group.jobs]
-        finished = [one for one in members if one.status == "finished" and _score(one, objective) is not None]
+        finished = [job for job in members if job.status == "finished" and _score(job, objective) is not None]
         if finished:
-            return min(finished, key=lambda one: objective.sort_key(_score(one, objective)))
+            return min(finished, key=lambda job: objective.sort_key(_score(job, objective)))
     return None
 
 
@@ -132,9 +135,9 @@ def write_tables(directory: Path, jobs: Sequence[JobRecord], objectives: Sequenc
         objectives: What they are compared by.
     """
     write_text(directory / RESULTS, results_csv(jobs))
-    found = groups(jobs, objectives)
-    if any(len(group.jobs) > 1 for group in found):
-        write_text(directory / GROUPS, groups_csv(found, objectives))
+    grouped = groups(jobs, objectives)
+    if any(len(group.jobs) > 1 for group in grouped):
+        write_text(directory / GROUPS, groups_csv(grouped, objectives))
     else:
         (directory / GROUPS).unlink(missing_ok=True)
 
@@ -158,7 +161,7 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
         rows.append(row)
     first = [
         "job",
-        *_in_order({key: None for one in varying(jobs) for key in one}),
+        *_in_order({key: None for values in varying(jobs) for key in values}),
         "status",
         "cause",
         "changed",
@@ -169,17 +172,17 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
     return _csv([name for name in columns if name in filled], rows)
 
 
-def groups_csv(found: Sequence[Group], objectives: Sequence[Objective]) -> str:
+def groups_csv(grouped: Sequence[Group], objectives: Sequence[Objective]) -> str:
     """A row per group: its values, how many jobs finished, and mean, deviation and count of each score.
 
     Args:
-        found: From `groups`.
+        grouped: From `groups`.
         objectives: What they are compared by; they come first.
     """
-    names = [one.name for one in objectives]
-    names += sorted({name for group in found for name in group.finals} - set(names))
+    names = [objective.name for objective in objectives]
+    names += sorted({name for group in grouped for name in group.finals} - set(names))
     rows = []
-    for group in found:
+    for group in grouped:
         row: dict[str, Any] = {**group.values, "finished": group.finished, "of": len(group.jobs)}
         for name in names:
             scores = group.finals.get(name, ())
@@ -189,26 +192,26 @@ def groups_csv(found: Sequence[Group], objectives: Sequence[Objective]) -> str:
                 f"{name} n": len(scores),
             }
         rows.append(row)
-    values = {key: None for group in found for key in group.values}
+    values = {key: None for group in grouped for key in group.values}
     columns = [f"{name} {what}" for name in names for what in ("mean", "std", "n")]
     return _csv([*_in_order(values), "finished", "of", *columns], rows)
 
 
 def _group(values: dict[str, str], members: Sequence[JobRecord], objectives: Sequence[Objective]) -> Group:
-    outcomes = [one.outcome for one in members if one.status == "finished" and one.outcome is not None]
+    outcomes = [job.outcome for job in members if job.status == "finished" and job.outcome is not None]
     finals = {name: [outcome.metrics.get(name) for outcome in outcomes] for name in _metrics_of(outcomes)}
     finals |= {aim.name: [aim.score(outcome) for outcome in outcomes] for aim in objectives}
-    known = {
+    scores_of = {
         name: tuple(score for score in scores if score is not None and math.isfinite(score))
         for name, scores in finals.items()
     }
     return Group(
         values,
-        tuple(one.number for one in members),
+        tuple(job.number for job in members),
         len(outcomes),
-        tuple(_mean(known[aim.name]) for aim in objectives),
-        tuple(_deviation(known[aim.name]) for aim in objectives),
-        known,
+        tuple(_mean(scores_of[aim.name]) for aim in objectives),
+        tuple(_deviation(scores_of[aim.name]) for aim in objectives),
+        scores_of,
     )
 
 

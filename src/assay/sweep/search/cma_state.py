@@ -60,9 +60,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return {"number": value.item(), "dtype": str(value.dtype)}
     if isinstance(value, dict):
-        return {"dict": {str(key): _plain(one) for key, one in value.items()}}
+        return {"dict": {str(key): _plain(item) for key, item in value.items()}}
     if isinstance(value, list):
-        return {"list": [_plain(one) for one in value]}
+        return {"list": [_plain(item) for item in value]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     kind = type(value).__name__
@@ -83,8 +83,8 @@ def _built(value: Any) -> Any:
     if "array" in value:
         return np.array(value["array"], dtype=value["dtype"]).reshape(value["shape"])
     if "list" in value:
-        return [_built(one) for one in value["list"]]
-    return {key: _built(one) for key, one in value["dict"].items()}
+        return [_built(item) for item in value["list"]]
+    return {key: _built(item) for key, item in value["dict"].items()}
 
 
 def _optimizer(name: str, state: dict[str, Any]) -> Any:

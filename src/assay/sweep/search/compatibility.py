@@ -80,7 +80,7 @@ def check_parts(
         build_part("pruner", pruner)
     except ValueError as error:
         raise ConfigError(str(error), key="hydra.sweeper.pruner") from error
-    tested = next((one.name for one in aims if one.name.startswith("test/")), None)
+    tested = next((aim.name for aim in aims if aim.name.startswith("test/")), None)
     if prunes(pruner) and (len(aims) > 1 or tested):
         what = f"{tested} is known only at the end" if tested else "there are several objectives"
         raise ConfigError(

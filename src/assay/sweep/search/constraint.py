@@ -52,7 +52,7 @@ def read_constraints(constraints: Sequence[str]) -> tuple[Constraint, ...]:
     Raises:
         ConfigError: One is not a bound.
     """
-    found = []
+    parsed = []
     for text in constraints:
         match = _CONSTRAINT.fullmatch(str(text))
         try:
@@ -65,5 +65,5 @@ def read_constraints(constraints: Sequence[str]) -> tuple[Constraint, ...]:
                 key="hydra.sweeper.constraints",
                 hint="hydra.sweeper.constraints=['val/latency <= 3']",
             )
-        found.append(Constraint(match[1], 1 if match[2] == "<=" else -1, bound))
-    return tuple(found)
+        parsed.append(Constraint(match[1], 1 if match[2] == "<=" else -1, bound))
+    return tuple(parsed)

@@ -138,9 +138,9 @@ def _check_zip(
             seen.add(key)
         lengths = {key: len(values[key]) for key in group}
         if len(set(lengths.values())) > 1:
-            told = " and ".join(f"{key} has {length}" for key, length in lengths.items())
+            lengths_in_words = " and ".join(f"{key} has {length}" for key, length in lengths.items())
             raise ConfigError(
-                f"values that move together must be equally many: {told}",
+                f"values that move together must be equally many: {lengths_in_words}",
                 key=_KEY,
                 hint="give each of them one value a job",
             )

@@ -158,16 +158,14 @@ class OptunaSearch:
 
     def _add_earlier(self, study: optuna.Study) -> None:
         if self._warm_start:
-            found, looked_at = earlier_runs(self._warm_start, self._space, self._objectives)
-            found = [run for run in found if not run.run_dir.is_relative_to(self._sweep_dir)]
-            add_earlier(study, found, self._distributions, self._constraints)
-            self.notes.append(
-                f"{len(found)} of {looked_at} earlier runs lie in the search space and are used"
-            )
+            runs, looked_at = earlier_runs(self._warm_start, self._space, self._objectives)
+            runs = [run for run in runs if not run.run_dir.is_relative_to(self._sweep_dir)]
+            add_earlier(study, runs, self._distributions, self._constraints)
+            self.notes.append(f"{len(runs)} of {looked_at} earlier runs lie in the search space and are used")
 
     @property
     def _distributions(self) -> dict[str, Any]:
-        return {one.key: distribution(one) for one in self._space.dimensions}
+        return {dimension.key: distribution(dimension) for dimension in self._space.dimensions}
 
     # -- proposals -------------------------------------------------------------------------------------------
 
@@ -175,7 +173,7 @@ class OptunaSearch:
     def total(self) -> int:
         """Jobs in all; fewer once a trial fails or is pruned before all its seeds have run."""
         seeds = len(self._space.seeds)
-        started = sum(len(one.proposed) if one.told else seeds for one in self._trials.values())
+        started = sum(len(trial.proposed) if trial.told else seeds for trial in self._trials.values())
         return started + max(0, self._limit - len(self._trials)) * seeds
 
     @property
@@ -186,13 +184,17 @@ class OptunaSearch:
     def samples(self) -> list[tuple[str, ...]]:
         """Both ends of every range, and each choice."""
         first = {
-            one.key: one.values[0] if isinstance(one, Choice) else one.low for one in self._space.dimensions
+            dimension.key: dimension.values[0] if isinstance(dimension, Choice) else dimension.low
+            for dimension in self._space.dimensions
         }
         last = {
-            one.key: one.values[-1] if isinstance(one, Choice) else one.high for one in self._space.dimensions
+            dimension.key: dimension.values[-1] if isinstance(dimension, Choice) else dimension.high
+            for dimension in self._space.dimensions
         }
-        choices = [one for one in self._space.dimensions if isinstance(one, Choice)]
-        between = [{**first, one.key: value} for one in choices for value in one.values[1:-1]]
+        choices = [dimension for dimension in self._space.dimensions if isinstance(dimension, Choice)]
+        between = [
+            {**first, dimension.key: value} for dimension in choices for value in dimension.values[1:-1]
+        ]
         return [self._space.job(values, self._space.seeds[0]) for values in (first, last, *between)]
 
     def next(self) -> Proposal | None:
@@ -214,7 +216,7 @@ class OptunaSearch:
         if self._own:
             return len(self._trials)
         trials = self.study.get_trials(deepcopy=False)
-        return sum(_SWEEP in one.user_attrs and _ABANDONED not in one.user_attrs for one in trials)
+        return sum(_SWEEP in trial.user_attrs and _ABANDONED not in trial.user_attrs for trial in trials)
 
     def _ask(self, index: int) -> _Trial:
         study = self.study
@@ -291,8 +293,8 @@ class OptunaSearch:
         elif len(scores) < len(ends) or None in scores:
             self._tell(trial, TrialState.FAIL, None)
         elif all(seed in trial.ended for seed in self._space.seeds):
-            each = zip(*(one for one in scores if one is not None), strict=True)
-            self._tell(trial, TrialState.COMPLETE, [math.fsum(one) / len(one) for one in each])
+            columns = zip(*(score for score in scores if score is not None), strict=True)
+            self._tell(trial, TrialState.COMPLETE, [math.fsum(column) / len(column) for column in columns])
         else:
             self._queue.append(trial)
 
@@ -306,7 +308,9 @@ class OptunaSearch:
             return
         if self._constraints and state != optuna.trial.TrialState.FAIL:
             metrics = [outcome.metrics for outcome, _ in trial.ended.values()]
-            means = [math.fsum(one.excess(m) for m in metrics) / len(metrics) for one in self._constraints]
+            means = [
+                math.fsum(bound.excess(m) for m in metrics) / len(metrics) for bound in self._constraints
+            ]
             storage.set_trial_system_attr(trial_id, _CONSTRAINTS, means)
         with no_news():
             # What samplers do after a trial is to call a function for the constraints, or to end `optimize`.
@@ -368,6 +372,6 @@ def _parsed(token: str) -> tuple[int, str]:
 
 def _numbers(scores: Sequence[float] | None, count: int) -> list[float] | None:
     """The scores, where a study can take them."""
-    if scores is None or len(scores) != count or any(math.isnan(one) for one in scores):
+    if scores is None or len(scores) != count or any(math.isnan(score) for score in scores):
         return None
-    return [float(one) for one in scores]
+    return [float(score) for score in scores]

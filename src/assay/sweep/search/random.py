@@ -74,7 +74,9 @@ class RandomSearch(Search):
             seed = self._space.seeds[which]
             token = f"{sample}/{seed}" if seed else str(sample)
             if token not in self._known:
-                values = {one.key: draw(one, self._seed, sample) for one in self._space.dimensions}
+                values = {
+                    dimension.key: draw(dimension, self._seed, sample) for dimension in self._space.dimensions
+                }
                 return Proposal(self._space.job(values, seed), token=token)
         return None
 

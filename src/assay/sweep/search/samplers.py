@@ -114,20 +114,21 @@ def _derived(seed: int, index: int) -> int:
 def _points(space: Space, seed: int) -> list[dict[str, Any]]:
     """Every combination, in an order that the seed decides."""
     axes: list[list[tuple[str, Any]]] = []
-    for one in space.dimensions:
-        if isinstance(one, Choice):
-            axes.append([(one.key, value) for value in one.values])
+    for dimension in space.dimensions:
+        if isinstance(dimension, Choice):
+            axes.append([(dimension.key, value) for value in dimension.values])
             continue
-        step = one.step or (1.0 if one.integer else 0.0)
+        step = dimension.step or (1.0 if dimension.integer else 0.0)
         if not step:
+            key, low, high = dimension.key, dimension.low, dimension.high
             raise ConfigError(
-                f"a grid cannot list every number from {one.low} to {one.high}",
-                key=one.key,
-                hint=f"hydra/sweeper/sampler=tpe, or a list: {one.key}={one.low},{one.high}",
+                f"a grid cannot list every number from {low} to {high}",
+                key=key,
+                hint=f"hydra/sweeper/sampler=tpe, or a list: {key}={low},{high}",
             )
-        count = round((one.high - one.low) / step) + 1
-        values = [one.low + number * step for number in range(count)]
-        axes.append([(one.key, round(value) if one.integer else value) for value in values])
+        count = round((dimension.high - dimension.low) / step) + 1
+        values = [dimension.low + number * step for number in range(count)]
+        axes.append([(dimension.key, round(value) if dimension.integer else value) for value in values])
     size = math.prod(len(axis) for axis in axes)
     if size > _MOST_POINTS:
         raise ConfigError(

@@ -105,12 +105,13 @@ class Space:
     @cached_property
     def dimensions(self) -> tuple[Dimension, ...]:
         """What is searched; the seed is not part of it."""
-        return tuple(one for one in self.entries if not isinstance(one, str) and not _is_seed(one))
+        return tuple(entry for entry in self.entries if not isinstance(entry, str) and not _is_seed(entry))
 
     @cached_property
     def seeds(self) -> tuple[str, ...]:
         """Each configuration is run with each of these; one empty text where the seed is not swept."""
-        return next((one.values for one in self.entries if isinstance(one, Choice) and _is_seed(one)), ("",))
+        swept = (entry for entry in self.entries if isinstance(entry, Choice) and _is_seed(entry))
+        return next((seed.values for seed in swept), ("",))
 
     def check_not_empty(self) -> None:
         """Refuse a space in which there is only one point.
@@ -133,10 +134,10 @@ class Space:
             seed: One of `seeds`.
         """
         return tuple(
-            one
-            if isinstance(one, str)
-            else f"{one.key}={seed if _is_seed(one) else one.text(values[one.key])}"
-            for one in self.entries
+            entry
+            if isinstance(entry, str)
+            else f"{entry.key}={seed if _is_seed(entry) else entry.text(values[entry.key])}"
+            for entry in self.entries
         )
 
 
@@ -157,7 +158,7 @@ def parse(
         ConfigError: Something cannot be parsed.
     """
     parser = OverridesParser.create(config_loader=config_loader)
-    found: dict[str, Override] = {}
+    parsed: dict[str, Override] = {}
     for key, value in _flat(params or {}):
         line = f"{key}={value if isinstance(value, str) else as_override(value)}"
         try:
@@ -168,16 +169,16 @@ def parse(
                 key=f"hydra.sweeper.params.{key}",
                 hint=f"{key}: choice(a,b), range(1,10), interval(0.1,1) or tag(log, interval(1e-5, 1e-1))",
             ) from error
-        found[override.get_key_element()] = override
+        parsed[override.get_key_element()] = override
     for line in overrides:
         try:
             override = parser.parse_overrides([line])[0]
         except HydraException as error:
             raise ConfigError(f"{line} cannot be parsed: {first_line(error).rstrip('.')}") from error
-        found[override.get_key_element()] = override
-    for key, override in found.items():
+        parsed[override.get_key_element()] = override
+    for key, override in parsed.items():
         _check(key, override, config_loader)
-    return found
+    return parsed
 
 
 def read_space(
@@ -228,11 +229,11 @@ def _is_seed(dimension: Dimension) -> bool:
 
 def _flat(params: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
     """`{optimizer: {lr: …}}` means `optimizer.lr`, as it does everywhere else in a config."""
-    found: list[tuple[str, Any]] = []
+    leaves: list[tuple[str, Any]] = []
     for key, value in params.items():
         inner = isinstance(value, Mapping) and value
-        found += _flat(value, f"{before}{key}.") if inner else [(f"{before}{key}", value)]
-    return found
+        leaves += _flat(value, f"{before}{key}.") if inner else [(f"{before}{key}", value)]
+    return leaves
 
 
 def _entry(key: str, override: Override) -> str | Dimension:

@@ -67,7 +67,7 @@ def open_study(
     """
     import optuna
 
-    directions = [one.direction for one in objectives]
+    directions = [objective.direction for objective in objectives]
     try:
         with no_news():
             opened = optuna.storages.get_storage(open_storage(storage, is_new=True))
@@ -86,7 +86,7 @@ def open_study(
             key="hydra.sweeper.storage",
             hint="null, a URL such as sqlite:///study.db, or a path such as study.journal",
         ) from error
-    if [one.name.lower() for one in study.directions] != directions:
+    if [direction.name.lower() for direction in study.directions] != directions:
         raise ConfigError(
             f"the study {name!r} has other objectives already",
             key="hydra.sweeper.study_name",

@@ -60,7 +60,7 @@ def earlier_runs(
     Raises:
         ConfigError: A folder is not there or holds no run.
     """
-    found: list[EarlierRun] = []
+    fitting: list[EarlierRun] = []
     looked_at = 0
     for folder in folders:
         runs = sorted(find_runs(Path(folder)))
@@ -71,8 +71,8 @@ def earlier_runs(
                 hint="hydra.sweeper.warm_start=[outputs/NAME/sweeps/DATE]",
             )
         looked_at += len(runs)
-        found += [run for run in (_read(path, space, objectives) for path in runs) if run is not None]
-    return found, looked_at
+        fitting += [run for run in (_read(path, space, objectives) for path in runs) if run is not None]
+    return fitting, looked_at
 
 
 def add_earlier(
@@ -94,7 +94,7 @@ def add_earlier(
     there = {trial.user_attrs.get(_RUN) for trial in study.get_trials(deepcopy=False)}
     for run in runs:
         if str(run.run_dir) not in there:
-            bounds = [one.excess(run.metrics) for one in constraints]
+            bounds = [constraint.excess(run.metrics) for constraint in constraints]
             study.add_trial(
                 optuna.trial.create_trial(
                     params=run.values,
@@ -112,7 +112,7 @@ def _read(run_dir: Path, space: Space, objectives: Sequence[Objective]) -> Earli
         config = load_mapping(RunDirectory(run_dir).config)
     except AssayError:
         return None  # one damaged run among many is no reason not to use the others
-    scores = [one.score(record.outcome) for one in objectives]
+    scores = [objective.score(record.outcome) for objective in objectives]
     if record.status != "finished" or None in scores:
         return None
     values: dict[str, Any] = {}
@@ -127,7 +127,7 @@ def _read(run_dir: Path, space: Space, objectives: Sequence[Objective]) -> Earli
             return None
         values[dimension.key] = value
     return EarlierRun(
-        run_dir.resolve(), values, tuple(one for one in scores if one is not None), dict(record.metrics)
+        run_dir.resolve(), values, tuple(score for score in scores if score is not None), dict(record.metrics)
     )
 
 

@@ -129,10 +129,10 @@ class ForkServer:
         deadline = time.monotonic() + seconds
         while True:
             self._receive(0)
-            found = {key: self._ended.pop(key) for key in keys if key in self._ended}
+            ended = {key: self._ended.pop(key) for key in keys if key in self._ended}
             left = deadline - time.monotonic()
-            if found or left <= 0 or not self._receive(left):
-                return found
+            if ended or left <= 0 or not self._receive(left):
+                return ended
 
     def close(self) -> None:
         """End the fork server and all that it started: what still runs is told to save, and has seconds."""

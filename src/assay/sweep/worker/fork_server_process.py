@@ -41,7 +41,7 @@ _GRACE: Final = 10.0
 _LARGEST: Final = 16 << 20
 """Bytes of an outcome."""
 _COLLECT: Final = (10_000, 20, 20)
-"""Thresholds of the garbage collector: a job begins with a hundred thousand objects that are no garbage."""
+"""Thresholds of the garbage collector: a job begins with a hundred thousand objects that are not garbage."""
 
 
 @final
@@ -210,8 +210,8 @@ class Server:
             return
         if now:
             started = orphans.descendants(pid)
-            for one in (pid, *started):
-                orphans.kill(one)
+            for process in (pid, *started):
+                orphans.kill(process)
         else:
             os.kill(pid, signal.SIGTERM)
 
@@ -264,8 +264,8 @@ class Server:
         while self._children and time.monotonic() < deadline:
             self._step(deadline - time.monotonic())
         for pid in list(self._children):
-            for one in (pid, *orphans.descendants(pid)):
-                orphans.kill(one)
+            for process in (pid, *orphans.descendants(pid)):
+                orphans.kill(process)
         for pid in orphans.children():
             orphans.kill(pid)
 
