@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.sweep.conftest import PATIENCE, environment, is_gone, run, until
 from tests.sweep.launcher.shared import (
+    ENDLESS,
     POISON,
     check_failure,
     check_hanging_job_is_ended,
     check_runs_to_its_end,
-    check_stopped_job_saves,
     next_end,
 )
 
@@ -142,7 +142,13 @@ def test_what_a_job_has_started_ends_with_it(
 
 
 def test_a_job_that_is_told_to_stop_saves(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
-    job_spec = check_stopped_job_saves(launcher, make_job_spec)
+    job_spec = make_job_spec(*ENDLESS, "callbacks.checkpoint=null")
+    launcher.start(job_spec)
+    until(lambda: Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file(), PATIENCE)
+    launcher.stop(0, now=False)
+    outcome = next_end(launcher)
+    assert (outcome.status, outcome.reason) == ("interrupted", "stopped by SIGTERM")
+    assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()
     again = make_job_spec(run_dir=job_spec.run_dir, config=job_spec.config, resume=True, attempt=2)
     launcher.start(again)
     until(lambda: RunRecord.load(Path(job_spec.run_dir)).status == "running")
