@@ -44,7 +44,13 @@ def check_limits(values: Mapping[str, Any]) -> None:
         )
     ratio = values.get("imbalance")
     fits = isinstance(ratio, int | float) and 0 < ratio <= 1
-    _check("imbalance", ratio, fits, "smallest class over largest, above 0 and at most 1,", "0.01, or null")
+    _check(
+        "imbalance",
+        ratio,
+        fits,
+        "a number above 0 and at most 1, smallest class over largest,",
+        "0.01, or null",
+    )
 
 
 def _check(name: str, value: Any, fits: bool, wanted: str, instead: object) -> None:
