@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.check.static.monitor import check_asked_for
 from assay.check.static.output_paths import check_folder
 from assay.compose.compose import job_config, trust_for
 from assay.compose.job_composer import JobComposer, compose_whole
@@ -16,7 +15,7 @@ from assay.config.serialize import written
 from assay.errors import ConfigError
 from assay.sweep.factory import arguments, chosen, made, target
 from assay.sweep.launcher.serial import SerialLauncher
-from assay.sweep.objective import objectives
+from assay.sweep.objective import check_asked_for, objectives
 from assay.sweep.policy import Policy
 from assay.sweep.search.constraint import read_constraints
 

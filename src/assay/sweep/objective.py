@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, final
 
+from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -174,3 +175,23 @@ def _monitored(job: Mapping[str, Any]) -> dict[str, str]:
         if node.get("monitor") and str(node.get("_target_")).endswith("ModelCheckpoint"):
             directions[str(node["monitor"])] = _SHORT.get(str(node.get("mode")), "")
     return directions
+
+
+def check_asked_for(known: Sequence[str], asked: Mapping[str, str]) -> None:
+    """Refuse a score that a sweep is to compare its jobs by, and that they will not have.
+
+    Args:
+        known: Names of the metrics that a job will log; empty where that is not known.
+        asked: Keys that ask for a score, by its name.
+
+    Raises:
+        ConfigError: Naming the key.
+    """
+    there = {name.replace("val/", "test/") for name in known} | set(known)
+    for name, key in asked.items():
+        if known and name not in there:
+            raise ConfigError(
+                f"there is no metric {name!r}{did_you_mean(name, sorted(there), '; ')}",
+                key=key,
+                hint=f"there is: {', '.join(sorted(known))}",
+            )

@@ -30,26 +30,6 @@ def scores(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[str]:
     return [*names["train"], *(() if why_no_validation(config)[0] else names["val"]), *tested]
 
 
-def check_asked_for(known: Sequence[str], asked: Mapping[str, str]) -> None:
-    """Refuse a score that a sweep is to compare its jobs by, and that they will not have.
-
-    Args:
-        known: Names of the metrics that a job will log; empty where that is not known.
-        asked: Keys that ask for a score, by its name.
-
-    Raises:
-        ConfigError: Naming the key.
-    """
-    there = {name.replace("val/", "test/") for name in known} | set(known)
-    for name, key in asked.items():
-        if known and name not in there:
-            raise ConfigError(
-                f"there is no metric {name!r}{did_you_mean(name, sorted(there), '; ')}",
-                key=key,
-                hint=f"there is: {', '.join(sorted(known))}",
-            )
-
-
 def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> None:
     """Refuse the name of a metric that nobody will log.
 
