@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 from typing_extensions import override
 
 if TYPE_CHECKING:
     import lightning as L
 
-    from assay.build.assembly import Assembly
     from assay.run.result import RunResult
 
 DEFAULTS = {
@@ -49,6 +49,8 @@ class Watch(Callback):
     """Writes down what happens in a run, and changes nothing."""
 
     def __init__(self, keep_weights: bool = False, keep_passes: bool = False) -> None:
+        self.trainer: Any = None
+        self.module: Any = None
         self.lrs: list[list[float]] = []
         """Of each parameter group, as each optimizer step used them."""
         self.grad_norms: list[float] = []
@@ -63,6 +65,10 @@ class Watch(Callback):
         self.matmul_precision = ""
         self.first_weights: dict[str, Tensor] = {}
         self._keep_weights, self._keep_passes = keep_weights, keep_passes
+
+    @override
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        self.trainer, self.module = trainer, pl_module
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -111,7 +117,6 @@ class Trained:
     """A run, and the objects that it was."""
 
     result: RunResult
-    assembly: Assembly
     watch: Watch
     run_dir: Path = field(init=False)
 
@@ -138,12 +143,27 @@ class Trained:
         return loaded
 
     @property
+    def config(self) -> DictConfig:
+        """The job, resolved, as its run directory has it."""
+        config = OmegaConf.load(self.run_dir / "config.yaml")
+        assert isinstance(config, DictConfig)
+        return config
+
+    @property
+    def trainer(self) -> Any:
+        return self.watch.trainer
+
+    @property
     def module(self) -> Any:
-        return self.assembly.module
+        return self.watch.module
+
+    @property
+    def datamodule(self) -> Any:
+        return self.watch.trainer.datamodule
 
     @property
     def weights(self) -> dict[str, Tensor]:
-        return weights_of(self.assembly.module)
+        return weights_of(self.module)
 
     def moved(self) -> bool:
         """Whether training changed a parameter, and left all of them finite."""
@@ -210,8 +230,7 @@ def unchanged_process() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
     """Trains one job in this process, on the CPU and without callbacks unless told otherwise."""
-    from assay.build.assembly import assemble
-    from assay.run.train import train as train_once
+    import assay
     from assay.targets.trust import project_packages
 
     def train_watched(
@@ -231,19 +250,11 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
         every = [f"{key}={value}" for key, value in defaults.items() if key not in given] + list(overrides)
         every += without_unasked(every)
         watch = Watch(keep_weights, keep_passes)
-        assemblies: list[Assembly] = []
-
-        def assemble_watched(*args: Any, **kwargs: Any) -> Assembly:
-            assembly = assemble(*args, **kwargs)
-            trainer: Any = assembly.trainer
-            trainer.callbacks.extend([*callbacks, watch])
-            assemblies.append(assembly)
-            return assembly
-
-        with pytest.MonkeyPatch.context() as patch, unchanged_process(), chdir(folder):
-            patch.setattr("assay.run.train.assemble", assemble_watched)
-            result = train_once(every, config_dir=config_dir, raise_errors=raise_errors)
-        return Trained(result, assemblies[0], watch)
+        with unchanged_process(), chdir(folder):
+            result = assay.train(
+                every, config_dir=config_dir, callbacks=[*callbacks, watch], raise_errors=raise_errors
+            )
+        return Trained(result, watch)
 
     return train_watched
 

@@ -118,10 +118,10 @@ def test_the_best_epoch_by_accuracy_is_kept(train: Train) -> None:
     assert max(accuracies) > min(accuracies)
     assert run.record["best"]["value"] == max(accuracies)
     assert run.record["best"]["epoch"] == 1 + accuracies.index(max(accuracies))
-    (config,) = run.assembly.trainer.lr_scheduler_configs
+    (config,) = run.trainer.lr_scheduler_configs
     assert isinstance(config.scheduler, ReduceLROnPlateau)
     assert config.scheduler.mode == "max"
-    stopping = run.assembly.trainer.early_stopping_callback
+    stopping = run.trainer.early_stopping_callback
     assert stopping is not None
     assert stopping.mode == "max"
 

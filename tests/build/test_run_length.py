@@ -82,7 +82,7 @@ def test_lightning_validates_where_it_is_expected(train: Train, typed: str) -> N
         key, value = instead.split("=")
         assert not why_no_validation(job(*(w for w in words if not w.startswith(key)), f"{key}={value}"))[0]
     length = run_length(config, config.spec.num_train)
-    assert run.assembly.trainer.global_step == length.total_steps
+    assert run.trainer.global_step == length.total_steps
     assert len(run.watch.losses) == length.total_batches
     assert len(seen.after) == num_validations(config, length)
 

@@ -68,7 +68,7 @@ def failure(train: Train, spoil: Spoil, *overrides: str) -> Any:
 def test_a_spoilt_sample_is_named(train: Train, value: float) -> None:
     run = failure(train, Spoil("input", 23, value))
     reason = run.record["reason"]
-    samples = run.assembly.trainer.train_dataloader.samples(1, 4)
+    samples = run.trainer.train_dataloader.samples(1, 4)
     assert "the loss became" in reason
     assert f"batch 23 (epoch 2, batch 5 of it), sample {samples[5]};" in reason
     assert "the inputs are not finite already" in reason
@@ -81,7 +81,7 @@ def test_a_spoilt_sample_is_named(train: Train, value: float) -> None:
 def test_the_first_module_is_named(train: Train) -> None:
     run = failure(train, Spoil("activation", 3))
     assert "first output that is not finite is that of model.layers.3 (Linear)" in run.record["reason"]
-    samples = run.assembly.trainer.train_dataloader.samples(0, 3)
+    samples = run.trainer.train_dataloader.samples(0, 3)
     assert ", ".join(str(int(one)) for one in samples[:8]) + " and 56 more" in run.record["reason"]
 
 
@@ -210,7 +210,7 @@ def test_a_step_of_several_batches_is_left_out_whole(train: Train) -> None:
 def test_without_the_option_training_goes_on(train: Train) -> None:
     spoil = Spoil("input", 3)
     run = train(*DIGITS, "callbacks=[]", callbacks=[spoil], raise_errors=False)
-    assert spoil.seen == 2 * run.assembly.trainer.num_training_batches
+    assert spoil.seen == 2 * run.trainer.num_training_batches
 
 
 def test_fp16_leaves_steps_with_infinite_gradients_to_its_scaler() -> None:

@@ -18,7 +18,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from tests.conftest import unchanged_process
-from tests.training.interrupting import Interrupt, outcome
+from tests.interrupting import Interrupt, outcome
 from typer.testing import CliRunner
 
 from assay.cli.app import app

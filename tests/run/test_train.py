@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import pytest
-from omegaconf import open_dict
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from omegaconf import OmegaConf, open_dict
 from tests.conftest import unchanged_process
 
 from assay.build.assembly import Assembly, assemble
 from assay.check.checker import Checker
 from assay.check.report import Proof
+from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
 from assay.run.train import run_job, train
 
@@ -108,3 +111,48 @@ def test_what_a_callback_says_when_it_is_built_is_said_once_by_its_run(
         warnings.simplefilter("always")
         run_job(job.to_config(), job.overrides, job.choices, proof, raise_errors=True)
     assert [sum(str(one.message) == "a word" for one in said) for said in (checked, run)] == [0, 1]
+
+
+TINY = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=1", "hydra.run.dir=run")
+
+
+class Counts(Callback):
+    """How many batches it saw."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def on_train_batch_end(self, *_: object) -> None:
+        self.seen += 1
+
+
+def test_callback_objects_look_on(tmp_path: Path) -> None:
+    counts, saved = Counts(), ModelCheckpoint(tmp_path / "mine", monitor="val/accuracy", mode="max")
+    result = train(TINY, callbacks=[counts, saved])
+    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    assert counts.seen == OmegaConf.load(tmp_path / "run" / "config.yaml").spec.steps_per_epoch > 0
+    assert list((tmp_path / "mine").glob("*.ckpt"))
+    assert record["checkpoints"] == {"best": "best.ckpt", "last": "last.ckpt"}
+    assert result.best["monitor"] == "val/loss"
+    assert "no config names: Counts, ModelCheckpoint" in (tmp_path / "run" / "log.txt").read_text()
+    assert "Counts" not in (tmp_path / "run" / "config.yaml").read_text()
+
+
+def test_two_callbacks_of_one_state_are_refused(tmp_path: Path) -> None:
+    same = ModelCheckpoint(tmp_path / "mine", monitor="val/loss")
+    with pytest.raises(ConfigError, match="a ModelCheckpoint with"):
+        train(TINY, callbacks=[same])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("wrong", ["ema", ["ema"], [Counts]], ids=str)
+def test_what_is_not_a_callback_object_is_refused(wrong: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="takes Lightning's Callback objects"):
+        train(TINY, callbacks=wrong)
+    assert not list(tmp_path.iterdir())
+
+
+def test_callback_objects_do_not_reach_other_processes(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="2 processes of its own"):
+        train([*TINY, "trainer.devices=2", "trainer.strategy=ddp"], callbacks=[Counts()])
+    assert not list(tmp_path.iterdir())

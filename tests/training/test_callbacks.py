@@ -54,7 +54,7 @@ class Spoil(Callback):
 
 def score(run: Trained, model: torch.nn.Module, part: str = "val") -> tuple[float, float]:
     """Mean cross-entropy and accuracy, by hand."""
-    loader: Any = getattr(run.assembly.datamodule, f"{part}_dataloader")()
+    loader: Any = getattr(run.datamodule, f"{part}_dataloader")()
     inputs, targets = (torch.cat(column) for column in zip(*loader, strict=True))
     with torch.no_grad():
         logits = model(inputs)
@@ -101,7 +101,7 @@ def test_early_stopping_stops(train: Train) -> None:
         *("callbacks.early_stopping.patience=2", "callbacks.early_stopping.min_delta=100"),
     )
     assert len(run.column("val/loss")) == 3  # the first is the best, two more are waited for
-    assert run.assembly.trainer.global_step == 6
+    assert run.trainer.global_step == 6
     assert run.result.status == "finished"
 
 
@@ -185,7 +185,7 @@ def test_lr_monitor_and_model_summary_and_progress_bar(
 
 
 def test_default_is_checkpoint_lr_monitor_and_progress_bar(digits_run: Trained) -> None:
-    trainer: Any = digits_run.assembly.trainer
+    trainer: Any = digits_run.trainer
     kinds = {type(callback).__name__ for callback in trainer.callbacks}
     assert {"ModelCheckpoint", "LRMonitor", "ProgressBar", "SeedEachStep", "RunLog"} <= kinds
     assert all(math.isfinite(value) for value in digits_run.column("lr-AdamW/default"))

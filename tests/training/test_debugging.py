@@ -59,7 +59,7 @@ def test_anomaly_names_the_operation(train: Train) -> None:
 def test_small(train: Train) -> None:
     run = train(*DIGITS, "debug=small", "trainer.max_epochs=2")
     assert len(run.watch.losses) == 20
-    assert run.assembly.config.spec.total_steps == 20
+    assert run.config.spec.total_steps == 20
     assert len(run.column("train/loss_step")) == 20
     assert run.watch.falls()
 

@@ -42,7 +42,7 @@ def test_trains_there(train: Train, device: str, kind: str) -> None:
     run = train(*TINY, f"device={device}", *one, keep_passes=True)
     assert {one.inputs.device.type for one in run.watch.passes} == {kind}
     assert {one.output.device.type for one in run.watch.passes} == {kind}
-    assert run.assembly.trainer.strategy.root_device.type == kind
+    assert run.trainer.strategy.root_device.type == kind
     assert run.watch.falls(0.95)
     assert f"device: {kind}" in (run.run_dir / "log.txt").read_text()
 

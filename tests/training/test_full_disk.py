@@ -12,8 +12,8 @@ import pytest
 from lightning.pytorch.callbacks import Callback
 from tests.command import ASSAY
 from tests.conftest import unchanged_process
+from tests.interrupting import outcome
 from tests.mounting import mounted
-from tests.training.interrupting import outcome
 from typer.testing import CliRunner
 
 from assay.cli.app import app

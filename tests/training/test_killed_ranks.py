@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from tests.interrupting import outcome
 from tests.training.forking import Forks
-from tests.training.interrupting import outcome
 
 from assay.record.run_record import RunRecord
 

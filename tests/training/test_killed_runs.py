@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.interrupting import outcome
 from tests.training.forking import Forks
-from tests.training.interrupting import outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -79,15 +79,15 @@ def test_task_and_loss(train: Train, data: dict[str, list[str]], task: str, loss
     assert run.moved()
     losses = run.column("train/loss")
     assert losses[-1] < 0.97 * losses[0], losses
-    named = set(run.assembly.config.metrics.eval.metrics) - {"confusion_matrix"}
+    named = set(run.config.metrics.eval.metrics) - {"confusion_matrix"}
     assert {name for name in run.result.metrics if name.startswith("test/")} == {
         f"test/{n}" for n in {"loss", *named}
     }
     assert all(math.isfinite(value) for value in run.result.metrics.values())
-    if "confusion_matrix" in run.assembly.config.metrics.eval.metrics:
+    if "confusion_matrix" in run.config.metrics.eval.metrics:
         matrix = np.array(run.record["matrices"]["test/confusion_matrix"])
-        labels = run.assembly.config.spec.num_classes if task == "multilabel" else 1
-        assert matrix.sum() == run.assembly.config.spec.num_test * labels
+        labels = run.config.spec.num_classes if task == "multilabel" else 1
+        assert matrix.sum() == run.config.spec.num_test * labels
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_soft_targets_of_two_classes(
 ) -> None:
     """One logit takes the soft target of the second class, two logits take both."""
     run = train(*TWO_CLASSES, f"loss={loss}", f"metrics={metrics}", f"augment={augment}", keep_passes=True)
-    assert run.assembly.config.spec.num_outputs == outputs
+    assert run.config.spec.num_outputs == outputs
     assert {one.output.shape[1] for one in run.watch.passes} == {outputs}
     assert run.watch.falls(0.9), run.watch.losses
     assert run.result.metrics["val/accuracy"] > 0.7
@@ -194,7 +194,7 @@ def test_ldam_with_deferred_reweighting_on_long_tailed_digits(train: Train) -> N
         ),
         callbacks=[weights := WeightsOfTheLoss()],
     )
-    counts = np.array(run.assembly.config.spec.class_counts, dtype=np.float64)
+    counts = np.array(run.config.spec.class_counts, dtype=np.float64)
     assert counts.min() / counts.max() == pytest.approx(0.1, abs=0.02)
     # Effective number of samples (Cui et al. 2019), scaled to sum to the number of classes.
     expected = (1 - 0.99) / (1 - 0.99**counts)
@@ -224,7 +224,7 @@ def test_triplet_brings_digits_together(train: Train) -> None:
 
 def test_balanced_weights_of_the_data_reach_the_loss(train: Train) -> None:
     run = train("data=breast_cancer", "loss.pos_weight=balanced", "trainer.limit_train_batches=1")
-    negatives, positives = run.assembly.config.spec.class_counts
+    negatives, positives = run.config.spec.class_counts
     weight = run.module.loss.pos_weight
     assert float(weight) == pytest.approx(negatives / positives)
 

@@ -35,19 +35,19 @@ def test_loss_falls(train: Train, optimizer: str) -> None:
         "muon": ["model=mlp", "optimizer.lr=0.01"],
     }.get(optimizer, ["model=mlp"])
     run = train("data=digits", "scheduler=none", f"optimizer={optimizer}", *extra)
-    used = run.assembly.trainer.optimizers[0]
+    used = run.trainer.optimizers[0]
     assert f"{type(used).__module__}.{type(used).__qualname__}" == CLASSES[optimizer]
     assert run.watch.falls(0.8), run.watch.losses
-    lr = run.assembly.config.optimizer.lr
+    lr = run.config.optimizer.lr
     steps = len(run.watch.lrs)
     assert run.watch.lrs == [[lr] * len(used.param_groups)] * steps
-    assert steps == run.assembly.config.spec.total_steps == run.assembly.trainer.global_step
+    assert steps == run.config.spec.total_steps == run.trainer.global_step
     assert run.result.metrics["val/accuracy"] > 0.3
 
 
 def names_by_group(run: Any) -> dict[str, set[str]]:
     names = {id(p): name for name, p in run.module.model.named_parameters()}
-    groups = run.assembly.trainer.optimizers[0].param_groups
+    groups = run.trainer.optimizers[0].param_groups
     found = {group["name"]: {names[id(p)] for p in group["params"]} for group in groups}
     every = [name for group in found.values() for name in group]
     assert sorted(every) == sorted(names.values()), "each parameter in exactly one group"
@@ -62,7 +62,7 @@ def test_no_decay_leaves_norms_and_biases_alone(train: Train) -> None:
         "optimizer.weight_decay=0.2",
         "trainer.limit_train_batches=2",
     )
-    groups = {group["name"]: group for group in run.assembly.trainer.optimizers[0].param_groups}
+    groups = {group["name"]: group for group in run.trainer.optimizers[0].param_groups}
     found = names_by_group(run)
     parameters = dict(run.module.model.named_parameters())
     assert found["no_decay"] == {name for name, p in parameters.items() if p.ndim <= 1}
@@ -107,7 +107,7 @@ def test_layer_decay_lowers_lr_towards_the_input(train: Train, optimizer: str) -
         (1 + torch.cos(torch.tensor(torch.pi * step / 4, dtype=torch.float64)).item()) / 2
         for step in range(4)
     ]
-    groups = run.assembly.trainer.optimizers[0].param_groups
+    groups = run.trainer.optimizers[0].param_groups
     for index, group in enumerate(groups):
         distance = int(group["name"].partition("/")[2].partition("_")[0])
         expected = [0.01 * 0.75**distance * factor for factor in factors]

@@ -27,7 +27,7 @@ def test_own_lightning_module(train: Train) -> None:
         *("data=digits", "experiment=gan", "callbacks=[checkpoint,last_checkpoint]", "trainer.max_epochs=2"),
         config_dir=PROJECT / "conf",
     )
-    assert type(run.assembly.module).__qualname__ == "Gan"
+    assert type(run.module).__qualname__ == "Gan"
     assert run.moved()
     assert run.record["status"] == "finished"
     assert run.record["name"] == "gan"
@@ -36,8 +36,8 @@ def test_own_lightning_module(train: Train) -> None:
     best = run.checkpoint("best")["state_dict"]
     critic = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
     critic.load_state_dict({name[7:]: value for name, value in best.items() if name.startswith("critic.")})
-    [(inputs, _)] = run.assembly.datamodule.test_dataloader()
-    spec = run.assembly.config.spec
+    [(inputs, _)] = run.datamodule.test_dataloader()
+    spec = run.config.spec
     with torch.no_grad():
         logits = critic(((inputs - spec.mean[0]) / spec.std[0]).flatten(1))
     expected = torch.nn.functional.softplus(-logits).mean()
@@ -62,7 +62,7 @@ def test_own_data_module_with_an_own_module(train: Train) -> None:
     run = train(
         "data=noise", "experiment=gan_over_noise", "trainer.max_epochs=2", config_dir=PROJECT / "conf"
     )
-    assert type(run.assembly.datamodule).__qualname__ == "Noise"
+    assert type(run.datamodule).__qualname__ == "Noise"
     assert run.moved()
     assert run.record["status"] == "finished"
     assert set(run.result.metrics) == {"train/critic_loss", "val/loss", "test/loss"}
@@ -72,8 +72,8 @@ def test_own_data_set_of_mappings(train: Train) -> None:
     run = train(
         "data=patches", "model=linear", "optimizer.lr=0.03", config_dir=PROJECT / "conf", keep_passes=True
     )
-    assert run.assembly.config.spec.input_shape == [1, 8, 8]
-    assert run.assembly.config.spec.num_classes == 2
+    assert run.config.spec.input_shape == [1, 8, 8]
+    assert run.config.spec.num_classes == 2
     assert tuple(run.watch.passes[0].inputs.shape) == (20, 1, 8, 8)
     assert run.watch.falls()
     assert run.result.metrics["test/accuracy"] > 0.9
@@ -109,8 +109,8 @@ def test_own_parts_are_typed_over_whatever_was_there(train: Train, caplog: pytes
     assert run.record["status"] == "finished"
     assert run.record["name"] == "Sums_Plain"
     assert (run.record["choices"]["data"], run.record["choices"]["model"]) == ("Sums", "Plain")
-    assert run.assembly.datamodule.batch_size == 16  # type: ignore[attr-defined]  # Sums has one
-    assert dict(run.assembly.config.data) == {"_target_": "own_project.plain.Sums", "batch_size": 16}
+    assert run.datamodule.batch_size == 16  # type: ignore[attr-defined]  # Sums has one
+    assert dict(run.config.data) == {"_target_": "own_project.plain.Sums", "batch_size": 16}
     assert "nothing was tested: the module has no test_step" in caplog.text
     model = assay.load(run.run_dir, map_location="cpu", trusted_packages=["own_project"])
     with torch.no_grad():
@@ -127,7 +127,7 @@ def test_an_own_module_over_assays_data_is_loaded_with_what_it_was_given(train: 
     assert run.record["name"] == "diabetes_Plain"
     model = assay.load(run.run_dir, map_location="cpu", trusted_packages=["own_project"])
     rows = torch.randn(4, 10)
-    spec = run.assembly.config.spec
+    spec = run.config.spec
     scaled = (rows - torch.tensor(spec.mean)) / torch.tensor(spec.std)
     bare = assay.load(run.run_dir, map_location="cpu", trusted_packages=["own_project"], raw_input=False)
     with torch.no_grad():

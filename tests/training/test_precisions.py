@@ -45,7 +45,7 @@ def test_dtypes_of_a_run(train: Train, precision: str) -> None:
     assert {one.inputs.dtype for one in run.watch.passes} == {weights}
     assert {one.output.dtype for one in run.watch.passes} == {outputs}
     assert run.watch.matmul_precision == matmul
-    state = run.assembly.trainer.optimizers[0].state.values()
+    state = run.trainer.optimizers[0].state.values()
     assert {moment["exp_avg"].dtype for moment in state} == {weights}
     saved = [value for value in run.checkpoint("last")["state_dict"].values() if value.is_floating_point()]
     assert {value.dtype for value in saved} == {weights}

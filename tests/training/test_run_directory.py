@@ -8,15 +8,12 @@ import signal
 import subprocess
 from contextlib import chdir
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING
 
 import pytest
-from lightning.pytorch.callbacks import Callback
 from omegaconf import OmegaConf
 from typer.testing import CliRunner
-from typing_extensions import override
 
-from assay.build.assembly import assemble
 from assay.cli.app import app
 
 if TYPE_CHECKING:
@@ -145,22 +142,14 @@ def test_a_failing_training_ends_the_command_with_1(tmp_path: Path) -> None:
     check_failed(tmp_path / "run")
 
 
-@final
-class Interrupt(Callback):
-    """Ctrl-C in the third step."""
-
-    @override
-    def on_train_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        if batch_idx == 2:
-            raise KeyboardInterrupt
+STOPPED = ("data=digits", "model=linear", "callbacks=[default,stopping]", "callbacks.stopping.count=3")
 
 
+@pytest.mark.usefixtures("own_project")
 def test_ctrl_c_is_on_record(train: Train) -> None:
     before = signal.getsignal(signal.SIGINT)
     try:
-        stopped = train("data=digits", "model=linear", callbacks=[Interrupt()])
+        stopped = train(*STOPPED, config_dir=PROJECT / "conf")
         assert signal.getsignal(signal.SIGINT) is before, "a second Ctrl-C, or one in the next job, must work"
     finally:
         signal.signal(signal.SIGINT, before)
@@ -170,17 +159,11 @@ def test_ctrl_c_is_on_record(train: Train) -> None:
     assert len(stopped.column("train/loss_step")) == 2, "what was logged before is kept"
 
 
-def test_ctrl_c_ends_the_command_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("own_project")
+def test_ctrl_c_ends_the_command_with_130(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
-
-    def with_interrupt(*args: Any, **kwargs: Any) -> Any:
-        assembly = assemble(*args, **kwargs)
-        trainer: Any = assembly.trainer
-        trainer.callbacks.append(Interrupt())
-        return assembly
-
-    monkeypatch.setattr("assay.run.train.assemble", with_interrupt)
-    arguments = ["train", "data=digits", "model=linear", "device=cpu", f"hydra.run.dir={tmp_path / 'run'}"]
+    own = ("--config-dir", str(PROJECT / "conf"), "trusted_packages=[own_project]")
+    arguments = ["train", *own, *STOPPED, "device=cpu", f"hydra.run.dir={tmp_path / 'run'}"]
     try:
         with chdir(tmp_path):
             ended = CliRunner().invoke(app, arguments)

@@ -97,8 +97,8 @@ def test_lr_of_each_step(train: Train, scheduler: str, accumulate: int) -> None:
     total = steps * EPOCHS
     t = np.arange(total, dtype=np.float64)
     expected = LR * factor(Times(t, t // steps, total))
-    assert run.assembly.config.spec.total_steps == total
-    assert run.assembly.config.spec.steps_per_epoch == steps
+    assert run.config.spec.total_steps == total
+    assert run.config.spec.steps_per_epoch == steps
     np.testing.assert_allclose([lrs[0] for lrs in run.watch.lrs], expected, rtol=1e-6, atol=1e-9)
     assert len(run.watch.losses) == TOTAL
     assert run.moved()
@@ -107,7 +107,7 @@ def test_lr_of_each_step(train: Train, scheduler: str, accumulate: int) -> None:
         return
     # The monitor logs as the schedule steps: once an epoch, or once a batch.
     epoch, batch = np.divmod(np.arange(TOTAL), BATCHES)
-    per_epoch = run.assembly.config.scheduler.interval == "epoch"
+    per_epoch = run.config.scheduler.interval == "epoch"
     wanted = expected[::steps] if per_epoch else expected[epoch * steps + batch // accumulate]
     np.testing.assert_allclose(run.column("lr-SGD/default"), wanted, rtol=1e-6, atol=1e-9)
 
@@ -151,7 +151,7 @@ def test_the_steps_foreseen_are_the_steps_taken(
     train: Train, overrides: list[str], per_epoch: int, total: int
 ) -> None:
     run = train(*BASE, "scheduler=polynomial", "trainer.max_epochs=2", *overrides)
-    spec = run.assembly.config.spec
+    spec = run.config.spec
     assert (spec.steps_per_epoch, spec.total_steps) == (per_epoch, total)
-    assert run.assembly.trainer.global_step == total == len(run.watch.lrs)
+    assert run.trainer.global_step == total == len(run.watch.lrs)
     assert run.watch.lrs[-1][0] == pytest.approx(LR / total)

@@ -78,7 +78,7 @@ def test_limits(train: Train) -> None:
         callbacks=[count := Count()],
     )
     assert count.batches == {"train": 6, "val": 8, "test": 5}
-    assert run.assembly.trainer.global_step == 6
+    assert run.trainer.global_step == 6
 
 
 def test_shares_as_limits(train: Train) -> None:
@@ -96,7 +96,7 @@ def test_shares_as_limits(train: Train) -> None:
 
 def test_max_steps_ends_in_mid_epoch(train: Train) -> None:
     run = train(*DIGITS, "trainer.max_steps=5", "trainer.max_epochs=3")
-    assert run.assembly.trainer.global_step == 5 == len(run.watch.losses)
+    assert run.trainer.global_step == 5 == len(run.watch.losses)
     assert run.result.status == "finished"
     assert "test/accuracy" in run.result.metrics
 
@@ -129,9 +129,7 @@ def test_channels_last(train: Train) -> None:
     small = ("data=digits", "model=small_cnn", "model.widths=[8,16]", "trainer.limit_train_batches=4")
     plain = train(*small, keep_passes=True)
     last = train(*small, "trainer.channels_last=true", keep_passes=True)
-    kernels = [
-        p for p in last.assembly.module.parameters() if p.ndim == 4 and p.shape[1] > 1 and p.shape[2] > 1
-    ]
+    kernels = [p for p in last.module.parameters() if p.ndim == 4 and p.shape[1] > 1 and p.shape[2] > 1]
     assert kernels
     assert all(p.is_contiguous(memory_format=torch.channels_last) for p in kernels)
     assert not any(p.is_contiguous() for p in kernels)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     import lightning as L
+    from lightning.pytorch.callbacks import Callback
 
     from assay.build.assembly import Assembly
     from assay.record.run_record import RunRecord
@@ -59,6 +60,7 @@ def execute(
     *,
     raise_errors: bool,
     warnings: Sequence[str] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> None:
     """Train, test, and say in the record how it ended, whatever happens.
 
@@ -68,6 +70,7 @@ def execute(
         run_dir: Its directory, with a record that says `running`.
         raise_errors: Let an exception of the training through, after it was recorded.
         warnings: Of the check, for the log.
+        callbacks: Those that the config does not name, for the log.
 
     Raises:
         AssayError: The record cannot be written; it goes on saying `running`.
@@ -79,6 +82,9 @@ def execute(
             record.data_sha256 = same_data(assembly, record)
             write_encoder(run_dir, getattr(assembly.datamodule, "encoder", None))
             log.info("run %s: %s", record.run_id, " ".join(record.overrides) or "no overrides")
+            if callbacks:
+                names = ", ".join(type(one).__name__ for one in callbacks)
+                log.info("callbacks given as objects, which no config names: %s", names)
             for note in record.resumed[-1]["notes"] if record.resumed else ():
                 log.warning("%s", note)
             for warning in warnings:
@@ -289,7 +295,15 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
         elif isinstance(callback, ModelCheckpoint):
             role = "last" if callback.monitor is None else "best"
             for name, kept in ((role, callback.best_model_path), ("last", callback.last_model_path)):
-                if kept and Path(kept).is_file() and not (name == "best" and damage_of(Path(kept))):
+                inside = (
+                    Path(kept).resolve().is_relative_to(folder)
+                )  # one given as an object may save elsewhere
+                if (
+                    kept
+                    and inside
+                    and Path(kept).is_file()
+                    and not (name == "best" and damage_of(Path(kept)))
+                ):
                     found[name] = Path(kept).resolve().relative_to(folder).as_posix()
     if not found:
         return

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from assay.build.assembly import assemble
 from assay.build.compatibility import check_stated
@@ -54,13 +56,19 @@ _ROOM: Final = "make room, then `assay resume` the run"
 
 
 def train(
-    overrides: Sequence[str] = (), *, config_dir: str | Path | None = None, raise_errors: bool = True
+    overrides: Sequence[str] = (),
+    *,
+    config_dir: str | Path | None = None,
+    callbacks: Sequence[Callback] = (),
+    raise_errors: bool = True,
 ) -> RunResult:
     """Compose, train, test and record one experiment.
 
     Args:
         overrides: As on the command line: `["data=wine", "model=mlp", "optimizer.lr=0.01"]`.
         config_dir: Your own folder of config groups; `./conf` where there is one.
+        callbacks: Objects that look on in this process, called after the callbacks of the config. `log.txt`
+            names their classes; no config does, so `assay resume` and `assay reproduce` do without them.
         raise_errors: Let an exception of the training through, after it was recorded; else the result tells.
 
     Returns:
@@ -73,26 +81,35 @@ def train(
         raise ConfigError(
             f"a list of overrides was expected, not {overrides!r}", hint=f"assay.train([{overrides!r}])"
         )
+    for one in callbacks:
+        if not isinstance(one, Callback):
+            raise ConfigError(
+                f"callbacks takes Lightning's Callback objects, not {one!r}",
+                hint='name options of the group: assay.train(["callbacks=[default,ema]"])',
+            )
     folder = Path(config_dir) if config_dir else None
     with located(overrides, folder):
         checker = Checker(folder)
         job = checker.job(overrides)
-        return train_job(job, checker.check(job), raise_errors=raise_errors)
+        return train_job(job, checker.check(job), callbacks=callbacks, raise_errors=raise_errors)
 
 
-def train_job(job: Job, proof: Proof, *, raise_errors: bool) -> RunResult:
+def train_job(job: Job, proof: Proof, *, callbacks: Sequence[Callback] = (), raise_errors: bool) -> RunResult:
     """Train, test and record one composed experiment.
 
     Args:
         job: The experiment.
         proof: That it can run.
+        callbacks: As for `train`.
         raise_errors: As for `train`.
 
     Raises:
         AssayError: As for `train`.
     """
     say_warnings(proof.report.warnings)
-    return run_job(job.to_config(), job.overrides, job.choices, proof, raise_errors=raise_errors)
+    return run_job(
+        job.to_config(), job.overrides, job.choices, proof, callbacks=callbacks, raise_errors=raise_errors
+    )
 
 
 def prove(config: DictConfig, overrides: Sequence[str]) -> Proof:
@@ -115,6 +132,7 @@ def run_job(
     chosen: Mapping[str, Any],
     proof: Proof,
     *,
+    callbacks: Sequence[Callback] = (),
     raise_errors: bool,
     data_sha256: str = "",
 ) -> RunResult:
@@ -125,6 +143,7 @@ def run_job(
         overrides: What was typed.
         chosen: Which option of each group.
         proof: That it can run.
+        callbacks: As for `train`.
         raise_errors: As for `train`.
         data_sha256: What the data must be, where that is known.
 
@@ -134,6 +153,11 @@ def run_job(
     run_dir, report = Path(config.run_dir), proof.report
     processes = num_local_processes(config)
     if processes > 1:
+        if callbacks:
+            raise ConfigError(
+                f"the job runs in {processes} processes of its own, which callback objects do not reach",
+                hint="+callbacks.mine._target_=my_package.MyCallback builds one in each of them",
+            )
         prepare(config)
         with begun(run_dir, config, overrides, chosen, plain=known(config), data_sha256=data_sha256):
             _launch(config, processes)
@@ -143,8 +167,16 @@ def run_job(
         check_stated({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         plain = assembly.plain
+        _add(callbacks, assembly)
         with begun(run_dir, config, overrides, chosen, plain=plain, data_sha256=data_sha256) as record:
-            execute(assembly, record, run_dir, raise_errors=raise_errors, warnings=report.warnings)
+            execute(
+                assembly,
+                record,
+                run_dir,
+                raise_errors=raise_errors,
+                warnings=report.warnings,
+                callbacks=callbacks,
+            )
     return result_of(run_dir)
 
 
@@ -189,9 +221,26 @@ def _assembled(config: DictConfig, **options: Any) -> Assembly:
     if TRIAL in os.environ:
         from assay.callbacks.pruning import pruning_from
 
-        callbacks: list[Any] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-        callbacks.insert(0, pruning_from(json.loads(os.environ[TRIAL])))
+        _all_callbacks(assembly).insert(0, pruning_from(json.loads(os.environ[TRIAL])))
     return assembly
+
+
+def _add(callbacks: Sequence[Callback], assembly: Assembly) -> None:
+    """Add callbacks whose state a checkpoint can tell from that of all others."""
+    every = _all_callbacks(assembly)
+    for one in callbacks:
+        if is_overridden("state_dict", one) and one.state_key in {other.state_key for other in every}:
+            raise ConfigError(
+                f"the job has a {type(one).__name__} with the same arguments already, and a checkpoint holds "
+                "the state of one",
+                hint="leave it out of callbacks=, or out of the config: callbacks.NAME=null",
+            )
+        every.append(one)
+
+
+def _all_callbacks(assembly: Assembly) -> list[Callback]:
+    callbacks: list[Callback] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+    return callbacks
 
 
 def prepare(config: DictConfig) -> None:

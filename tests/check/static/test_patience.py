@@ -76,6 +76,6 @@ def test_plateau(train: Train, prover: Prover, typed: str, reached: bool) -> Non
     warned = [one for one in prover.prove(job).report.warnings if "patience" in one]
     assert bool(warned) is not reached, warned
     run = train(*words)
-    rate = run.assembly.trainer.optimizers[0].param_groups[0]["lr"]
+    rate = run.trainer.optimizers[0].param_groups[0]["lr"]
     assert (rate < 0.01) is reached
     assert ("the schedule changed nothing" in (run.run_dir / "log.txt").read_text()) is not reached

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from tests.training.interrupting import Interrupt
+from tests.interrupting import Interrupt
 
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import AssayError

@@ -20,7 +20,7 @@ import assay
 from assay.data.bundled import Bundled
 from assay.data.data_module import DataModule
 
-PROJECT = Path(__file__).parent / "project"
+PROJECT = Path(__file__).parents[1] / "training" / "project"
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from lightning.pytorch.callbacks import Callback
 from tests.conftest import unchanged_process
-from tests.training.interrupting import Interrupt, outcome
+from tests.interrupting import Interrupt, outcome
 
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from tests.conftest import Train, Trained
 
-PROJECT = Path(__file__).parent / "project"
+PROJECT = Path(__file__).parents[1] / "training" / "project"
 EXACT = {
     "shuffle": 6,
     "drop_last": 5,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def accuracy_by_hand(run: Trained, model: torch.nn.Module) -> float:
     """On the raw digits, with the rows of the run's split."""
     images, targets = load_digits(return_X_y=True)
-    data: Any = run.assembly.datamodule
+    data: Any = run.datamodule
     rows = data._parts.rows["test"]
     inputs = torch.from_numpy(images[rows]).float().reshape(-1, 1, 8, 8)
     with torch.no_grad():
@@ -165,7 +165,7 @@ def house_run(train: Train, houses: pd.DataFrame, tmp_path_factory: pytest.TempP
 
 
 def rows_of_the_test_part(run: Trained) -> Any:
-    data: Any = run.assembly.datamodule
+    data: Any = run.datamodule
     return data._parts.rows["test"]
 
 
@@ -243,7 +243,7 @@ def test_pictures(train: Train) -> None:
         *("data/transform=resize", "data.transform.size=[8,8]", "callbacks=[default]"),
     )
     model = assay.load(run.run_dir, map_location="cpu")
-    data: Any = run.assembly.datamodule
+    data: Any = run.datamodule
     pictures = data.source.read()["all"].inputs[torch.as_tensor(rows_of_the_test_part(run))]
     targets = data.source.read()["all"].targets[torch.as_tensor(rows_of_the_test_part(run))]
     with torch.no_grad():
@@ -267,7 +267,7 @@ def test_a_config_gets_the_model_alone(wine_run: Trained, train: Train, tmp_path
         "callbacks=[default]",
         config_dir=tmp_path,
     )
-    assert type(again.assembly.module.model).__name__ == "MLP"
+    assert type(again.module.model).__name__ == "MLP"
     before, after = wine_run.record["metrics"], again.record["metrics"]
     assert after["test/accuracy"] == before["test/accuracy"]
     assert assay.load(wine_run.run_dir, raw_input=False).state_dict().keys() == {

@@ -15,14 +15,14 @@ import pytest
 from lightning.pytorch.callbacks import Checkpoint
 from tests.command import ASSAY
 from tests.conftest import unchanged_process
-from tests.training.interrupting import Hook, Interrupt, outcome
+from tests.interrupting import Hook, Interrupt, outcome
 
-from assay.build.assembly import assemble
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from tests.conftest import Train
 
+PROJECT = Path(__file__).parents[1] / "training" / "project"
 COMMON = (
     *("data=digits", "data.batch_size=8", "data/transform=crop_flip", "data.transform.crop_size=8"),
     *("trainer.max_epochs=2", "trainer.limit_train_batches=4"),
@@ -169,29 +169,23 @@ def check_others(train: Train, name: str, points: list[tuple[Hook, int]]) -> Non
 
 
 def test_interrupted_again_and_again(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PROJECT))
     point = Point("ema", 0, 3, "batch", 2)
-    run_dir = train(*point.job, callbacks=[Interrupt("batch", 2)]).run_dir
-
-    def interrupted(*args: object, **kwargs: object) -> object:
-        assembly = assemble(*args, **kwargs)  # type: ignore[arg-type]  # handed through
-        assembly.trainer.callbacks.append(Interrupt("batch", 3))  # type: ignore[attr-defined]  # a plain list
-        return assembly
-
-    monkeypatch.setattr("assay.run.train.assemble", interrupted)
+    whole = outcome(train(*point.job).run_dir)
+    asked, *job = point.job
+    stops = (f"{asked[:-1]},stopping]", "callbacks.stopping.count=2", "callbacks.stopping.exit_code=9")
+    run_dir = train(*stops, *job, config_dir=PROJECT / "conf").run_dir
+    trusted = "trusted_packages=[own_project]"
     with chdir(run_dir.parent), unchanged_process():
-        ends = [resume(run_dir).status for _ in range(2)]
-    monkeypatch.undo()
-    assert ends == ["failed", "failed"]
-    go_on(run_dir)
-    assert outcome(run_dir) == outcome(train(*point.job).run_dir)
-
-
-HERE = Path(__file__).parent
+        ends = [resume(run_dir, [trusted, f"callbacks.stopping.count={n}"]).status for n in (3, 2)]
+        assert ends == ["failed", "failed"]
+        assert resume(run_dir, [trusted, "callbacks.stopping.count=null"]).status == "finished"
+    assert outcome(run_dir) == whole
 
 
 def command(*words: str, cwd: Path, **environment: str) -> None:
     full = [*ASSAY, *words]
-    known = {**os.environ, "PYTHONPATH": str(HERE / "project"), "OMP_NUM_THREADS": "1", **environment}
+    known = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1", **environment}
     subprocess.run(full, cwd=cwd, env=known, capture_output=True, check=False, timeout=300)
 
 
