@@ -7,6 +7,7 @@ import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -139,4 +140,5 @@ def _remember(root: Path, kept: dict[str, tuple[Any, ...]]) -> None:
         part.write_text(json.dumps(names), encoding="utf-8")
         part.replace(file)
     except OSError:  # a home that cannot be written, or is full: the files are read again the next time
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()

@@ -156,7 +156,7 @@ class SeededLoader:
                 number += 1
                 yield batch
         finally:
-            if not self._inner.persistent_workers:
+            if not getattr(self._inner, "persistent_workers", False):  # a loader of any class
                 end_workers(running)
 
     def _seed_hooks(self, key: tuple[int, ...]) -> None:

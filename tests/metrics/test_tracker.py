@@ -1,0 +1,118 @@
+"""Whatever the batches were, the epoch's figures are those of all samples at once."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped]  # scikit-learn ships no types
+from torchmetrics import MetricCollection
+from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix, MulticlassF1Score
+
+from assay.metrics.tracker import Tracker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    Step = tuple[Tensor, Tensor, Tensor]
+
+EVEN, UNEVEN = [4] * 20, [1, 7, 3, 16, 2, 5] * 6
+"""More than the steps that are handed to the metrics at once."""
+
+
+def collection() -> MetricCollection:
+    return MetricCollection(
+        {
+            "accuracy": MulticlassAccuracy(3, average="micro"),
+            "f1": MulticlassF1Score(3, average="macro"),
+            "matrix": MulticlassConfusionMatrix(3),
+        }
+    )
+
+
+def steps(sizes: Sequence[int], seed: int = 0) -> list[Step]:
+    draw = torch.Generator().manual_seed(seed)
+    return [
+        (
+            torch.rand((), generator=draw),
+            torch.rand(size, 3, generator=draw),
+            torch.randint(3, (size,), generator=draw),
+        )
+        for size in sizes
+    ]
+
+
+def fed(given: Sequence[Step]) -> Tracker:
+    tracker = Tracker(collection(), "val")
+    for step in given:
+        tracker.update(*step)
+    return tracker
+
+
+@pytest.mark.parametrize("sizes", [[5], EVEN, UNEVEN], ids=len)
+def test_as_scikit_learn_says_of_all_samples(sizes: list[int]) -> None:
+    given = steps(sizes)
+    found = fed(given).compute()
+    guesses = torch.cat([step[1] for step in given]).argmax(1).numpy()
+    targets = torch.cat([step[2] for step in given]).numpy()
+    mean = np.average([float(step[0]) for step in given], weights=sizes)
+    assert found.keys() == {"val/loss", "val/accuracy", "val/f1", "val/matrix"}
+    assert float(found["val/loss"]) == pytest.approx(mean, rel=1e-6)
+    assert float(found["val/accuracy"]) == pytest.approx(accuracy_score(targets, guesses))
+    assert float(found["val/f1"]) == pytest.approx(f1_score(targets, guesses, average="macro"))
+
+
+def test_a_look_changes_nothing() -> None:
+    given = steps(UNEVEN)
+    looked_at, left_alone = Tracker(collection(), "val"), fed(given)
+    for number, step in enumerate(given, 1):
+        looked_at.update(*step)
+        seen = looked_at.peek()
+        assert seen.keys() == {"loss", "accuracy", "f1"}, "scalars alone"
+        mean = np.average([float(one[0]) for one in given[:number]], weights=UNEVEN[:number])
+        assert seen["loss"] == pytest.approx(mean, rel=1e-6)
+    for name, value in left_alone.compute().items():
+        assert torch.equal(looked_at.compute()[name], value), name
+
+
+@pytest.mark.parametrize("at", [0, 3, 16, 20])
+def test_taken_up_from_a_file_it_is_the_same_to_the_bit(at: int) -> None:
+    given = steps(UNEVEN)
+    file = io.BytesIO()
+    torch.save(fed(given[:at]).state(), file)
+    file.seek(0)
+    tracker = fed(steps([9], seed=1))  # what it has seen before counts for nothing
+    tracker.restore(torch.load(file, weights_only=True))
+    for step in given[at:]:
+        tracker.update(*step)
+    whole = fed(given).compute()
+    assert all(torch.equal(value, whole[name]) for name, value in tracker.compute().items())
+
+
+def test_nothing_seen_is_nothing_said() -> None:
+    tracker = fed(steps([4]))
+    tracker.reset()
+    assert tracker.compute() == {}
+    assert tracker.peek() == {}
+    assert fed([]).compute() == {}
+
+
+def test_without_metrics_there_is_the_loss() -> None:
+    tracker = Tracker(MetricCollection({}), "train")
+    [step] = steps([4])
+    tracker.update(*step)
+    assert tracker.compute() == {"train/loss": step[0]}
+
+
+def test_two_trackers_share_no_metric() -> None:
+    metrics = collection()
+    val, test = Tracker(metrics, "val"), Tracker(metrics, "test")
+    [step] = steps([4])
+    val.update(*step)
+    assert test.compute() == {}
+    assert all(name.startswith("val/") for name in val.compute())
