@@ -109,7 +109,7 @@ def test_own_parts_are_typed_over_whatever_was_there(train: Train, caplog: pytes
     assert run.record["status"] == "finished"
     assert run.record["name"] == "Sums_Plain"
     assert (run.record["choices"]["data"], run.record["choices"]["model"]) == ("Sums", "Plain")
-    assert run.datamodule.batch_size == 16  # type: ignore[attr-defined]  # Sums has one
+    assert run.datamodule.batch_size == 16
     assert dict(run.config.data) == {"_target_": "own_project.plain.Sums", "batch_size": 16}
     assert "nothing was tested: the module has no test_step" in caplog.text
     model = assay.load(run.run_dir, map_location="cpu", trusted_packages=["own_project"])
