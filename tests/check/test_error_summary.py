@@ -1,4 +1,4 @@
-from assay.check.error_summary import summary_of
+from assay.check.error_summary import Failure, summary_of
 from assay.errors import AssayError, ConfigError, DataError
 
 
@@ -12,7 +12,7 @@ def test_the_same_message_is_told_once() -> None:
 
 
 def test_of_many_ten_are_shown() -> None:
-    failures = [(number, [], AssayError(f"wrong {number}")) for number in range(13)]
+    failures: list[Failure] = [(number, [], AssayError(f"wrong {number}")) for number in range(13)]
     lines = summary_of(failures, 13).message.splitlines()
     assert sum(line.startswith("  wrong") for line in lines) == 10
     assert lines[-1] == "… and 3 other errors"

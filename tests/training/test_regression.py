@@ -69,7 +69,7 @@ def test_prices_with_default_settings(train: Train, houses: str, loss: str) -> N
     assert metrics["test/r2"] > linear_r2(houses, "price", run) - 0.02
     assert 5_000 < metrics["test/mae"] < 12_000  # in the price's unit
     assert metrics["test/loss"] < 0.2  # in deviations
-    prices = pd.read_csv(houses)["price"][run.datamodule._parts.rows["train"]]  # type: ignore[attr-defined]  # ours
+    prices = pd.read_csv(houses)["price"][run.datamodule._parts.rows["train"]]
     assert run.config.spec.target_mean[0] == pytest.approx(prices.mean(), rel=1e-6)
     assert run.config.spec.target_std[0] == pytest.approx(prices.std(ddof=0), rel=1e-6)
 

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from assay.data.tabular.table_encoder import TableEncoder
+from assay.errors import AssayError
+from assay.run.encoder_file import FILE, read_encoder, write_encoder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = pd.DataFrame({"size": [1.5, 2.0, 7.0], "Straße": ["Köln", "Ulm", "Köln"]})
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    encoder = TableEncoder()
+    encoder.fit(ROWS, np.arange(2))
+    write_encoder(tmp_path, encoder)
+    return tmp_path / FILE
+
+
+def test_what_was_learned_comes_back(written: Path) -> None:
+    encoder = TableEncoder()
+    encoder.fit(ROWS, np.arange(2))
+    back = read_encoder(written.parent)
+    assert back is not None
+    assert torch.equal(back.transform(ROWS), encoder.transform(ROWS))
+    assert "Köln" in written.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda text: text.replace("Ulm", "Uhm"), lambda text: text[:-20], lambda _: "{}", lambda _: "["],
+)
+def test_a_changed_file_is_refused(written: Path, change: object) -> None:
+    written.write_text(change(written.read_text(encoding="utf-8")), encoding="utf-8")  # type: ignore[operator]  # a lambda
+    with pytest.raises(AssayError, match=r"encoder\.json (is damaged|cannot be read)"):
+        read_encoder(written.parent)
+
+
+def test_a_run_without_a_table_has_none(tmp_path: Path) -> None:
+    write_encoder(tmp_path, None)
+    assert read_encoder(tmp_path) is None
+    assert not list(tmp_path.iterdir())

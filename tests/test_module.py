@@ -1,0 +1,130 @@
+"""The module's steps against the same computations written out in torch."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torchmetrics import MeanSquaredError, MetricCollection
+from torchmetrics.classification import MulticlassAccuracy
+
+from assay.data.transform.target_scale import TargetScale
+from assay.loss.cross_entropy import CrossEntropy
+from assay.module import Module
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+DRAW = torch.Generator().manual_seed(0)
+INPUTS, CLASSES = torch.randn(6, 4, generator=DRAW), torch.randint(3, (6,), generator=DRAW)
+
+
+def classifier(**parts: Any) -> Module:
+    torch.manual_seed(1)
+    metrics = MetricCollection({"accuracy": MulticlassAccuracy(3, average="micro")})
+    given: dict[str, Any] = {
+        "model": nn.Linear(4, 3),
+        "task": task_of("multiclass"),
+        "loss": CrossEntropy(),
+        "optimizer": partial(torch.optim.SGD, lr=0.5),
+        "metrics": {"train": metrics, "eval": metrics},
+    }
+    return Module(**given | parts)
+
+
+@pytest.mark.parametrize("form", ["pair", "mapping"])
+def test_the_loss_and_scores_of_a_batch(form: str) -> None:
+    module = classifier()
+    batch: Any = (INPUTS, CLASSES) if form == "pair" else {"image": INPUTS, "label": CLASSES}
+    logits = module.model(INPUTS)
+    assert torch.equal(module.training_step(batch, 0), F.cross_entropy(logits, CLASSES))
+    module.validation_step(batch, 0)
+    found = module.val_tracker.compute()
+    assert float(found["val/accuracy"]) == pytest.approx(float((logits.argmax(1) == CLASSES).float().mean()))
+    module.test_step(batch, 0)
+    assert module.test_tracker.compute()["test/loss"] == found["val/loss"]
+    assert module.train_tracker.compute() == {}, "a step counts once it is over"
+
+
+def test_a_batch_is_augmented_once_in_training_alone() -> None:
+    calls: list[int] = []
+
+    def mixed(inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        calls.append(1)
+        return inputs.flip(0) / 2 + inputs / 2, F.one_hot(targets.flip(0), 3) / 2 + F.one_hot(targets, 3) / 2
+
+    module = classifier(augment=mixed)
+    batch = (INPUTS, CLASSES)
+    losses = {module.training_step(batch, 0).item() for _ in range(3)}  # as L-BFGS calls its closure
+    assert (len(calls), len(losses)) == (1, 1)
+    assert losses == {F.cross_entropy(module.model(mixed(*batch)[0]), mixed(*batch)[1]).item()}
+    module.validation_step(batch, 0)
+    assert len(calls) == 3, "two of them by the test"
+
+
+def test_a_regression_is_trained_in_deviations_and_scored_in_units() -> None:
+    targets = torch.randn(6, 1, generator=DRAW) * 50 + 300
+    metrics = MetricCollection({"mse": MeanSquaredError()})
+    module = classifier(
+        model=nn.Linear(4, 1),
+        task=task_of("regression"),
+        loss=nn.MSELoss(),
+        metrics={"train": metrics, "eval": metrics},
+        target_scale=TargetScale([300.0], [50.0]),
+    )
+    outputs = module(INPUTS)
+    expected = F.mse_loss(outputs, (targets - 300) / 50)
+    torch.testing.assert_close(module.training_step((INPUTS, targets), 0), expected)
+    module.validation_step((INPUTS, targets), 0)
+    torch.testing.assert_close(
+        module.val_tracker.compute()["val/mse"], F.mse_loss(outputs.detach() * 50 + 300, targets)
+    )
+
+
+def test_the_optimizer_has_what_is_trained() -> None:
+    module: Any = classifier()
+    module.model.bias.requires_grad = False
+    optimizer: Any = module.configure_optimizers()
+    assert [id(p) for p in optimizer.param_groups[0]["params"]] == [id(module.model.weight)]
+
+
+def test_groups_and_schedule_are_handed_to_lightning() -> None:
+    def groups(model: nn.Module, lr: float) -> list[dict[str, Any]]:
+        return [{"params": [p], "lr": lr * scale} for scale, p in enumerate(model.parameters(), 1)]
+
+    schedule = {"interval": "step", "frequency": 2}
+    made = partial(torch.optim.lr_scheduler.StepLR, step_size=3)
+    module = classifier(param_groups=groups, scheduler=made, schedule=schedule)
+    found: Any = module.configure_optimizers()
+    assert [group["lr"] for group in found["optimizer"].param_groups] == [0.5, 1.0]
+    assert found["lr_scheduler"]["scheduler"].optimizer is found["optimizer"]
+    assert schedule.items() <= found["lr_scheduler"].items()
+
+
+def test_an_epoch_is_taken_up_where_it_was() -> None:
+    module, again = classifier(), classifier()
+    loss = module.training_step((INPUTS, CLASSES), 0)
+    module.train_tracker.update(loss.detach(), module(INPUTS).detach().softmax(1), CLASSES)
+    again.take_up_epoch(module.epoch_state())
+    assert again.train_tracker.compute() == module.train_tracker.compute()
+    assert again.epoch_state()["observed"][2].tolist() == CLASSES.tolist()
+    module.forget_step()
+    assert module.epoch_state()["observed"] is None
+
+
+def test_channels_last_reaches_the_model() -> None:
+    seen: list[bool] = []
+    model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten(), nn.LazyLinear(3))
+    model(torch.zeros(1, 3, 8, 8))
+    module = classifier(model=model, channels_last=True)
+    model[0].register_forward_pre_hook(
+        lambda _, given: seen.append(given[0].is_contiguous(memory_format=torch.channels_last))
+    )
+    module(torch.randn(2, 3, 8, 8))
+    assert seen == [True]
+    assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
