@@ -127,4 +127,4 @@ def test_channels_last_reaches_the_model() -> None:
     )
     module(torch.randn(2, 3, 8, 8))
     assert seen == [True]
-    assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
+    assert next(model[0].parameters()).is_contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,74 @@
+"""`src/assay/R/x.py` is tested by `tests/R/test_x.py`, but for a list that may only shrink."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+SOURCE = TESTS.parent / "src" / "assay"
+TO_COME: tuple[str, ...] = (
+    "build/quiet.py",
+    "build/run_end.py",
+    "callbacks/optuna_study.py",
+    "callbacks/start_epoch.py",
+    "check/proof/dtype_check.py",
+    "check/proof/fake_step.py",
+    "check/proof/real_step.py",
+    "check/report.py",
+    "check/signatures/injected_arguments.py",
+    "check/static/callbacks.py",
+    "check/static/checkpoint_names.py",
+    "cli/arguments.py",
+    "cli/inspect.py",
+    "cli/train.py",
+    "compose/group_choice.py",
+    "config/hydra_internals.py",
+    "config/omegaconf_internals.py",
+    "data/loading/preview.py",
+    "data/loading/seeded_samples.py",
+    "loop/logged_results.py",
+    "loss/at_least_float32.py",
+    "metrics/direction.py",
+    "run/continuation.py",
+    "run/loaded_model.py",
+    "run/repetition.py",
+    "run/result.py",
+    "sweep/factory.py",
+    "sweep/job_spec.py",
+    "sweep/launcher/launcher.py",
+    "sweep/launcher/slurm_job.py",
+    "sweep/objective.py",
+    "sweep/output/progress.py",
+    "sweep/output/summary.py",
+    "sweep/resources.py",
+    "sweep/result.py",
+    "sweep/search/compatibility.py",
+    "sweep/search/constraint.py",
+    "sweep/search/samplers.py",
+    "sweep/search/search.py",
+    "sweep/search/study.py",
+    "sweep/worker/fork_server_process.py",
+    "sweep/worker/preload.py",
+    "targets/allowlist.py",
+    "targets/resolve.py",
+    "task/multiclass.py",
+    "torch_internals.py",
+)
+"""Tested by what stands above them alone. A new file has a test file of its own."""
+
+
+def without_tests() -> list[str]:
+    """Files that define something and have no test file."""
+    defining = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE)
+        defines = any(isinstance(node, defining) for node in ast.walk(ast.parse(path.read_bytes())))
+        if defines and name.stem != "__init__" and not (TESTS / name.parent / f"test_{name.name}").is_file():
+            found.append(name.as_posix())
+    return found
+
+
+def test_each_file_has_its_test_file() -> None:
+    assert without_tests() == sorted(TO_COME), "add a test file; take out of the list what has one by now"
