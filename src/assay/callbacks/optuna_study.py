@@ -154,7 +154,7 @@ def _class(kind: str, target: str) -> Any:
     found = getattr(getattr(optuna, module), match[2], None) if match and match[1] == module else None
     parent = getattr(getattr(optuna, module), root)
     if not (inspect.isclass(found) and issubclass(found, parent)) or inspect.isabstract(found):
-        raise ValueError(f"{target!r} is no {kind} of Optuna's; optuna.{module}.… was expected")
+        raise ValueError(f"{target!r} is not one of Optuna's {kind}s; optuna.{module}.… was expected")
     return found
 
 

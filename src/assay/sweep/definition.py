@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from assay.compose.compose import job_config, trust_for
 from assay.compose.job_composer import JobComposer, compose_whole
 from assay.config.serialize import written
 from assay.errors import ConfigError
-from assay.sweep.factory import arguments, chosen, made, target
+from assay.sweep.factory import arguments, made, target
 from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.objective import check_asked_for, objectives
 from assay.sweep.policy import Policy
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from assay.sweep.search.search import Search
 
 _POLICY: Final = ("on_failure", "max_retries", "on_out_of_memory", "timeout_min", "memory_gb")
+_AIMS: Final = ("objective", "direction")
 
 
 @final
@@ -67,8 +67,8 @@ class SweepDefinition:
         """
         values = {name: value for name, value in arguments(self.launcher).items() if name not in _POLICY}
         kind = target(self.launcher, "hydra.launcher")
-        place = {"sweep_dir": self.directory} if "sweep_dir" in inspect.signature(kind).parameters else {}
-        launcher: Launcher = made(kind, values, "hydra.launcher", **place)
+        place = {"sweep_dir": self.directory} if kind.keeps_files else {}
+        launcher: Launcher = made(kind, values, "hydra.launcher", others=_POLICY, **place)
         return launcher
 
     def check_scores(self, report: Report) -> None:
@@ -110,14 +110,7 @@ def read_definition(
     directory = Path(str(whole.hydra.sweep.dir))
     asked = sweeper.get("objective") is not None
     aims = objectives(sweeper, written(job_config(whole)))
-    sweeper |= {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
-    search: Search = chosen(
-        sweeper,
-        "hydra.sweeper",
-        overrides=list(overrides),
-        sweep_dir=directory,
-        config_loader=hydra.config_loader,
-    )
+    search = _search(sweeper, aims, directory, overrides=list(overrides), config_loader=hydra.config_loader)
     policy: Policy = made(
         Policy, {name: launcher[name] for name in _POLICY if name in launcher}, "hydra.launcher"
     )
@@ -132,6 +125,16 @@ def read_definition(
         search=search,
         composer=JobComposer(hydra, trusted, directory),
     )
+
+
+def _search(node: dict[str, Any], aims: Sequence[Objective], directory: Path, **given: Any) -> Search:
+    kind = target(node, "hydra.sweeper")
+    values = {name: value for name, value in arguments(node).items() if name not in _AIMS}
+    if kind.learns:
+        values |= {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
+        given["sweep_dir"] = directory
+    search: Search = made(kind, values, "hydra.sweeper", others=() if kind.learns else _AIMS, **given)
+    return search
 
 
 def refuse_shared(sweep: SweepDefinition, jobs: Mapping[int, Job]) -> None:

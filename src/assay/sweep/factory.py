@@ -15,24 +15,9 @@ from assay.errors import ConfigError
 from assay.targets.annotation import accepts, in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 _UNUSED: Final = ("_target_", "max_batch_size")
-
-
-def chosen(node: Mapping[str, Any], key: str, /, **given: Any) -> Any:
-    """Build what a node names, from the keys that it takes.
-
-    Args:
-        node: As plain data, with a `_target_` of `SWEEP_PARTS`.
-        key: Of the node.
-        **given: Further arguments, which are not from a config.
-
-    Raises:
-        ConfigError: There is no such class, or a value is not what it takes.
-    """
-    kind = target(node, key)
-    return made(kind, arguments(node), key, **given)
 
 
 def arguments(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,13 +29,22 @@ def arguments(node: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in node.items() if name not in _UNUSED}
 
 
-def made(kind: Callable[..., Any], values: Mapping[str, Any], key: str, /, **given: Any) -> Any:
+def made(
+    kind: Callable[..., Any],
+    values: Mapping[str, Any],
+    key: str,
+    /,
+    *,
+    others: Sequence[str] = (),
+    **given: Any,
+) -> Any:
     """Call a class with values from a config, each of which is looked at before.
 
     Args:
         kind: The class.
         values: By argument.
         key: Of the node that they stand in.
+        others: Keys of the node that others read, for messages.
         **given: Further arguments, which are not from a config.
 
     Raises:
@@ -61,9 +55,9 @@ def made(kind: Callable[..., Any], values: Mapping[str, Any], key: str, /, **giv
         full = f"{key}.{name}"
         if name not in names:
             raise ConfigError(
-                f"nothing reads this key{did_you_mean(name, names, '; ')}",
+                f"nothing reads this key{did_you_mean(name, [*names, *others], '; ')}",
                 key=full,
-                hint=f"there is: {', '.join(names)}",
+                hint=f"there is: {', '.join([*names, *others])}",
             )
         hint = _hint(kind, name)
         if not accepts(hint, value):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -15,7 +15,12 @@ class Launcher(Protocol):
     """Runs each job in a process of its own; whatever a job does, no method but `start` raises for it.
 
     What is not required stands for a launcher that starts what it is given at once and ends it with itself.
+
+    Attributes:
+        keeps_files: Whether it is made with the sweep's directory, for files of its own.
     """
+
+    keeps_files: ClassVar[bool] = False
 
     @property
     def slots(self) -> int:

@@ -9,7 +9,7 @@ import time
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, final
 
 import psutil
 
@@ -100,6 +100,8 @@ class SlurmLauncher(Launcher):
     Raises:
         ConfigError: An argument is out of its range, or submitit or Slurm is not there.
     """
+
+    keeps_files: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -15,7 +15,6 @@ from assay.sweep.search.space import as_typed, discrete, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from hydra.core.config_loader import ConfigLoader
     from hydra.core.override_parser.types import Override
@@ -31,11 +30,8 @@ class GridSearch(Search):
 
     Args:
         overrides: As typed, sweeps such as `seed=1,2,3` among them.
-        sweep_dir: Of the sweep; not used.
         params: Further sweeps by key; what is typed wins.
         zip: Lists of keys whose values move together: the first of each, the second of each, ….
-        objective: Score by which the best job is named; see `OptunaSearch`. Not used while searching.
-        direction: Of the objective. Not used while searching.
         config_loader: Hydra's, for `glob(*)`.
 
     Raises:
@@ -45,15 +41,11 @@ class GridSearch(Search):
     def __init__(
         self,
         overrides: Sequence[str],
-        sweep_dir: Path | None = None,
         *,
         params: Mapping[str, Any] | None = None,
         zip: Sequence[Sequence[str]] = (),
-        objective: str | Sequence[str] | None = None,
-        direction: str | Sequence[str] | None = None,
         config_loader: ConfigLoader | None = None,
     ) -> None:
-        del sweep_dir, objective, direction
         parsed = parse(overrides, params, config_loader)
         self._jobs = [tuple(job) for job in _combinations(parsed, zip)]
         self._position = 0

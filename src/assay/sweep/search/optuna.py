@@ -6,7 +6,7 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from assay.callbacks.optuna_study import close_storage, no_news
 from assay.config.value import check_whole_number
@@ -78,6 +78,8 @@ class OptunaSearch:
     Raises:
         ConfigError: Optuna is not installed, or an argument cannot be used.
     """
+
+    learns: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -12,7 +12,6 @@ from assay.sweep.search.space import Choice, read_space
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from hydra.core.config_loader import ConfigLoader
 
@@ -29,12 +28,9 @@ class RandomSearch(Search):
 
     Args:
         overrides: As typed.
-        sweep_dir: Of the sweep; not used.
         params: The search space by key, in Hydra's sweep grammar; what is typed wins.
         num_samples: Configurations in all, resumed sweeps included.
         seed: Of the draws; apart from the runs' own.
-        objective: Score by which the best job is named. Not used while searching.
-        direction: Of the objective. Not used while searching.
         config_loader: Hydra's, for `glob(*)`.
 
     Raises:
@@ -44,16 +40,12 @@ class RandomSearch(Search):
     def __init__(
         self,
         overrides: Sequence[str],
-        sweep_dir: Path | None = None,
         *,
         params: Mapping[str, Any] | None = None,
         num_samples: int = 20,
         seed: int = 0,
-        objective: str | Sequence[str] | None = None,
-        direction: str | Sequence[str] | None = None,
         config_loader: ConfigLoader | None = None,
     ) -> None:
-        del sweep_dir, objective, direction
         self._space = read_space(overrides, params, config_loader)
         self._num_samples, self._seed = num_samples, seed
         self._position = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,12 @@ class Search(Protocol):
     """Proposes jobs, hears how they ended, and may propose others for it.
 
     What is not required stands for a search that knows all its jobs from the start and learns from none.
+
+    Attributes:
+        learns: Whether it is told scores: it is made with the objectives and the sweep's directory.
     """
+
+    learns: ClassVar[bool] = False
 
     @property
     def total(self) -> int:
