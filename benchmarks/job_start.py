@@ -26,7 +26,7 @@ from assay.record.provenance import cpu_model
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.local import LocalLauncher
 from assay.sweep.worker.check_process import CheckProcess
-from assay.sweep.worker.fork_server import ForkServer
+from assay.sweep.worker.fork_client import ForkServer
 
 STAMP = '''
 """Writes down when the first step was done."""

@@ -21,7 +21,7 @@ import torch
 from torch.nn import functional as F
 
 from assay.build.assembly import Assembly, assemble
-from assay.build.quiet import quiet
+from assay.build.library_warnings import quiet
 from assay.compose.compose import compose, job_config
 from assay.record.provenance import cpu_model
 from assay.report.info import auto_choice

@@ -8,7 +8,7 @@ import pytest
 SRC = Path(__file__).parents[2] / "src" / "assay"
 LEAVES = ("augment", "callbacks", "data", "logger", "loss", "metrics", "model", "optimizer", "scheduler")
 SHARED = ("errors", "error_location", "quoting", "splitmix", "task", "terminal", "torch_internals")
-ALSO = ("assay.checkpoint.archive.", "assay.config.did_you_mean.", "assay.files.inside.")
+ALSO = ("assay.checkpoint.archive.", "assay.config.did_you_mean.", "assay.files.symlinks.")
 """What every group may import: rooms, and files that judge files or words."""
 HEAVY = {"torch", "torchvision", "lightning", "torchmetrics"}
 LIGHT = (
@@ -25,7 +25,7 @@ LIGHT = (
     "quoting",
     "record",
     "report.difference",
-    "run.repetition",
+    "run.reproduce_process",
     "run.reproduce",
     "run.summary",
     "sweep",

@@ -8,7 +8,7 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src" / "assay"
 TO_COME: tuple[str, ...] = (
-    "build/quiet.py",
+    "build/library_warnings.py",
     "build/run_end.py",
     "callbacks/optuna_study.py",
     "callbacks/start_epoch.py",
@@ -32,7 +32,7 @@ TO_COME: tuple[str, ...] = (
     "metrics/direction.py",
     "run/continuation.py",
     "run/loaded_model.py",
-    "run/repetition.py",
+    "run/reproduce_process.py",
     "run/result.py",
     "sweep/factory.py",
     "sweep/job_spec.py",
@@ -48,7 +48,7 @@ TO_COME: tuple[str, ...] = (
     "sweep/search/samplers.py",
     "sweep/search/search.py",
     "sweep/search/study.py",
-    "sweep/worker/fork_server_process.py",
+    "sweep/worker/fork_server.py",
     "sweep/worker/preload.py",
     "targets/allowlist.py",
     "targets/resolve.py",

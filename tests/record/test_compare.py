@@ -10,7 +10,7 @@ import pytest
 
 from assay.record.compare import causes, differences, first_row
 from assay.record.run_record import RunRecord
-from assay.record.stretch import package_changes
+from assay.record.segment import package_changes
 
 if TYPE_CHECKING:
     from pathlib import Path

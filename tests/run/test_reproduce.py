@@ -369,7 +369,7 @@ def test_told_to_stop_nothing_is_left(made: tuple[Lab, Path, Path, str], tmp_pat
     while process.poll() is None and not children:
         for one in psutil.Process(process.pid).children():
             with suppress(psutil.Error):  # git has ended
-                children += [one] if "assay.run.repetition" in one.cmdline() else []
+                children += [one] if "assay.run.reproduce_process" in one.cmdline() else []
         time.sleep(0.01)
     process.send_signal(getattr(signal, name))
     _, said = process.communicate(timeout=200)

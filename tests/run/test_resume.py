@@ -26,7 +26,7 @@ from assay.errors import AssayError
 from assay.record.compare import causes
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord
-from assay.record.stretch import differences_within
+from assay.record.segment import differences_within
 from assay.run.resume import resume
 
 if TYPE_CHECKING:

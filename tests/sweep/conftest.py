@@ -17,7 +17,7 @@ from assay.compose.compose import choices, compose, job_config
 from assay.config.serialize import to_text
 from assay.record.run_record import RunRecord
 from assay.sweep.job_spec import JobSpec
-from assay.sweep.worker.fork_server import ForkServer
+from assay.sweep.worker.fork_client import ForkServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ from assay.sweep.session import go_on, start
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.sweep.worker.fork_server import ForkServer
+    from assay.sweep.worker.fork_client import ForkServer
 
 JOBS = (*TINY, "seed=range(4)", "hydra.launcher.jobs_at_once=2", "hydra.sweep.dir=sweep")
 FILLER = Path("filler")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 JOBS = 24
-FORK_SERVER = "assay.sweep.worker.fork_server_process"
+FORK_SERVER = "assay.sweep.worker.fork_server"
 OVERRIDES = (
     *TINY,
     "callbacks.last_checkpoint.every_n_train_steps=2",

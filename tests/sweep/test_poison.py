@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.sweep.result import SweepResult
-    from assay.sweep.worker.fork_server import ForkServer
+    from assay.sweep.worker.fork_client import ForkServer
 
 KINDS = {
     "exception": "exception",

@@ -33,7 +33,7 @@ SERVER: Final = """
 import json, signal, sys
 from pathlib import Path
 from assay.sweep.session import go_on, start
-from assay.sweep.worker.fork_server import ForkServer
+from assay.sweep.worker.fork_client import ForkServer
 said = sys.stdout
 sys.stdout = sys.stderr
 usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}

@@ -21,7 +21,7 @@ from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:
     from assay.sweep.result import SweepResult
-    from assay.sweep.worker.fork_server import ForkServer
+    from assay.sweep.worker.fork_client import ForkServer
 
 CHEAP = (
     *(

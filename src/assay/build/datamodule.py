@@ -18,7 +18,7 @@ from assay.error_location import one_line_of
 from assay.errors import AssayError, ConfigError, DataError
 
 if TYPE_CHECKING:
-    from assay.build.own_batches import OwnBatches
+    from assay.build.user_datamodule import OwnBatches
     from assay.data.spec import Spec
 
 # What torchvision unpacks may be anybody's: no member leads out of the folder by `..` or a link. This is the

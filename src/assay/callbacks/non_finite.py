@@ -12,7 +12,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from typing_extensions import override
 
-from assay.callbacks.first_non_finite import (
+from assay.callbacks.non_finite_origin import (
     first_output,
     gradients,
     is_finite,

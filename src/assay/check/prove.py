@@ -15,13 +15,13 @@ from torch import nn
 from assay.build.compatibility import check_fit, check_outputs, num_outputs
 from assay.build.datamodule import describe, open_data, open_declared
 from assay.build.device import check_device
+from assay.build.library_warnings import quiet
 from assay.build.monitor_mode import known_directions
 from assay.build.node import build
 from assay.build.num_processes import world_size
-from assay.build.own_batches import own_batches
-from assay.build.quiet import quiet
 from assay.build.run_length import check_length, check_plateau, run_length
 from assay.build.trainer import build_trainer
+from assay.build.user_datamodule import own_batches
 from assay.check.proof.batch_sizes import batch_sizes
 from assay.check.proof.capacity import check_capacity
 from assay.check.proof.eval_steps import try_eval_steps
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     import lightning as L
     from lightning.pytorch.plugins import Precision
 
-    from assay.build.own_batches import OwnBatches
+    from assay.build.user_datamodule import OwnBatches
     from assay.data.spec import Spec
 
     Sizes = Mapping[bool, Sequence[int]]

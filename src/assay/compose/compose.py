@@ -18,9 +18,9 @@ from yaml import YAMLError
 
 from assay.compose.composition_error import composition_error
 from assay.compose.hydra_node import check_hydra
-from assay.compose.own_parts import settle_own_parts
 from assay.compose.resolvers import register
 from assay.compose.task_choice import task_to_choose
+from assay.compose.user_classes import settle_own_parts
 from assay.config.hydra_internals import Hydra, create_config_search_path
 from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
@@ -28,7 +28,13 @@ from assay.config.unread_keys import check_options, check_read
 from assay.config.yaml_file import bound_hydra
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
-from assay.targets.outside import check_below, check_hydra_outside, check_name, check_outside, check_place
+from assay.targets.external_values import (
+    check_below,
+    check_hydra_outside,
+    check_name,
+    check_outside,
+    check_place,
+)
 from assay.targets.trust import (
     Trust,
     check_project,

@@ -33,7 +33,7 @@ from assay.config.serialize import written
 from assay.config.source_location import split
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_MODULE, TOP, check_single
-from assay.targets.outside import check_hydra_outside, check_place, may_reach_out
+from assay.targets.external_values import check_hydra_outside, check_place, may_reach_out
 from assay.targets.trust import KEY
 
 if TYPE_CHECKING:

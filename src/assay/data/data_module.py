@@ -18,7 +18,7 @@ from assay.data.loading.loaders import MemoryLoader, StreamLoader
 from assay.data.loading.placement import Placement
 from assay.data.loading.preview import preview
 from assay.data.samples import Samples
-from assay.data.splitting.split import Split
+from assay.data.splitting.split_rows import Split
 from assay.data.splitting.splits import Parts, read_parts
 from assay.data.splitting.subset import Part, blocks
 from assay.data.transform.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, statistics
@@ -54,7 +54,7 @@ class DataModule(L.LightningDataModule):
         source: What gives the samples.
         batch_size: Training samples a batch and device.
         eval_batch_size: Validation and test samples a batch and device.
-        split: Keys `val`, `test` (shares) and `seed`, see `assay.data.splitting.split.Split`.
+        split: Keys `val`, `test` (shares) and `seed`, see `assay.data.splitting.split_rows.Split`.
         transform: Keys `train` and `eval`, lists of torchvision v2 transforms, and `normalize`: `data` (the
             training part's own statistics; those of 1,024 samples where it is streamed or transformed),
             `imagenet`, null, or a mapping with `mean` and `std`.

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from assay.files.atomic import write_text
-from assay.files.inside import read_whole
+from assay.files.symlinks import read_whole
 
 if TYPE_CHECKING:
     from io import BufferedReader

@@ -18,7 +18,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
 from assay.errors import AssayError
-from assay.files.inside import appending
+from assay.files.symlinks import appending
 
 if TYPE_CHECKING:
     from argparse import Namespace

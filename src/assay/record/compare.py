@@ -6,7 +6,7 @@ import csv
 import math
 from typing import TYPE_CHECKING, Any
 
-from assay.record.stretch import differences_within, machine_changes, stretches
+from assay.record.segment import differences_within, machine_changes, segments
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,7 +154,7 @@ def causes(then: RunRecord, now: RunRecord) -> list[str]:
         likely.append("code: it is not known, the run was outside a git repository")
     if then.data_sha256 != now.data_sha256:
         likely.append("data: its SHA-256 is another one")
-    likely += machine_changes(stretches(then)[0], stretches(now)[0])
+    likely += machine_changes(segments(then)[0], segments(now)[0])
     return likely or [
         "nothing on record differs: an operation that is not deterministic (trainer.deterministic=true "
         "names it), or a record that was changed"

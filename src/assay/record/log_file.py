@@ -10,7 +10,7 @@ import warnings
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Final
 
-from assay.files.inside import appending
+from assay.files.symlinks import appending
 from assay.record.secrets import redact
 from assay.terminal import printable
 

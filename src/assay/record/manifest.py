@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.files.checksum import digest_of, sha256
-from assay.files.inside import TEXTS
+from assay.files.symlinks import TEXTS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, final
 
 from assay.errors import AssayError
 from assay.files.atomic import remove_unfinished, write_text
-from assay.files.inside import check_links, read_whole
 from assay.files.sealed import seal_yaml, yaml_is_whole
+from assay.files.symlinks import check_links, read_whole
 from assay.record.run_record import FILE
 from assay.record.secrets import redact
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.errors import AssayError
-from assay.files.inside import appending, read_whole
+from assay.files.symlinks import appending, read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

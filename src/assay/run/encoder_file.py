@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.errors import AssayError
 from assay.files.atomic import write_text
-from assay.files.inside import read_whole
 from assay.files.sealed import json_is_whole, seal_json
+from assay.files.symlinks import read_whole
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,8 +17,8 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.config.yaml_file import load_mapping
 from assay.data.transform.transforms import Transforms
 from assay.errors import AssayError, ConfigError, first_line
-from assay.files.inside import read_whole
 from assay.files.sealed import yaml_is_whole
+from assay.files.symlinks import read_whole
 from assay.paths import project_conf
 from assay.record.run_record import RunRecord
 from assay.run.encoder_file import read_encoder

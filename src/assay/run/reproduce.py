@@ -18,7 +18,7 @@ from omegaconf import DictConfig, open_dict
 from assay.config.fingerprint import fingerprint
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError
-from assay.files.inside import read_whole
+from assay.files.symlinks import read_whole
 from assay.process.children import kill, received, start, wait
 from assay.record.code_at import code_at
 from assay.record.compare import causes, differences, relative_differences
@@ -26,9 +26,9 @@ from assay.record.manifest import changed_since
 from assay.record.outcome import exit_code_of
 from assay.record.provenance import changed_files, git_state, packages
 from assay.record.run_record import RunRecord
-from assay.record.stretch import differences_within, package_changes
+from assay.record.segment import differences_within, package_changes
 from assay.run.interpolations import as_written
-from assay.run.repetition import CODE, REFUSED, WEIGHTS
+from assay.run.reproduce_process import CODE, REFUSED, WEIGHTS
 from assay.targets.trust import typed_packages
 from assay.terminal import Console
 
@@ -301,7 +301,7 @@ def _module_path(root: Path, folder: str, code: Path) -> str:
 
 def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted: Sequence[str]) -> None:
     # -P: else a file torch.py in the current directory would be taken for torch.
-    command = [sys.executable, "-P", "-m", "assay.run.repetition", str(run_dir), str(again), *trusted]
+    command = [sys.executable, "-P", "-m", "assay.run.reproduce_process", str(run_dir), str(again), *trusted]
     with received() as came:
         process = start(command, environment)
         try:

@@ -14,18 +14,18 @@ from assay.checkpoint.checkpoint_file import read
 from assay.checkpoint.select_checkpoint import newest_valid
 from assay.errors import AssayError, ConfigError
 from assay.files.checksum import damage_of
-from assay.files.inside import check_links
+from assay.files.symlinks import check_links
 from assay.loop.resume_point import KEY
 from assay.quoting import counted
 from assay.record.provenance import refuse_uncommitted
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
-from assay.record.stretch import code_changes, machine_changes, shortened, stretch_here, stretches
+from assay.record.segment import code_changes, machine_changes, segment_here, segments, shortened
 from assay.run.load import read_config
 from assay.run.resume_overrides import Change, change
 from assay.run.train import go_on, gpu_names, result_of
-from assay.targets.outside import check_outside
+from assay.targets.external_values import check_outside
 from assay.targets.trust import trust, typed_packages
 from assay.terminal import Console
 
@@ -59,7 +59,8 @@ def resume(
         overrides: What is to be different from here on, such as `trainer.max_epochs=20`; and
             `trusted_packages=[…]`, since what a run itself trusts does not count.
         trusted_packages: What the user trusts besides.
-        said: Addresses and places to write to that were allowed before; see `assay.targets.outside.said_in`.
+        said: Addresses and places to write to that were allowed before; see
+            `assay.targets.external_values.said_in`.
         raise_errors: As for `assay.train`.
 
     Returns:
@@ -86,10 +87,10 @@ def resume(
 
 
 def _go_on(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_errors: bool) -> RunResult:
-    now, patch = stretch_here(gpu_names(), torch.get_num_threads())
+    now, patch = segment_here(gpu_names(), torch.get_num_threads())
     if job.config.get("enforce_clean_git"):
         refuse_uncommitted(Path.cwd(), now["git"], patch)
-    before = stretches(record)[-1]
+    before = segments(record)[-1]
     changed = [*code_changes(before, now), *machine_changes(before, now)]
     entry["notes"] += [f"not as before: {one}" for one in changed]
     if changed:

@@ -14,9 +14,9 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from assay.build.assembly import assemble
 from assay.build.compatibility import check_stated
+from assay.build.library_warnings import quiet
 from assay.build.node import build
 from assay.build.num_processes import num_local_processes
-from assay.build.quiet import quiet
 from assay.callbacks.pruning import Pruned
 from assay.check.checker import Checker
 from assay.check.job import check_job
@@ -25,7 +25,7 @@ from assay.compose.origin import located
 from assay.config.fingerprint import fingerprint
 from assay.config.serialize import known, to_yaml
 from assay.errors import AssayError, ConfigError
-from assay.files.inside import appending
+from assay.files.symlinks import appending
 from assay.loop.stop_on_signal import StoppedBySignal
 from assay.record.outcome import TRIAL
 from assay.record.provenance import refuse_uncommitted
@@ -33,7 +33,7 @@ from assay.record.run_directory import RunDirectory, refuse_existing
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
 from assay.record.secrets import redact_tree
-from assay.record.stretch import stretch_here
+from assay.record.segment import segment_here
 from assay.run import ranks
 from assay.run.continuation import same_data, same_logs
 from assay.run.execute import execute, fit_and_test, signals
@@ -275,9 +275,9 @@ def begun(
     Raises:
         AssayError: There is a run already, or the directory cannot be made.
     """
-    stretch, patch = stretch_here(gpu_names(), torch.get_num_threads())
+    segment, patch = segment_here(gpu_names(), torch.get_num_threads())
     if config.get("enforce_clean_git"):
-        refuse_uncommitted(Path.cwd(), stretch["git"], patch)
+        refuse_uncommitted(Path.cwd(), segment["git"], patch)
     directory = RunDirectory.create(run_dir)
     with writing(run_dir):
         refuse_existing(run_dir)  # somebody else may have been faster
@@ -294,7 +294,7 @@ def begun(
             choices=dict(chosen),
             tags=[str(tag) for tag in config.get("tags") or []],
             interpolations=interpolations(config),
-            **stretch,
+            **segment,
         )
         with _refusal(run_dir, hint="hydra.run.dir=SOMEWHERE/ELSE"):
             write_config(directory, plain)

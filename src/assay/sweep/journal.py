@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from assay.errors import AssayError
 from assay.files.atomic import sync_directory
-from assay.files.inside import appending, check_links, read_whole
+from assay.files.symlinks import appending, check_links, read_whole
 from assay.record.outcome import Outcome, Status
 from assay.record.run_record import finite, numbers
 from assay.record.secrets import redact_tree

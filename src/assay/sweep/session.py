@@ -13,7 +13,7 @@ from assay.check.static.output_paths import check_folder
 from assay.compose.compose import loader
 from assay.compose.origin import located
 from assay.errors import AssayError
-from assay.files.inside import check_links
+from assay.files.symlinks import check_links
 from assay.quoting import counted, quoted
 from assay.record.log_file import FILE as LOG
 from assay.record.provenance import check_clean
@@ -30,7 +30,7 @@ from assay.sweep.resume_setting import merged, setting_of, without_trust
 from assay.sweep.scheduler import Scheduler, job_record_of
 from assay.sweep.stop_request import StopRequest
 from assay.sweep.worker.check_process import CheckProcess
-from assay.sweep.worker.fork_server import ForkServer
+from assay.sweep.worker.fork_client import ForkServer
 from assay.terminal import Console
 
 if TYPE_CHECKING:

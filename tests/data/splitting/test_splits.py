@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.data.samples import Samples, Stream, Unfitted
-from assay.data.splitting.split import Split
+from assay.data.splitting.split_rows import Split
 from assay.data.splitting.splits import Parts, read_parts
 from assay.errors import DataError
 

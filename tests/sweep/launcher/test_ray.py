@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from tests.sweep.conftest import MakeJobSpec
 
-    from assay.sweep.worker.fork_server import ForkServer
+    from assay.sweep.worker.fork_client import ForkServer
 
 LAUNCHER = ("hydra/launcher=ray", "hydra.launcher.jobs_at_once=2")
 

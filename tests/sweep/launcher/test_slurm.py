@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.sweep.conftest import MakeJobSpec
 
-    from assay.sweep.worker.fork_server import ForkServer
+    from assay.sweep.worker.fork_client import ForkServer
 
 LAUNCHER = ("hydra/launcher=slurm", "hydra.launcher.cluster=local")
 

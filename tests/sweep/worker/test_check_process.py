@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.sweep.conftest import MakeJobSpec
 
-    from assay.sweep.worker.fork_server import ForkServer
+    from assay.sweep.worker.fork_client import ForkServer
 
 MakeJob = Callable[..., Job]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.sweep.conftest import MakeJobSpec
 
     from assay.sweep.job_spec import JobSpec
-    from assay.sweep.worker.fork_server import ForkServer
+    from assay.sweep.worker.fork_client import ForkServer
 
 LIMIT = """
 import sys

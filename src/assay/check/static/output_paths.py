@@ -12,8 +12,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.tree import walk
 from assay.errors import ConfigError, first_line
-from assay.files.inside import TEXTS
-from assay.targets.outside import WRITING, is_path
+from assay.files.symlinks import TEXTS
+from assay.targets.external_values import WRITING, is_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

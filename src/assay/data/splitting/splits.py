@@ -11,7 +11,7 @@ import torch
 
 from assay.data.samples import Samples, Unfitted
 from assay.data.spec import Spec
-from assay.data.splitting.split import hold_out, long_tail
+from assay.data.splitting.split_rows import hold_out, long_tail
 from assay.data.splitting.subset import blocks
 from assay.errors import DataError
 from assay.task.task_of import task_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import Encoder, Source, Stream
-    from assay.data.splitting.split import Split
+    from assay.data.splitting.split_rows import Split
     from assay.task.task import Task
 
 

@@ -13,7 +13,7 @@ from assay.record.failure_cause import reason_of
 from assay.record.outcome import Outcome
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.worker.exit_status import outcome_after
-from assay.sweep.worker.fork_server import MARK, ForkServer
+from assay.sweep.worker.fork_client import MARK, ForkServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from assay.sweep.launcher.gpus import Gpus
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.worker.check_process import CheckProcess
 from assay.sweep.worker.exit_status import ExitStatus, outcome_after
-from assay.sweep.worker.fork_server import ForkServer
+from assay.sweep.worker.fork_client import ForkServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.errors import first_line
-from assay.files.inside import appending
+from assay.files.symlinks import appending
 from assay.run.summary import format_score
 from assay.sweep.output.tables import in_short, varying
 

@@ -1,268 +1,297 @@
-"""The driver's end of the process that jobs are forked from; see `assay.sweep.worker.fork_server_process`."""
+"""The process that jobs are forked from: it has imported everything, and computes nothing.
+
+`assay.sweep.worker.fork_client` starts it as a fresh program with one thread, which is as safe to fork as
+Python's forkserver. It computes nothing and asks for no GPU: neither the threads of OpenMP nor a CUDA
+context survive a fork.
+
+Messages are lines of JSON over one socket. It is told `run`, `check` (with a socket of the checker's own, so
+that nothing of a check passes through here) and `stop`, and tells `ready`, `started` and `ended`.
+"""
 
 from __future__ import annotations
 
-import atexit
+import gc
 import json
 import os
-import select
+import selectors
+import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Final, final
 
-from assay.errors import AssayError, ProcessError
 from assay.process import orphans
-from assay.sweep.worker.exit_status import ExitStatus
+from assay.process.oom_killer import kills
+from assay.record.outcome import Outcome
+from assay.sweep.job_spec import JobSpec
+from assay.sweep.worker import forked_process
+from assay.sweep.worker.preload import preload, preload_study
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Mapping
 
-    from assay.sweep.job_spec import JobSpec
-
-MARK: Final = "ASSAY_FORK_SERVER"
-"""Variable by which everything that a fork server has started is found when it is gone."""
-_ONE_THREAD: Final = {
-    **dict.fromkeys(
-        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-    ),
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",
-}
-"""For the fork server alone: libraries start threads while they are imported. Jobs have the driver's own."""
-_SIGKILL: Final = -9
-_PATIENCE: Final = 15.0
-"""Seconds for a fork server to end after its driver has let go of it: its own grace period, and some."""
-_shared: list[ForkServer] = []
+JOB: Final = "ASSAY_JOB"
+"""Variable by which programs that a job has started are known as its own."""
+_OURS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+_GRACE: Final = 10.0
+"""Seconds in which jobs may save once their driver is gone."""
+_LARGEST: Final = 16 << 20
+"""Bytes of an outcome."""
+_COLLECT: Final = (10_000, 20, 20)
+"""Thresholds of the garbage collector: a job begins with a hundred thousand objects that are not garbage."""
 
 
 @final
-class ForkServer:
-    """Starts processes for jobs and checks within milliseconds; begins to import at once, in the background.
+@dataclass
+class _Child:
+    """A process forked from here.
 
-    A fork server that died is replaced: what it had started is ended and told as killed.
-
-    Raises:
-        AssayError: This system cannot fork.
+    Attributes:
+        key: By which the driver knows it.
+        result: Takes its outcome. A file and no pipe: whatever becomes of the child, nobody waits for it.
+        kills: Of the kernel's OOM killer before it.
+        start: Of a monotonic clock.
     """
 
-    def __init__(self) -> None:
-        if not hasattr(os, "fork"):
-            raise AssayError("jobs side by side need a system that can fork", hint="use Linux, macOS or WSL")
-        self._owner = os.getpid()
-        self._keys = 0
-        self._running: dict[int, float] = {}
+    key: int
+    result: IO[bytes] = field(default_factory=lambda: _file())  # noqa: PLW0108 - is defined below
+    kills: int = field(default_factory=kills)
+    start: float = field(default_factory=time.monotonic)
+
+
+@final
+class Server:
+    """Forks a child for each request, and tells how it ended.
+
+    Args:
+        driver: The other end is the driver's; when it is closed, everything here ends.
+        settings: Environment variables that the imported libraries have set, as they would in each job.
+    """
+
+    def __init__(self, driver: socket.socket, settings: Mapping[str, str]) -> None:
+        self._driver, self._settings = driver, settings
+        self._children: dict[int, _Child] = {}
         self._pids: dict[int, int] = {}
-        self._ended: dict[int, ExitStatus] = {}
-        self._inbox = bytearray()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._ready = False
-        self._said = ""  # by a fork server that died before it was ready, last
-        self._spawn()
+        self._inbox, self._outbox = bytearray(), bytearray()
+        self._received: list[int] = []
+        self._selector = selectors.DefaultSelector()
+        self._woken, self._wake = os.pipe()
+        self._ending = False
 
-    @classmethod
-    def shared(cls) -> ForkServer:
-        """The one of this process; it ends with it."""
-        if not _shared or _shared[0]._owner != os.getpid():  # a fork has a parent's, and must not use it
-            _shared[:] = [cls()]
-            atexit.register(_shared[0].close)
-        return _shared[0]
+    def run(self) -> None:
+        """Serve until the driver is gone; then let the children save, and end them."""
+        for end in (self._woken, self._wake):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_ending", True))
+        self._driver.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._selector.register(self._driver, selectors.EVENT_READ)
+        self._tell({"is": "ready"})
+        while not self._ending:
+            self._step()
+        self._end()
 
-    @property
-    def pid(self) -> int:
-        """Process id of the fork server; it is started if it does not run."""
-        return self._alive().pid
+    def _step(self, seconds: float | None = None) -> None:
+        """Do what there is to do, or wait for it."""
+        for key, events in self._selector.select(seconds):
+            if key.fileobj == self._woken:
+                with suppress(BlockingIOError):
+                    os.read(self._woken, 4096)
+                continue
+            if events & selectors.EVENT_WRITE:
+                self._send()
+            if events & selectors.EVENT_READ:  # also what says that the driver is gone
+                self._receive()
+        self._reap()
 
-    def start(self, job_spec: JobSpec) -> int:
-        """Start a job and return at once.
+    # -- messages ------------------------------------------------------------------------------------------
 
-        Args:
-            job_spec: The attempt.
-
-        Returns:
-            A key, by which the process is known from here on.
-
-        Raises:
-            ProcessError: The fork server cannot be started.
-        """
-        return self._ask({"do": "run", "job_spec": job_spec.to_json()})
-
-    def connect(self) -> socket.socket:
-        """Start a process that checks jobs; see `assay.sweep.worker.check_process`.
-
-        Returns:
-            Its socket; closing it ends the process.
-
-        Raises:
-            ProcessError: The fork server cannot be started.
-        """
-        ours, theirs = socket.socketpair()
-        with theirs:
-            key = self._ask({"do": "check"}, theirs.fileno())
-        del self._running[key]  # its end is told by the socket
-        return ours
-
-    def stop(self, key: int, *, now: bool) -> None:
-        """Ask a process to save and end (SIGTERM), or end it at once with all that it has started (SIGKILL).
-
-        Args:
-            key: From `start`; a process that has ended is left alone.
-            now: At once.
-        """
-        if key in self._running:
-            with suppress(OSError):
-                self._send({"do": "stop", "key": key, "now": now})
-
-    def wait(self, keys: Collection[int], seconds: float) -> dict[int, ExitStatus]:
-        """Wait until one of some processes ends, or the time is over.
-
-        Args:
-            keys: From `start`.
-            seconds: To wait at most; 0 only looks.
-
-        Returns:
-            Those that have ended; each is told once.
-        """
-        deadline = time.monotonic() + seconds
-        while True:
-            self._receive(0)
-            ended = {key: self._ended.pop(key) for key in keys if key in self._ended}
-            left = deadline - time.monotonic()
-            if ended or left <= 0 or not self._receive(left):
-                return ended
-
-    def close(self) -> None:
-        """End the fork server and all that it started: what still runs is told to save, and has seconds."""
-        if self._owner != os.getpid():
-            return
-        while self._receive(0):  # it may have said that it is ready
-            pass
-        process, self._process = self._process, None
-        if process is None:
-            return
-        self._socket.close()
+    def _receive(self) -> None:
         try:
-            if self._ready:
-                process.wait(_PATIENCE)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            pass  # what has not ended by now is ended
-        if process.poll() is None:  # one that is still importing has started nothing, and would go on
-            process.kill()
-            process.wait()
-            orphans.kill_marked(MARK, self._token)
-        self._log.close()
-
-    # -- the process ---------------------------------------------------------------------------------------
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        self._token = uuid.uuid4().hex
-        self._socket, theirs = socket.socketpair()
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the fork server lives
-        self._inbox.clear()
-        self._ready = False
-        with theirs:
-            # -P: else a file torch.py in the current directory would be taken for torch. A session of its
-            # own: Ctrl-C is for the driver, which tells the jobs what to do.
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
-                [sys.executable, "-P", "-m", "assay.sweep.worker.fork_server_process", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-                env=os.environ | _ONE_THREAD | {MARK: self._token},
-            )
-        return self._process
-
-    def _alive(self) -> subprocess.Popen[bytes]:
-        """The fork server's process, which is started if it does not run.
-
-        Raises:
-            ProcessError: It ended before it had imported everything.
-        """
-        while self._receive(0):
-            pass
-        if self._process is not None:
-            return self._process
-        if self._said:
-            said, self._said = self._said, ""
-            raise ProcessError(f"the process that jobs are forked from cannot be started: {said}")
-        return self._spawn()
-
-    def _ask(self, message: dict[str, Any], descriptor: int | None = None) -> int:
-        self._keys += 1
-        content = message | {"key": self._keys, "environment": os.environ | {MARK: ""}}
-        for last in (False, True):
-            process = self._alive()
-            content["environment"][MARK] = self._token
-            self._running[self._keys] = time.monotonic()
-            try:
-                self._send(content, descriptor)
-            except BaseException as error:
-                del self._running[self._keys]
-                self._lost(
-                    process
-                )  # it has just died; or it would wait for the rest of half a message for good
-                if last or not isinstance(error, OSError):
-                    raise
-            else:
-                break
-        return self._keys
-
-    def _send(self, message: dict[str, Any], descriptor: int | None = None) -> None:
-        content = json.dumps(message).encode() + b"\n"
-        if descriptor is not None:
-            sent = socket.send_fds(self._socket, [content], [descriptor])
-            content = content[sent:]
-        self._socket.sendall(content)
-
-    def _receive(self, seconds: float) -> bool:
-        """Take what the fork server says within some time; whether there was anything."""
-        process = self._process
-        if process is None or not select.select([self._socket], [], [], max(0.0, seconds))[0]:
-            return False
-        try:
-            content = self._socket.recv(1 << 20)
+            content, descriptors, _, _ = socket.recv_fds(self._driver, 1 << 20, 16)
+        except BlockingIOError:
+            return
         except ConnectionError:
-            content = b""
+            content, descriptors = b"", []
+        self._received += descriptors
         if not content:
-            self._lost(process)
-            return True
+            self._ending = True
+            self._selector.unregister(self._driver)
+            return
         self._inbox += content
         *lines, rest = self._inbox.split(b"\n")
         self._inbox = bytearray(rest)
         for line in lines:
-            self._take(json.loads(line))
-        return True
+            self._do(json.loads(line))
 
-    def _take(self, message: dict[str, Any]) -> None:
-        kind, key = message.pop("is"), message.pop("key", 0)
-        if kind == "ready":
-            self._ready = True
-        elif kind == "started":
-            self._pids[key] = message["pid"]
-        elif kind == "ended":
-            self._pids.pop(key, None)
-            if self._running.pop(key, None) is None:
-                return
-            self._ended[key] = ExitStatus(**message)
+    def _do(self, message: dict[str, Any]) -> None:
+        if message["do"] == "stop":
+            self._stop(message["key"], now=message["now"])
+        elif message["do"] == "check":
+            connection = self._received.pop(0)
+            checker = _Child(message["key"])
+            self._fork(checker, message["environment"], lambda _: forked_process.check(connection))
+            os.close(connection)
+        else:
+            environment = message["environment"] | {JOB: f"{os.getpid()}-{message['key']}"}
+            job_spec = JobSpec.from_json(message["job_spec"])
+            if job_spec.trial is not None:
+                preload_study()
+            child = _Child(message["key"])
+            self._fork(child, environment, lambda result: forked_process.work(job_spec, result))
 
-    def _lost(self, process: subprocess.Popen[bytes]) -> None:
-        """The fork server is gone: end what it has started, and tell it as killed."""
-        self._socket.close()
-        process.kill()  # a fork server that merely closed its socket
-        exit_code = process.wait()
-        orphans.kill_marked(MARK, self._token, self._pids.values())
-        self._pids.clear()
-        if not self._ready:
-            self._log.seek(0)
-            lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
-            self._said = lines[-1] if lines else f"it ended with exit code {exit_code}"
-        self._log.close()
-        self._process = None
-        for key, start in self._running.items():
-            self._ended[key] = ExitStatus(_SIGKILL, seconds=time.monotonic() - start)
-        self._running.clear()
+    def _tell(self, message: dict[str, Any]) -> None:
+        self._outbox += json.dumps(message).encode() + b"\n"
+        self._send()
+
+    def _send(self) -> None:
+        """Send what the socket takes now; a driver that does not read holds nobody up."""
+        with suppress(BlockingIOError, ConnectionError):
+            del self._outbox[: self._driver.send(self._outbox)]
+        if not self._ending:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox else 0)
+            self._selector.modify(self._driver, events)
+
+    # -- children ------------------------------------------------------------------------------------------
+
+    def _fork(self, child: _Child, environment: Mapping[str, str], body: Callable[[int], None]) -> None:
+        """Have a process of its own do something and end."""
+        fork_server = os.getpid()
+        # What is sent to the child before it has its own handlers must not get lost in ours.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._become_child(fork_server, environment)
+                forked_process.live(lambda: body(child.result.fileno()))
+        except OSError as error:
+            child.result.close()
+            outcome = Outcome("failed", "machine", f"it could not be forked: {error}")
+            self._tell({"is": "ended", "key": child.key, "exit_code": 1, "outcome": outcome.to_json()})
+            return
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
+        self._children[pid] = child
+        self._pids[child.key] = pid
+        self._tell({"is": "started", "key": child.key, "pid": pid})
+
+    def _become_child(self, fork_server: int, environment: Mapping[str, str]) -> None:
+        """Keep nothing of the fork server but its modules."""
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            for number in (signal.SIGTERM, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            orphans.end_with(fork_server)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
+            self._selector.close()
+            self._driver.close()
+            for end in (self._woken, self._wake):
+                os.close(end)
+            for other in self._children.values():
+                other.result.close()
+            os.environ.clear()
+            os.environ.update({**self._settings, **environment})
+            sys.argv = ["assay"]
+            gc.enable()
+            gc.set_threshold(*_COLLECT)
+        except BaseException:
+            os._exit(70)
+
+    def _stop(self, key: int, *, now: bool) -> None:
+        pid = self._pids.get(key)
+        if pid is None:
+            return
+        if now:
+            started = orphans.descendants(pid)
+            for process in (pid, *started):
+                orphans.kill(process)
+        else:
+            os.kill(pid, signal.SIGTERM)
+
+    def _reap(self) -> None:
+        ended: list[tuple[int, _Child, int]] = []
+        with suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                child = self._children.pop(found[0], None)
+                if child is not None:
+                    ended.append((found[0], child, os.waitstatus_to_exitcode(found[1])))
+        for pid, child, _ in ended:
+            del self._pids[child.key]
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)  # what it has left behind
+        self._end_left_over()
+        for _, child, exit_code in ended:
+            child.result.seek(0)
+            outcome = child.result.read(_LARGEST).decode("utf-8", "replace")
+            child.result.close()
+            self._tell(
+                {
+                    "is": "ended",
+                    "key": child.key,
+                    "exit_code": exit_code,
+                    "outcome": outcome,
+                    "memory_ran_out": kills() > child.kills,
+                    "seconds": time.monotonic() - child.start,
+                }
+            )
+
+    def _end_left_over(self) -> None:
+        """End what came to this process because the job that it belongs to is gone."""
+        live = {f"{os.getpid()}-{key}" for key in self._pids}
+        for pid in orphans.children():
+            if pid in self._children:
+                continue
+            mark = orphans.mark_of(pid, JOB)
+            if mark:
+                belongs = mark in live
+            else:  # forked, never a program of its own: known by its session, unless that is its own
+                with suppress(ProcessLookupError):
+                    belongs = (session := os.getsid(pid)) in self._children or session == pid
+            if not belongs:
+                orphans.kill(pid)
+
+    def _end(self) -> None:
+        for pid in self._children:
+            os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + _GRACE
+        while self._children and time.monotonic() < deadline:
+            self._step(deadline - time.monotonic())
+        for pid in list(self._children):
+            for process in (pid, *orphans.descendants(pid)):
+                orphans.kill(process)
+        for pid in orphans.children():
+            orphans.kill(pid)
+
+
+def _file() -> IO[bytes]:
+    """A file without a name; in memory where the system can, as disks get full."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("assay"), "w+b")
+    return tempfile.TemporaryFile()
+
+
+def main() -> None:
+    """Import everything, and serve."""
+    driver = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for stream in (sys.stdout, sys.stderr):
+        # A job that dies has said what it has said.
+        stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]  # a text file
+    orphans.adopt()
+    gc.disable()
+    before = dict(os.environ)
+    preload()
+    gc.collect()
+    gc.freeze()
+    Server(driver, {name: value for name, value in os.environ.items() if before.get(name) != value}).run()
+
+
+if __name__ == "__main__":
+    main()

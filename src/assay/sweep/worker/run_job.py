@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from assay.errors import AssayError
-from assay.files.inside import appending
+from assay.files.symlinks import appending
 from assay.record.failure_cause import of_exception, reason_of
 from assay.record.outcome import TRIAL, Outcome, stopped_by
 
@@ -163,8 +163,8 @@ def _begin(job_spec: JobSpec) -> None:
 def _go_on(job_spec: JobSpec, run_dir: Path) -> None:
     from assay.config.serialize import from_text
     from assay.run.resume import resume
+    from assay.targets.external_values import said_in
     from assay.targets.judge_name import trusted_in
-    from assay.targets.outside import said_in
 
     config = from_text(job_spec.config)
     resume(run_dir, trusted_packages=trusted_in(config), said=said_in(config), raise_errors=True)

@@ -1,4 +1,4 @@
-"""The stretches of a run, which may go on many times: code, packages and machine of each."""
+"""The segments of a run, which may go on many times: code, packages and machine of each."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SHOWN = 6
 _FIELDS = ("git", "patch_sha256", "lock_sha256", "packages", "machine")
 
 
-def stretch_here(gpus: list[str], threads: int) -> tuple[dict[str, Any], str]:
-    """What a stretch that begins now runs with.
+def segment_here(gpus: list[str], threads: int) -> tuple[dict[str, Any], str]:
+    """What a segment that begins now runs with.
 
     Args:
         gpus: As for `assay.record.provenance.machine`.
@@ -41,8 +41,8 @@ def stretch_here(gpus: list[str], threads: int) -> tuple[dict[str, Any], str]:
     }, patch
 
 
-def stretches(record: RunRecord) -> list[dict[str, Any]]:
-    """What each stretch of a run ran with, from the first on; those of which nothing is known are left out.
+def segments(record: RunRecord) -> list[dict[str, Any]]:
+    """What each segment of a run ran with, from the first on; those of which nothing is known are left out.
 
     Args:
         record: Of the run.
@@ -58,10 +58,10 @@ def stretches(record: RunRecord) -> list[dict[str, Any]]:
 
 
 def shortened(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """A stretch as an entry of the record says it: of the packages those that are not as before.
+    """A segment as an entry of the record says it: of the packages those that are not as before.
 
     Args:
-        now: The stretch.
+        now: The segment.
         before: The one before it.
 
     >>> shortened({"packages": {"a": "2"}}, {"packages": {"a": "1", "b": "1"}})
@@ -73,12 +73,12 @@ def shortened(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, An
 
 
 def differences_within(record: RunRecord) -> list[str]:
-    """What was not the same in all stretches of a run, and from which step on.
+    """What was not the same in all segments of a run, and from which step on.
 
     Args:
         record: Of the run.
     """
-    every = stretches(record)
+    every = segments(record)
     steps = [entry.get("from_step") for entry in record.resumed if "machine" in entry]
     return [
         f"the run itself went on at step {step} with other {change}"
@@ -88,28 +88,28 @@ def differences_within(record: RunRecord) -> list[str]:
 
 
 def code_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Whether the code of two stretches is the same; nothing where it is not known of either.
+    """Whether the code of two segments is the same; nothing where it is not known of either.
 
     Args:
-        then: A stretch.
+        then: A segment.
         now: Another one.
     """
     before, after = _code(then), _code(now)
     return [] if before == after else [f"code: {before} then, {after} now"]
 
 
-def _code(stretch: Mapping[str, Any]) -> str:
-    if stretch["git"] is None:
+def _code(segment: Mapping[str, Any]) -> str:
+    if segment["git"] is None:
         return "not in a repository"
-    patch = f" with changes ({stretch['patch_sha256'][:8]})" if stretch["patch_sha256"] else ""
-    return f"commit {(stretch['git'].get('commit') or 'none')[:12]}{patch}"
+    patch = f" with changes ({segment['patch_sha256'][:8]})" if segment["patch_sha256"] else ""
+    return f"commit {(segment['git'].get('commit') or 'none')[:12]}{patch}"
 
 
 def machine_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs between machines and packages, the most likely cause of other numbers first.
 
     Args:
-        then: A stretch.
+        then: A segment.
         now: Another one.
     """
     changes = []

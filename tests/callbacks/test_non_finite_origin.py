@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from assay.callbacks.first_non_finite import gradients, is_finite, norms, spoilt_rows, weights
+from assay.callbacks.non_finite_origin import gradients, is_finite, norms, spoilt_rows, weights
 
 
 def test_rows_gradients_and_weights() -> None:

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from assay.compose.compose import compose
 from assay.errors import ConfigError
-from assay.targets.outside import check_outside, may_reach_out, said_in
+from assay.targets.external_values import check_outside, may_reach_out, said_in
 from assay.targets.trust import Trust, trust, typed_keys
 
 if TYPE_CHECKING:

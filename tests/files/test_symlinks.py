@@ -11,7 +11,7 @@ import pytest
 
 from assay.errors import AssayError
 from assay.files.checksum import read_sums
-from assay.files.inside import appending, check_links
+from assay.files.symlinks import appending, check_links
 from assay.logger.run_csv import RunCSV
 from assay.record.log_file import log_file
 from assay.record.run_directory import RunDirectory

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from tests.sweep.conftest import MakeJobSpec
 
-    from assay.sweep.worker.fork_server import ForkServer
+    from assay.sweep.worker.fork_client import ForkServer
 
 DRIVER = """
 import sys
-from assay.sweep.worker.fork_server import ForkServer
+from assay.sweep.worker.fork_client import ForkServer
 from assay.sweep.job_spec import JobSpec
 fork_server = ForkServer.shared()
 job = JobSpec.from_json(sys.stdin.readline())
@@ -144,7 +144,7 @@ def test_ctrl_c_is_for_the_driver_alone(fork_server: ForkServer, make_job_spec: 
 def test_a_fork_server_that_cannot_start_is_one_error(
     make_job_spec: MakeJobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.sweep.worker.fork_server import ForkServer
+    from assay.sweep.worker.fork_client import ForkServer
 
     (tmp_path / "lightning.py").write_text("raise ImportError('libcudart.so is not there')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -44,7 +44,7 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     from assay.run.resume_overrides import change
     from assay.run.summary import say_warnings
     from assay.run.train import prove, run_job
-    from assay.targets.outside import check_outside
+    from assay.targets.external_values import check_outside
     from assay.targets.trust import trust
 
     record = RunRecord.load(run_dir)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assay.record.run_record import RunRecord
-from assay.record.stretch import (
+from assay.record.segment import (
     code_changes,
     differences_within,
     machine_changes,
     package_changes,
+    segment_here,
+    segments,
     shortened,
-    stretch_here,
-    stretches,
 )
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ def record(*entries: dict[str, Any]) -> RunRecord:
 
 def test_what_runs_here_outside_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    stretch, patch = stretch_here(["a GPU"], 3)
-    assert (stretch["git"], stretch["patch_sha256"], patch) == (None, "", "")
-    assert (stretch["machine"]["gpus"], stretch["machine"]["threads"]) == (["a GPU"], 3)
-    assert stretch["packages"].keys() >= {"torch", "numpy"}
-    assert machine_changes(stretch, stretch) == code_changes(stretch, stretch) == []
+    segment, patch = segment_here(["a GPU"], 3)
+    assert (segment["git"], segment["patch_sha256"], patch) == (None, "", "")
+    assert (segment["machine"]["gpus"], segment["machine"]["threads"]) == (["a GPU"], 3)
+    assert segment["packages"].keys() >= {"torch", "numpy"}
+    assert machine_changes(segment, segment) == code_changes(segment, segment) == []
 
 
 def test_an_entry_says_what_changed_and_the_whole_comes_back() -> None:
@@ -63,7 +63,7 @@ def test_an_entry_says_what_changed_and_the_whole_comes_back() -> None:
     assert entry["packages"] == {"rich": "1", "six": "", "torch": "2.15"}
     third = changed(packages=now["packages"] | {"numpy": "3"})
     del third["packages"]["six"]
-    found = stretches(record(entry, {"from_step": 3}, shortened(third, now)))
+    found = segments(record(entry, {"from_step": 3}, shortened(third, now)))
     assert found == [HERE, now, third]
 
 
