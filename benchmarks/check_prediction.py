@@ -130,7 +130,7 @@ def run(overrides: tuple[str, ...]) -> Took:
 
 
 def main() -> None:
-    """Print a line a run."""
+    """Print a line per run."""
     print(f"torch {torch.__version__}, lightning {L.__version__}; predicted / seen in the run")
     for overrides in RUNS:
         said, took = predict(overrides), run(overrides)

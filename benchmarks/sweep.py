@@ -5,7 +5,7 @@
 
 Every command is timed as a whole, from its start to its end; sides are interleaved, medians count. Hydra's
 launcher runs the same jobs in one process, each checked and assembled as assay does; "fresh" is `assay train`
-once a job. One thread a job on all sides.
+once per job. One thread per job on all sides.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def test_follows_the_inputs_to_their_device() -> None:
 @pytest.mark.parametrize(
     ("model", "targets", "message"),
     [
-        (nn.Linear(5, 1), torch.zeros(4, dtype=torch.int64), r"one logit a class \[B,C\], got \[4, 1\]"),
+        (nn.Linear(5, 1), torch.zeros(4, dtype=torch.int64), r"one logit per class \[B,C\], got \[4, 1\]"),
         (nn.Linear(5, 3), torch.full((4,), 7), "knows 3, but a target is 7"),
         (nn.Linear(5, 3), torch.ones(4, 3), r"that sum to 1, got targets \[4, 3\]; use augment=none"),
         (nn.Linear(5, 3), torch.randn(4, 1), r"got targets \[4, 1\]; use augment=none"),

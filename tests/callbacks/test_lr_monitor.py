@@ -23,5 +23,5 @@ def test_a_short_run_has_its_learning_rate(train: Train, scheduler: str) -> None
     with (trained.run_dir / "metrics.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     rates = [float(value) for row in rows for name, value in row.items() if name.startswith("lr-") and value]
-    assert len(rates) >= 3, "one an epoch"
+    assert len(rates) >= 3, "one per epoch"
     assert set(rates) <= {lr for step in trained.watch.lrs for lr in step} | {rates[0]}

@@ -43,7 +43,7 @@ class Study:
             self.study = optuna.create_study(storage=self.storage, study_name="sweep", directions=[direction])
 
     def finished(self, *values: float) -> None:
-        """A trial that came through with these values, one an epoch."""
+        """A trial that came through with these values, one per epoch."""
         made = create_trial(value=values[-1], intermediate_values=dict(enumerate(values)))
         self.study.add_trial(made)
 
@@ -71,7 +71,7 @@ def study(tmp_path: Path) -> Iterator[Study]:
 
 
 class Net(L.LightningModule):
-    """Its validation loss is what it is told, one value an epoch."""
+    """Its validation loss is what it is told, one value per epoch."""
 
     def __init__(self, losses: list[float]) -> None:
         super().__init__()

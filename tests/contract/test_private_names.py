@@ -1,4 +1,4 @@
-"""Private names of other libraries that src/ uses stand in one file a library, and are still there.
+"""Private names of other libraries that src/ uses stand in one file per library, and are still there.
 
 They are read from the source: a name that a new version has dropped would be assigned without an error, and a
 resumed run would silently be another.

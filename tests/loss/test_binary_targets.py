@@ -36,7 +36,7 @@ def test_several_labels_stay_as_they_are() -> None:
         (torch.ones(4, 2), LABELS, "loss=cross_entropy"),
         (torch.ones(4), SOFT.long(), "do not fit"),
         (torch.ones(3), LABELS, "do not fit"),
-        (torch.ones(4, 1, 1), LABELS, "one output a label"),
+        (torch.ones(4, 1, 1), LABELS, "one output per label"),
         (torch.ones(4).long(), LABELS, "as floats"),
     ],
 )

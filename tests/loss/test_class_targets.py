@@ -27,7 +27,7 @@ def test_soft_targets_take_the_precision_of_the_logits(dtype: torch.dtype) -> No
     ("outputs", "targets", "says"),
     [
         (torch.zeros(4, 1), torch.zeros(4).long(), "loss=bce_with_logits"),
-        (torch.zeros(4), torch.zeros(4).long(), "one logit a class"),
+        (torch.zeros(4), torch.zeros(4).long(), "one logit per class"),
         (torch.zeros(4, 3), torch.zeros(4), "loss=mse"),
         (torch.zeros(4, 3), torch.zeros(4, 2), "soft targets"),
         (torch.zeros(4, 3), torch.zeros(3).long(), "one class index a sample"),

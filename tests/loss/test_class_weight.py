@@ -36,7 +36,7 @@ def test_balanced_needs_counts() -> None:
         ([1.0, -1.0, 1.0], "at least 0"),
         ([0.0, 0.0, 0.0], "above 0"),
         ([1.0, float("nan"), 1.0], "at least 0"),
-        ([1.0, 2.0], "one number a class"),
+        ([1.0, 2.0], "one number per class"),
     ],
 )
 def test_weights_that_cannot_be_used(class_weight: str | list[float], message: str) -> None:
@@ -84,7 +84,7 @@ def test_weights_follow_the_loss_to_its_device(make: type[CrossEntropy | Focal |
 
 @pytest.mark.parametrize("weight", [torch.ones(2), torch.ones(3, 1), torch.ones(())])
 def test_a_late_weight_of_the_wrong_shape(weight: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match="one number a class"):
+    with pytest.raises(ValueError, match="one number per class"):
         CrossEntropy(class_counts=COUNTS).set_class_weight(weight)
 
 

@@ -165,7 +165,7 @@ def test_a_loss_says_what_it_stands_for_and_saves_nothing(name: str) -> None:
     ("outputs", "targets", "message"),
     [
         (torch.zeros(4, 1), torch.zeros(4).long(), "bce_with_logits"),
-        (torch.zeros(4), torch.zeros(4).long(), "one logit a class"),
+        (torch.zeros(4), torch.zeros(4).long(), "one logit per class"),
         (torch.zeros(4, 3), torch.zeros(4), "hard targets must be integers"),
         (torch.zeros(4, 3), torch.zeros(4, 2), "soft targets"),
         (torch.zeros(4, 3), torch.zeros(4, 3).long(), "one class index a sample"),

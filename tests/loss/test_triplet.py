@@ -64,7 +64,7 @@ def test_soft_targets_are_refused_with_the_way_out() -> None:
     [(torch.zeros(4), torch.zeros(4).long()), (torch.zeros(4, 3), torch.zeros(4, 2).long())],
 )
 def test_shapes_that_do_not_fit(outputs: torch.Tensor, targets: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match="one label a sample"):
+    with pytest.raises(ValueError, match="one label per sample"):
         Triplet()(outputs, targets)
 
 

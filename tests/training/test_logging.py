@@ -53,7 +53,7 @@ def test_rows_are_what_was_logged(train: Train) -> None:
     assert logged.test == pytest.approx(
         {n: v for n, v in run.result.metrics.items() if n.startswith("test/")}
     )
-    # Each step's loss, and once an epoch the mean of them: all batches are of one size.
+    # Each step's loss, and once per epoch the mean of them: all batches are of one size.
     losses = run.watch.losses
     assert run.column("train/loss_step") == pytest.approx(losses)
     means = [sum(losses[start : start + 5]) / 5 for start in (0, 5, 10)]

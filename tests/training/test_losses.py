@@ -231,7 +231,7 @@ def test_balanced_weights_of_the_data_reach_the_loss(train: Train) -> None:
 
 @final
 class WeightsOfTheLoss(Callback):
-    """Notes the class weights in use, once an epoch."""
+    """Notes the class weights in use, once per epoch."""
 
     def __init__(self) -> None:
         self.seen: list[Tensor | None] = []

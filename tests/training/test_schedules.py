@@ -102,10 +102,10 @@ def test_lr_of_each_step(train: Train, scheduler: str, accumulate: int) -> None:
     np.testing.assert_allclose([lrs[0] for lrs in run.watch.lrs], expected, rtol=1e-6, atol=1e-9)
     assert len(run.watch.losses) == TOTAL
     assert run.moved()
-    if scheduler == "none":  # Lightning's monitor then logs once a batch, too
+    if scheduler == "none":  # Lightning's monitor then logs once per batch, too
         np.testing.assert_allclose(run.column("lr-SGD/default"), LR)
         return
-    # The monitor logs as the schedule steps: once an epoch, or once a batch.
+    # The monitor logs as the schedule steps: once per epoch, or once per batch.
     epoch, batch = np.divmod(np.arange(TOTAL), BATCHES)
     per_epoch = run.config.scheduler.interval == "epoch"
     wanted = expected[::steps] if per_epoch else expected[epoch * steps + batch // accumulate]

@@ -88,7 +88,7 @@ class Teacher:
             The inputs, and float32 class probabilities `[B, C]`.
 
         Raises:
-            ValueError: If the teacher does not return one logit a class, or the targets are no classes.
+            ValueError: If the teacher does not return one logit per class, or the targets are no classes.
         """
         first_use = self._device is None
         if self._device != inputs.device:
@@ -120,7 +120,9 @@ def _verify(logits: Tensor, targets: Tensor) -> None:
     """Checks once, on the first batch, what would wait for the device if it were checked on each."""
     if logits.ndim != 2 or logits.shape[1] < 2:
         shape = list(logits.shape)
-        raise ValueError(f"augment=teacher needs a teacher that returns one logit a class [B,C], got {shape}")
+        raise ValueError(
+            f"augment=teacher needs a teacher that returns one logit per class [B,C], got {shape}"
+        )
     if targets.ndim == 1 and not targets.is_floating_point():
         if int(targets.max()) >= logits.shape[1]:
             raise ValueError(

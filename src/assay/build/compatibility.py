@@ -34,7 +34,7 @@ def num_outputs(config: DictConfig, loss: nn.Module | None) -> int:
 
     Args:
         config: The job, with its `spec`.
-        loss: Its `kind`, where it has one, tells one logit a label from one a class; None for a module of
+        loss: Its `kind`, where it has one, tells one logit per label from one per class; None for a module of
             somebody's own.
     """
     return task_of(config.spec.task).num_outputs(config.spec, getattr(loss, "kind", None))

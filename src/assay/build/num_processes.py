@@ -48,7 +48,7 @@ def num_devices(trainer: Mapping[str, Any], available: int) -> int:
 
 
 def num_processes(trainer: Mapping[str, Any], available: int) -> int:
-    """Processes that train together, one a device.
+    """Processes that train together, one per device.
 
     Args:
         trainer: The `trainer` node.

@@ -157,7 +157,7 @@ def check_length(config: DictConfig) -> list[str]:
         raise ConfigError(
             f"{interval} was given, but an epoch has {_batches(length.used_batches)}",
             key="trainer.val_check_interval",
-            hint="trainer.val_check_interval=1.0 for once an epoch; trainer.check_val_every_n_epoch=null "
+            hint="trainer.val_check_interval=1.0 for once per epoch; trainer.check_val_every_n_epoch=null "
             "counts the batches of several epochs",
         )
     return list(_rarely_saved(config, length))

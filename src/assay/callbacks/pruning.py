@@ -43,9 +43,9 @@ class Pruned(Exception):  # noqa: N818 - it is not an error
 class Pruning(Callback):
     """Reports a score to an Optuna study after each validation, and ends the run when its pruner says so.
 
-    The step of a report is the epoch, counted from 0, where there is one validation an epoch, else the number
-    of optimizer steps. The run ends where the next epoch or batch would begin: by then the epoch's
-    checkpoints and rows are written. Where nothing would have followed, it ends as any other does.
+    The step of a report is the epoch, counted from 0, where there is one validation per epoch, and the
+    number of optimizer steps otherwise. The run ends where the next epoch or batch would begin: by then the
+    epoch's checkpoints and rows are written. Where nothing would have followed, it ends as any other does.
 
     The storage is opened by the process that trains, when training starts; with several processes the first
     one alone asks, and the others follow it. A study that cannot be reached prunes nothing.

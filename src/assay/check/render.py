@@ -62,7 +62,7 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
 
     Args:
         console: Where to.
-        reports: One a job.
+        reports: One per job.
     """
     common = set(reports[0].overrides).intersection(*(report.overrides for report in reports))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))

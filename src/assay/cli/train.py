@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def train(
     overrides: Overrides = None,
     multirun: Annotated[
-        bool, typer.Option("--multirun", "-m", help="One job a combination of comma-separated values.")
+        bool, typer.Option("--multirun", "-m", help="One job per combination of comma-separated values.")
     ] = False,
     cfg: Annotated[bool, typer.Option("--cfg", "-c", help="Print the composed config and stop.")] = False,
     config_dir: ConfigDir = None,

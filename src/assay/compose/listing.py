@@ -46,7 +46,7 @@ def show(group: str, config_dir: Path | None) -> None:
 
 
 def _print_options(console: Console, options: list[Option]) -> None:
-    if not console.is_terminal:  # one line an option, whatever the width: for grep
+    if not console.is_terminal:  # one line per option, whatever the width: for grep
         width = max(len(option.name) for option in options)
         for option in options:
             console.file.write(printable(f"  {option.name:<{width}}  {option.description}".rstrip()) + "\n")

@@ -46,7 +46,7 @@ class Arrays:
         test_targets: Their targets.
         task: `auto` goes by the targets: integers `[N]` are classes, integers `[N, L]` labels, anything else
             a regression.
-        class_names: One name a class or label; None: their numbers.
+        class_names: One name per class or label; None: their numbers.
         layout: `NHW` for images without a dimension for channels, `NHWC` for images with channels last; None:
             as it is.
         dtype: `float32` makes numbers of inputs that are integers; None: bytes become floating-point numbers
@@ -157,7 +157,7 @@ def _share(option: str, name: str, array: NDArray[Any]) -> Tensor:
         )
     if array.ndim == 0:
         raise DataError(
-            f"data.source.{option}={name}: a single number; one a sample was expected",
+            f"data.source.{option}={name}: a single number; one per sample was expected",
             hint="save the whole array",
         )
     if not array.dtype.isnative:

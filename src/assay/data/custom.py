@@ -43,7 +43,7 @@ class Custom:
         task: What is predicted.
         input_key: Key of the input in a mapping; None for its first value.
         target_key: Key of the target in a mapping; None for its second value.
-        class_names: One name a class or label; None: the data set's attribute `classes`, or their numbers.
+        class_names: One name per class or label; None: the data set's attribute `classes`, or their numbers.
 
     Raises:
         ValueError: The task is none, or the data set has no length.

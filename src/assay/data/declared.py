@@ -32,7 +32,7 @@ class Stated:
         num_samples: Samples of each part, where the classes are equally many, or where there are none.
         num_classes: With `num_samples`: classes, or labels of a multilabel task.
         num_targets: With `num_samples`: targets of a regression.
-        class_names: One a class; numbers by default.
+        class_names: One per class; numbers by default.
 
     Raises:
         ValueError: The description is incomplete or contradicts itself.

@@ -169,7 +169,7 @@ class ImageFolder:
         except FileNotFoundError as error:
             raise DataError(
                 f"data.source.root={self._root}: {folder} has no folder of images in it",
-                hint="one folder a class was expected: root/<class>/*.jpg",
+                hint="one folder per class was expected: root/<class>/*.jpg",
             ) from error
         if part in ("all", "train"):
             self.class_names = tuple(names)

@@ -128,7 +128,7 @@ class Source(Protocol):
     task: TaskName
     """Read after `read()`."""
     class_names: tuple[str, ...]
-    """One name a class or label, none for regression; read after `read()`."""
+    """One name per class or label, none for regression; read after `read()`."""
 
     def prepare(self) -> None:
         """Download or unpack; called on one process of a machine, before `read()`."""

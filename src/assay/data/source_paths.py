@@ -40,7 +40,7 @@ SOURCE_PATHS: Final[Mapping[str, tuple[SourcePath, ...]]] = {
         SourcePath("root", "a .npz archive or a folder of .npy files", "file or folder"),
     ),
     "assay.data.image_folder.ImageFolder": (
-        SourcePath("root", "one folder a class was expected: root/<class>/*.jpg"),
+        SourcePath("root", "one folder per class was expected: root/<class>/*.jpg"),
     ),
     "assay.data.table.Table": (SourcePath("path", *_TABLE), SourcePath("test_path", *_TABLE)),
     "assay.data.torchvision_images.TorchvisionImages": (

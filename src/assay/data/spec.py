@@ -24,7 +24,7 @@ class Spec:
         num_classes: Number of classes; 2 for a binary task, the number of labels for a multilabel one, 0 for
             regression.
         num_targets: Number of real-valued targets of a regression; 0 otherwise.
-        class_names: One name a class (or label); empty for regression.
+        class_names: One name per class (or label); empty for regression.
         class_counts: Training samples of each class, or positive training samples of each label.
         num_train: Training samples.
         num_val: Validation samples.
@@ -32,7 +32,7 @@ class Spec:
         mean: What the inputs are normalised with, a value a channel or feature (or a single one); empty: not
             at all.
         std: As `mean`.
-        target_mean: What the targets of a regression are standardised with, a value a target; empty: not at
+        target_mean: What the targets of a regression are standardised with, a value per target; empty: not at
             all.
         target_std: As `target_mean`.
     """

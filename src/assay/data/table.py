@@ -1,4 +1,4 @@
-"""A CSV or Parquet file: one row a sample, one column to predict."""
+"""A CSV or Parquet file: one row per sample, one column to predict."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class RunCSV(Logger):
 
     @property
     def version(self) -> str:
-        """Empty: there is one log a run."""
+        """Empty: there is one log per run."""
         return ""
 
     @property

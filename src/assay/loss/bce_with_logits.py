@@ -22,7 +22,7 @@ class BCEWithLogits(nn.Module):
 
     Args:
         pos_weight: How much more a positive counts than a negative: None, "balanced" (n_neg / n_pos of each
-            label), one number, or one number a label.
+            label), one number, or one number per label.
         class_counts: Training samples: `[n_neg, n_pos]` for a binary task, the positives of each label for a
             multi-label one. Needed by "balanced".
         num_train: Number of training samples; needed by "balanced" in a multi-label task.

@@ -1,4 +1,4 @@
-"""What a loss over single yes-or-no labels takes: one label a sample, or several."""
+"""What a loss over single yes-or-no labels takes: one label per sample, or several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def one_label(outputs: Tensor) -> Tensor:
     """
     values = at_least_float32(outputs)
     if values.ndim not in (1, 2):
-        msg = f"a binary loss needs one output a label, [B], [B, 1] or [B, L], got {list(outputs.shape)}."
+        msg = f"a binary loss needs one output per label, [B], [B, 1] or [B, L], got {list(outputs.shape)}."
         raise ValueError(msg)
     return values.squeeze(1) if values.ndim == 2 and values.shape[1] == 1 else values
 

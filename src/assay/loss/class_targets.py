@@ -27,8 +27,8 @@ def class_targets(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     logits = at_least_float32(outputs)
     if logits.ndim != 2 or logits.shape[1] < 2:
         msg = (
-            f"a loss over classes needs one logit a class, [B, C] with C at least 2, got outputs "
-            f"{list(outputs.shape)}: for one logit a sample use loss=bce_with_logits."
+            f"a loss over classes needs one logit per class, [B, C] with C at least 2, got outputs "
+            f"{list(outputs.shape)}: for one logit per sample use loss=bce_with_logits."
         )
         raise ValueError(msg)
     if targets.is_floating_point():

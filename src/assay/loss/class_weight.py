@@ -37,7 +37,7 @@ def balanced_weights(class_counts: Sequence[int]) -> list[float]:
 
 @final
 class ClassWeight(nn.Module):
-    """One weight a class: a buffer that follows its loss to the device and is computed anew, never saved.
+    """One weight per class: a buffer that follows its loss to the device and is computed anew, never saved.
 
     Args:
         class_weight: None, "balanced" or one non-negative number a class.
@@ -85,16 +85,14 @@ class ClassWeight(nn.Module):
             weight: Float `[C]`, on any device, not negative; None for no weights.
 
         Raises:
-            ValueError: If there is not one weight a class.
+            ValueError: If there is not one weight per class.
         """
         if weight is None:
             self.value, self._uniform = torch.ones_like(self.value), True
             return
         if weight.ndim != 1 or (self.num_classes is not None and weight.shape[0] != self.num_classes):
-            msg = (
-                f"class_weight needs one number a class, [{self.num_classes or 'C'}], got {[*weight.shape]}."
-            )
-            raise ValueError(msg)
+            needed = f"[{self.num_classes or 'C'}]"
+            raise ValueError(f"class_weight needs one number per class, {needed}, got {[*weight.shape]}.")
         self.value = weight.detach().to(device=self.value.device, dtype=self.value.dtype)
         self._uniform = False
 
@@ -109,7 +107,7 @@ class ClassWeight(nn.Module):
         if self.value.shape[0] != logits.shape[1]:
             msg = (
                 f"class_weight has {self.value.shape[0]} numbers, the model returns {logits.shape[1]} "
-                "logits: give one weight a class."
+                "logits: give one weight per class."
             )
             raise ValueError(msg)
         return self.value.to(logits.dtype)

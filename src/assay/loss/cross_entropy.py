@@ -24,7 +24,7 @@ class CrossEntropy(nn.Module):
 
     Args:
         label_smoothing: Share of each target spread evenly over all classes, in [0, 1) (Szegedy et al. 2016).
-        class_weight: None, "balanced" (n / (C * n_c)) or one number a class.
+        class_weight: None, "balanced" (n / (C * n_c)) or one number per class.
         class_counts: Training samples of each class; needed by "balanced".
 
     Raises:
@@ -85,6 +85,6 @@ class CrossEntropy(nn.Module):
             weight: Float `[C]`, not negative; None for no weights.
 
         Raises:
-            ValueError: If there is not one weight a class.
+            ValueError: If there is not one weight per class.
         """
         self.class_weight.set(weight)

@@ -28,7 +28,7 @@ class Focal(nn.Module):
 
     Args:
         gamma: How strongly an easy sample is turned down, from 0 to 20; more leaves no gradient.
-        class_weight: α, the weight of each class: None, "balanced" (n / (C * n_c)) or one number a class.
+        class_weight: α, the weight of each class: None, "balanced" (n / (C * n_c)) or one number per class.
         class_counts: Training samples of each class; needed by "balanced".
 
     Raises:
@@ -82,6 +82,6 @@ class Focal(nn.Module):
             weight: Float `[C]`, not negative; None for no weights.
 
         Raises:
-            ValueError: If there is not one weight a class.
+            ValueError: If there is not one weight per class.
         """
         self.class_weight.set(weight)

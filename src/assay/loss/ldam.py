@@ -28,7 +28,7 @@ class LDAM(nn.Module):
         class_counts: Training samples of each class, none of them 0.
         max_margin: Margin of the rarest class, above 0.
         scale: s, what logits and margins are multiplied by, above 0.
-        class_weight: None, "balanced" (n / (C * n_c)) or one number a class.
+        class_weight: None, "balanced" (n / (C * n_c)) or one number per class.
 
     Raises:
         ValueError: If an argument is out of range, or a class is empty.
@@ -105,7 +105,7 @@ class LDAM(nn.Module):
             weight: Float `[C]`, not negative; None for no weights.
 
         Raises:
-            ValueError: If there is not one weight a class.
+            ValueError: If there is not one weight per class.
         """
         self.class_weight.set(weight)
 

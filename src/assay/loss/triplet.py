@@ -61,7 +61,7 @@ class Triplet(nn.Module):
             raise ValueError(msg)
         if outputs.ndim != 2 or targets.shape != outputs.shape[:1]:
             msg = (
-                f"triplet needs embeddings [B, D] and one label a sample, [B], got outputs "
+                f"triplet needs embeddings [B, D] and one label per sample, [B], got outputs "
                 f"{list(outputs.shape)} and targets {list(targets.shape)}."
             )
             raise ValueError(msg)

@@ -1,4 +1,4 @@
-"""Loss and metrics of one stage, gathered step by step and computed once an epoch."""
+"""Loss and metrics of one stage, gathered step by step and computed once per epoch."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = 
 
     Args:
         run_dir: Holds the job's `config.yaml`.
-        num_processes: One a device.
+        num_processes: One per device.
         trusted_packages: What the user trusts; a config file cannot say so itself.
 
     Returns:

@@ -24,7 +24,7 @@ class JobSpec:
         output: File that takes what the job prints.
         cwd: Directory in which it runs.
         environment: Variables it gets beside those of the sweep's own process; None takes one away.
-        processes: It starts, one a device.
+        processes: It starts, one per device.
         gpus: It needs; 0 for a job that runs on the CPU.
         threads: Of each of its processes.
         memory_gb: It may take at most; None for any amount.

@@ -1,6 +1,6 @@
 """`journal.jsonl`: what has happened to each job of a sweep. It only grows, and survives every death.
 
-One event a line: JSON whose last field is the CRC-32 of what stands before it. A line counts once it is
+One event per line: JSON whose last field is the CRC-32 of what stands before it. A line counts once it is
 synced to disk. A process that dies while it writes leaves half a line, which the next one cuts off.
 """
 

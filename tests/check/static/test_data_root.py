@@ -65,7 +65,7 @@ def test_what_is_there_passes(node: dict[str, Any]) -> None:
     ("node", "name", "says", "hint"),
     [
         (IMAGES | {"root": "photo"}, "root", "did you mean 'photos'?", "root/<class>/*.jpg"),
-        (IMAGES | {"root": "photos/train/x"}, "root", "photos has no 'train'", "one folder a class"),
+        (IMAGES | {"root": "photos/train/x"}, "root", "photos has no 'train'", "one folder per class"),
         (IMAGES | {"root": "note.txt"}, "root", "note.txt is not a folder", "root=FOLDER"),
         (ARRAYS | {"root": "b.npz"}, "root", "did you mean 'a.npz'?", ".npz archive"),
         (TABLE | {"path": "tabel.csv"}, "path", "did you mean 'table.csv'?", ".csv or .parquet"),

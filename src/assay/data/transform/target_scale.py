@@ -20,7 +20,7 @@ class TargetScale:
     the distance to their mean, which takes an optimizer more steps than a run has.
 
     Args:
-        mean: One value a target; empty: nothing is changed.
+        mean: One value per target; empty: nothing is changed.
         std: As `mean`; zeros count as 1, so that a constant target stays finite.
 
     >>> scale = TargetScale([300_000.0], [50_000.0])

@@ -134,5 +134,5 @@ def _check_zip(
             raise ConfigError(
                 f"values that move together must be equally many: {lengths_in_words}",
                 key=_KEY,
-                hint="give each of them one value a job",
+                hint="give each of them one value per job",
             )

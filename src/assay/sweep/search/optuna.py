@@ -270,7 +270,7 @@ class OptunaSearch:
         Args:
             token: Of its proposal.
             outcome: How it ended.
-            scores: One an objective; None unless it has finished.
+            scores: One per objective; None unless it has finished.
         """
         number, seed = _parsed(token)
         trial = self._trials[number]

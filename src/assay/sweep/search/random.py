@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @final
 class RandomSearch(Search):
-    """Draws configurations at random; a swept seed runs each of them once a seed.
+    """Draws configurations at random; a swept seed runs each of them once per seed.
 
     A value depends on the seed, the number of the sample and its own key alone: a sweep may be resumed, made
     longer or given another parameter, and what was drawn before stays.

@@ -73,7 +73,7 @@ class Search(Protocol):
         Args:
             token: Of its proposal.
             outcome: How it ended; one that was interrupted will be run again, and has not ended.
-            scores: One an objective; None unless it has finished.
+            scores: One per objective; None unless it has finished.
         """
         del token, outcome, scores
 

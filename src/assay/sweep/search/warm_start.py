@@ -37,7 +37,7 @@ class EarlierRun:
     Attributes:
         run_dir: Where it lies.
         values: Of each parameter, by its key.
-        scores: One an objective.
+        scores: One per objective.
         metrics: Last value of each scalar.
     """
 
