@@ -60,9 +60,9 @@ def test_activation_by_name_or_path(name: str) -> None:
     [
         ({"activation": "relu"}, r"use torch\.nn\.ReLU$"),
         ({"activation": "torch.nn.Gelu"}, r"use torch\.nn\.GELU$"),
-        ({"activation": "torch.nn.Linear"}, "no activation"),
+        ({"activation": "torch.nn.Linear"}, "not an activation"),
         ({"activation": "torch.nn.Threshold"}, "without arguments"),
-        ({"activation": "os.system"}, "no activation"),
+        ({"activation": "os.system"}, "not an activation"),
         ({"norm": "group"}, "null, batch or layer"),
         ({"dropout": 1.0}, r"\[0, 1\)"),
         ({"hidden": [0]}, "at least 1"),

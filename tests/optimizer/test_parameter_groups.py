@@ -204,7 +204,7 @@ def test_a_rule_that_takes_nothing_names_what_is_close() -> None:
         ({"lr": 0.1}, "no condition"),
         ({"match": None, "max_ndim": None, "lr": 0.1}, "no condition"),
         ({"match": "a", "lr": 0.1, "lr_scale": 0.1}, "both lr and lr_scale"),
-        ({"match": "("}, "no regular expression"),
+        ({"match": "("}, "not a regular expression"),
         ({"match": "a", "name": "default"}, "more than one group called default"),
     ],
 )

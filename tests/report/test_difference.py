@@ -132,7 +132,7 @@ def test_two_runs_and_their_records(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("nowhere", "neither a run directory, nor a YAML file, nor overrides"),
         ("outputs/x/config.yaml", "neither"),
-        ("empty", "no run directory: it has no config.yaml"),
+        ("empty", "not a run directory: it has no config.yaml"),
         ("broken.yaml", "broken.yaml:1 is not YAML"),
         ("list.yaml", "does not hold a mapping"),
         ("bytes.yaml", "cannot be read"),
