@@ -189,3 +189,19 @@ def test_fewer_samples_than_a_batch(divide: Callable[..., Parts]) -> None:
 def test_imbalance_needs_classes(divide: Callable[..., Parts]) -> None:
     with pytest.raises(DataError, match=r"data\.imbalance=0\.1.*regression"):
         divide({"all": samples(torch.rand(50, 1))}, "regression", (), imbalance=0.1)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("all", "train"), "the source gives all, train"),
+        (("train", "validation"), "'validation' is not a part"),
+        (("val", "test"), "there is no training part, only: val, test"),
+        ((), "there is no training part, only: nothing"),
+    ],
+)
+def test_parts_that_would_be_left_out_are_refused(
+    divide: Callable[..., Parts], names: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        divide(dict.fromkeys(names, samples()))

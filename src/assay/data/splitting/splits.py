@@ -153,15 +153,11 @@ def read_parts(source: Source, split: Split, imbalance: float | None) -> Parts:
         DataError: The data is not what the source says it is; or see `hold_out` and `long_tail`.
     """
     given = dict(source.read())
+    _check_names(given)
     task, class_names = task_of(source.task), tuple(source.class_names)
     for part, data in given.items():
         _check_lengths(part, data)
         task.check(part, data.targets, class_names)
-    if "all" not in given and "train" not in given:
-        raise DataError(
-            f"data: there is no training part, only: {', '.join(given) or 'nothing'}",
-            hint="name one all, or train",
-        )
     whole = given.pop("all") if "all" in given else given.pop("train")
     labels = whole.targets.numpy() if task.by_class else None
     rows = {part: np.arange(len(data)) for part, data in given.items()}
@@ -182,6 +178,23 @@ def read_parts(source: Source, split: Split, imbalance: float | None) -> Parts:
     shared = {part: encoded.get(part, encoded["train"]) for part in ("train", "val", "test")}
     encoder = whole.encoder if isinstance(whole, Unfitted) else None
     return Parts(task, class_names, shared, rows, encoder)
+
+
+def _check_names(given: Mapping[str, object]) -> None:
+    """Refuse parts that would be left out without a word."""
+    names = ", ".join(given) or "nothing"
+    if "all" not in given and "train" not in given:
+        raise DataError(f"data: there is no training part, only: {names}", hint="name one all, or train")
+    if "all" in given and "train" in given:
+        raise DataError(
+            f"data: the source gives {names}; all is divided, and train would be, too",
+            hint="give one of them",
+        )
+    if unknown := [name for name in given if name not in ("all", "train", "val", "test")]:
+        raise DataError(
+            f"data: {unknown[0]!r} is not a part; the source gives {names}",
+            hint="name them train, val and test",
+        )
 
 
 def _encode(
