@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from assay.build.compatibility import check_stated
+from assay.build.compatibility import check_declared
 from assay.build.datamodule import describe, open_data, open_declared
 from assay.compose.compose import compose, job_config
-from assay.data.declared import Stated
+from assay.data.declared import Declared
 from assay.errors import ConfigError, DataError
 
 HERE = ("digits", "iris", "wine", "breast_cancer", "diabetes", "synthetic")
@@ -66,7 +66,7 @@ def test_each_task_is_trained_as_it_was_checked(task: list[str]) -> None:
     config = job_config(compose(["data=synthetic", "device=cpu", *typed]))
     stated: Any = open_declared(copy.deepcopy(config)).spec  # type: ignore[attr-defined]  # ours has one
     describe(config, open_data(config).spec)  # type: ignore[attr-defined]  # ours has one
-    check_stated(stated.as_config(), config)
+    check_declared(stated.as_config(), config)
 
 
 def test_transforms_change_the_stated_shape() -> None:
@@ -76,19 +76,19 @@ def test_transforms_change_the_stated_shape() -> None:
 
 
 def test_inputs_take_no_memory() -> None:
-    source = Stated("multiclass", [3, 224, 224], num_samples={"train": 1_000_000}, num_classes=1000)
+    source = Declared("multiclass", [3, 224, 224], num_samples={"train": 1_000_000}, num_classes=1000)
     inputs = source.read()["train"].inputs
     assert inputs.shape == (1_000_000, 3, 224, 224)
     assert inputs.untyped_storage().nbytes() == 4 * 3 * 224 * 224
 
 
 def test_tasks() -> None:
-    binary = Stated("binary", [2], num_samples={"all": 5}, num_classes=2, class_names=["no", "yes"])
+    binary = Declared("binary", [2], num_samples={"all": 5}, num_classes=2, class_names=["no", "yes"])
     assert binary.class_names == ("no", "yes")
-    labels = Stated("multilabel", [2], num_samples={"all": 4}, num_classes=3).read()["all"].targets
+    labels = Declared("multilabel", [2], num_samples={"all": 4}, num_classes=3).read()["all"].targets
     assert labels.shape == (4, 3)
     assert set(labels.flatten().tolist()) == {0, 1}
-    assert Stated("regression", [2], num_samples={"all": 4}, num_targets=2).read()["all"].targets.dtype == (
+    assert Declared("regression", [2], num_samples={"all": 4}, num_targets=2).read()["all"].targets.dtype == (
         torch.float32
     )
 
@@ -100,13 +100,16 @@ def test_tasks() -> None:
         {"dtype": "int8"},
         {"class_counts": None},
         {"class_counts": None, "num_samples": {"all": 10}},
+        {"task": "multilabel"},
+        {"task": "regression", "num_samples": {"all": 6}, "num_targets": 1},
+        {"num_classes": 3},
     ],
     ids=str,
 )
 def test_an_incomplete_statement_is_refused(wrong: dict[str, Any]) -> None:
     given: dict[str, Any] = {"task": "multiclass", "input_shape": [2], "class_counts": {"all": [3, 3]}}
     with pytest.raises(ValueError, match="expected"):
-        Stated(**{**given, **wrong})
+        Declared(**{**given, **wrong})
 
 
 def test_a_wrong_key_is_named() -> None:
@@ -117,9 +120,9 @@ def test_a_wrong_key_is_named() -> None:
 def test_data_that_is_not_what_was_stated_is_refused() -> None:
     config = job_config(compose(["data=digits", "device=cpu"]))
     describe(config, open_data(config).spec)  # type: ignore[attr-defined]  # ours has one
-    check_stated({}, config)
+    check_declared({}, config)
     with pytest.raises(DataError, match=r"data\.spec: by it num_classes is 9; the data has 10"):
-        check_stated(
+        check_declared(
             {"task": "multiclass", "input_shape": [1, 8, 8], "num_classes": 9},
             config,
         )
@@ -143,4 +146,4 @@ def test_data_that_is_not_what_was_stated_is_refused() -> None:
 )
 def test_a_description_of_nothing(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
-        Stated("multiclass", **wrong)
+        Declared("multiclass", **wrong)

@@ -107,7 +107,7 @@ def _sized(config: DictConfig, size: int) -> list[str]:
     ]
 
 
-def check_stated(stated: Mapping[str, Any], config: DictConfig) -> None:
+def check_declared(stated: Mapping[str, Any], config: DictConfig) -> None:
     """Refuse data that is not what its YAML states, which the job was checked with.
 
     Args:

@@ -13,7 +13,7 @@ from assay.build.node import build
 from assay.build.run_length import run_length
 from assay.config.tree import written_at
 from assay.config.unread_keys import OUR_MODULE
-from assay.data.declared import Stated
+from assay.data.declared import Declared
 from assay.error_location import one_line_of
 from assay.errors import AssayError, ConfigError, DataError
 
@@ -67,9 +67,9 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
         raise ConfigError("a mapping was expected", key="data.spec", hint="leave it out: ~data.spec")
     stated: Any = OmegaConf.to_container(config.data.spec, resolve=True)
     try:
-        source = Stated(**stated)
+        source = Declared(**stated)
     except (TypeError, ValueError) as error:
-        raise _of_stated(config, str(error).replace("Stated.__init__() ", "")) from error
+        raise _of_stated(config, str(error).replace("Declared.__init__() ", "")) from error
     with open_dict(config):
         if OmegaConf.select(config, "data.transform.normalize") == "data":
             config.data.transform.normalize = None  # there are no values to take a mean of

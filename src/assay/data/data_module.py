@@ -11,7 +11,7 @@ from weakref import WeakSet
 import lightning as L
 import torch
 
-from assay.data.declared import Stated
+from assay.data.declared import Declared
 from assay.data.limits import check_limits
 from assay.data.loading.batch_order import BatchOrder, drops_last
 from assay.data.loading.loaders import MemoryLoader, StreamLoader
@@ -83,7 +83,7 @@ class DataModule(L.LightningDataModule):
 
     spec: Spec
 
-    mapping_arguments: Final = {"split": Split, "spec": Stated}
+    mapping_arguments: Final = {"split": Split, "spec": Declared}
     """What mappings become; `spec` stands in for a source that is not read."""
 
     def __init__(

@@ -21,7 +21,7 @@ _MOST, _MOST_CLASSES = 10**8, 10**6
 
 
 @final
-class Stated:
+class Declared:
     """Stands in for a source while a job is checked; takes no memory for the inputs.
 
     Args:
@@ -37,7 +37,7 @@ class Stated:
     Raises:
         ValueError: The description is incomplete or contradicts itself.
 
-    >>> source = Stated("multiclass", [1, 8, 8], class_counts={"all": [3, 2]})
+    >>> source = Declared("multiclass", [1, 8, 8], class_counts={"all": [3, 2]})
     >>> source.read()["all"].inputs.shape, source.read()["all"].targets.tolist()
     (torch.Size([5, 1, 8, 8]), [0, 0, 0, 1, 1])
     """

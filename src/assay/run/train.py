@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from assay.build.assembly import assemble
-from assay.build.compatibility import check_stated
+from assay.build.compatibility import check_declared
 from assay.build.library_warnings import quiet
 from assay.build.node import build
 from assay.build.num_processes import num_local_processes
@@ -164,7 +164,7 @@ def run_job(
         return result_of(run_dir)
     with quiet():
         assembly = _assembled(config, datamodule=proof.datamodule, trainer_for=proof.trainer_for)
-        check_stated({} if report.data_read else report.spec, assembly.config)
+        check_declared({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         plain = assembly.plain
         _add(callbacks, assembly)
@@ -207,7 +207,7 @@ def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bo
         return result_of(run_dir)
     with quiet():
         assembly = _assembled(config, datamodule=proof.datamodule, trainer_for=proof.trainer_for)
-        check_stated({} if proof.report.data_read else proof.report.spec, assembly.config)
+        check_declared({} if proof.report.data_read else proof.report.spec, assembly.config)
         same_data(assembly, record)
         with _refusal(run_dir, hint=_ROOM):
             _write_again(RunDirectory(run_dir), assembly.plain, record, patch)
