@@ -22,7 +22,7 @@ PAGES = ("README.md", "docs/sweep.md", "docs/exact.md", "examples/my_project/REA
 ROW = re.compile(
     r"\| `assay (?P<command>train[^`]*)` \| (?P<metric>\S+) \| \S+ \| (?P<floor>\S+) \| (?P<when>\w+) \|"
 )
-LINE = re.compile(r" {4,}(?:pip install uv && uv run )?assay (train(?: .*?)?)(?:  +#.*)?")
+LINE = re.compile(r" {4,}(?:uv run )?assay (train(?: .*?)?)(?:  +#.*)?")
 WITHOUT_A_SCORE = {
     "train device=gpu precision=bf16 trainer.compile=true",  # needs a GPU
     "train debug=one_batch",  # one step, to see that everything runs
