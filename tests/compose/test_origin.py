@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from assay.compose.compose import compose
 from assay.compose.options import list_options
-from assay.compose.origin import Origins, locate, located, origins, overrides_of
+from assay.compose.origin import Origins, locate, located, origins
 from assay.config.source_location import COMMAND_LINE, Setting, split
 from assay.config.tree import walk
 from assay.errors import ConfigError, DataError
@@ -17,6 +17,8 @@ from assay.sweep.session import plan
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from omegaconf import DictConfig
 
 EXPERIMENTS = [[f"experiment={one.name}"] for one in list_options("experiment")]
 JOBS = [
@@ -235,6 +237,11 @@ def test_located_leaves_other_errors_alone() -> None:
         raise DataError("no data")
     with pytest.raises(ConfigError, match=r"seed: is wrong \(conf/train\.yaml:27\)"), located([]):
         raise ConfigError("is wrong", key="seed")
+
+
+def overrides_of(config: DictConfig) -> list[str]:
+    typed: Any = OmegaConf.to_container(config.hydra.overrides, resolve=False)  # `seed=${x}` as it was typed
+    return [*typed["hydra"], *typed["task"]]
 
 
 def test_a_job_of_a_sweep_knows_its_own_overrides() -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from hydra.core.default_element import ResultDefault
     from hydra.core.override_parser.types import Override
-    from omegaconf import DictConfig
 
     from assay.config.hydra_internals import IConfigRepository
 
@@ -266,13 +265,3 @@ def _place(key: str, overrides: Sequence[str], config_dir: Path | None) -> str:
         typed = {re.split(r"[=@]", override.lstrip("+~"), maxsplit=1)[0] for override in overrides}
         return COMMAND_LINE if key in typed else ""
     return setting.where if setting else ""
-
-
-def overrides_of(config: DictConfig) -> list[str]:
-    """The overrides a composed job came from, Hydra's own among them.
-
-    Args:
-        config: A composed config with its `hydra` node.
-    """
-    typed: Any = OmegaConf.to_container(config.hydra.overrides, resolve=False)  # `seed=${x}` as it was typed
-    return [str(one) for one in (*typed["hydra"], *typed["task"])]
