@@ -19,6 +19,7 @@ LIGHT = (
     "compose",
     "config",
     "errors",
+    "figure",
     "files",
     "paths",
     "process",

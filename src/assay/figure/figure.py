@@ -1,0 +1,226 @@
+"""A figure as values: what is drawn, not how. Drawn by `to_plotly`, `to_matplotlib` and `to_csv`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers: TypeAlias = Sequence[float] | NDArray[Any]
+"""One number per point; NaN is a gap."""
+Names: TypeAlias = Sequence[str]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A line through points, in their order.
+
+    Attributes:
+        name: For the legend.
+        x: Of each point.
+        y: Of each point.
+        low: Lower edge of a band around it.
+        high: Upper edge of the band.
+        is_reference: What others are compared with, such as the diagonal of a ROC curve.
+        is_step: Constant from each point to the next.
+        group: Lines of one group have one colour; empty: a colour of its own.
+    """
+
+    name: str
+    x: Numbers
+    y: Numbers
+    low: Numbers | None = None
+    high: Numbers | None = None
+    is_reference: bool = False
+    is_step: bool = False
+    group: str = ""
+
+    def __post_init__(self) -> None:
+        _same_length(self, "x", "y", "low", "high")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Points:
+    """A scatter.
+
+    Attributes:
+        name: For the legend.
+        x: Of each point.
+        y: Of each point.
+        texts: What is said of each when the pointer is over it.
+        colour: A number per point, drawn by a scale; None: one colour for all.
+        colour_label: What that number is.
+    """
+
+    name: str
+    x: Numbers
+    y: Numbers
+    texts: Names = ()
+    colour: Numbers | None = None
+    colour_label: str = ""
+
+    def __post_init__(self) -> None:
+        _same_length(self, "x", "y", "texts", "colour")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """One bar per label; several `Bars` stand side by side.
+
+    Attributes:
+        name: For the legend.
+        labels: Of each bar.
+        values: Their lengths.
+        low: Lower ends of the error bars, in the unit of `values`.
+        high: Upper ends.
+        texts: What is said of each when the pointer is over it.
+    """
+
+    name: str
+    labels: Names
+    values: Numbers
+    low: Numbers | None = None
+    high: Numbers | None = None
+    texts: Names = ()
+
+    def __post_init__(self) -> None:
+        _same_length(self, "labels", "values", "low", "high", "texts")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Heatmap:
+    """A matrix of numbers.
+
+    Attributes:
+        values: `[R, C]`; NaN is an empty cell.
+        x_names: Of the columns.
+        y_names: Of the rows, from top to bottom.
+        shows_values: Whether each cell says its number.
+    """
+
+    values: NDArray[Any]
+    x_names: Names
+    y_names: Names
+    shows_values: bool = True
+
+    def __post_init__(self) -> None:
+        if np.shape(self.values) != (len(self.y_names), len(self.x_names)):
+            raise ValueError(
+                f"a heatmap of shape {np.shape(self.values)} has {len(self.y_names)} names of rows and "
+                f"{len(self.x_names)} of columns"
+            )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ParallelCoordinates:
+    """One line per row across one axis per column.
+
+    Attributes:
+        columns: A number or a text per row, by the column's name.
+        colour: The column that colours the lines.
+        log: Columns with a logarithmic axis.
+        texts: What each row is called.
+    """
+
+    columns: Mapping[str, Sequence[float | str]]
+    colour: str = ""
+    log: frozenset[str] = frozenset()
+    texts: Names = ()
+
+    def __post_init__(self) -> None:
+        if len({len(values) for values in self.columns.values()}) > 1:
+            raise ValueError("the columns of parallel coordinates have one value per row each")
+        if self.colour and self.colour not in self.columns:
+            raise ValueError(f"colour={self.colour!r} is not one of the columns {list(self.columns)}")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """A timeline: horizontal bars from a start to an end.
+
+    Attributes:
+        rows: In which row each span lies, by the row's name.
+        starts: In seconds since the figure's beginning.
+        ends: In the same unit.
+        texts: What is said of each when the pointer is over it.
+        colours: What each span is, such as the status of a job; spans of one kind have one colour.
+    """
+
+    rows: Names
+    starts: Numbers
+    ends: Numbers
+    texts: Names = ()
+    colours: Names = ()
+
+    def __post_init__(self) -> None:
+        _same_length(self, "rows", "starts", "ends", "texts", "colours")
+
+
+Mark: TypeAlias = Line | Points | Bars | Heatmap | ParallelCoordinates | Spans
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """One figure.
+
+    Names and texts are shown as they are, never as markup.
+
+    Attributes:
+        name: Of its files: lower case, digits and underscores.
+        title: Above it.
+        marks: What is drawn, the first one at the back. Heatmaps and parallel coordinates stand alone.
+        x_label: Of the horizontal axis, with the unit.
+        y_label: Of the vertical axis.
+        log_x: Whether the horizontal axis is logarithmic.
+        log_y: Whether the vertical one is.
+        x_range: What the horizontal axis shows at first; None: all.
+        y_range: The same of the vertical one.
+        is_square: Whether both axes have the same scale.
+        is_wide: Whether a page gives it the whole width.
+        caption: What it shows, how it was computed, and what was left out.
+    """
+
+    name: str
+    title: str
+    marks: tuple[Mark, ...]
+    x_label: str = ""
+    y_label: str = ""
+    log_x: bool = False
+    log_y: bool = False
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
+    is_square: bool = False
+    is_wide: bool = False
+    caption: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier() or self.name != self.name.lower():
+            raise ValueError(
+                f"figure {self.name!r}: lower case letters, digits and underscores were expected"
+            )
+        if len(self.marks) > 1 and any(
+            isinstance(mark, Heatmap | ParallelCoordinates) for mark in self.marks
+        ):
+            raise ValueError(f"figure {self.name}: heatmaps and parallel coordinates stand alone")
+
+
+def _same_length(mark: object, *names: str) -> None:
+    """Refuse lists of different lengths; those that may be left out are empty or None."""
+    lengths = {
+        name: len(values)
+        for name in names
+        if (values := getattr(mark, name)) is not None and (len(values) or name in names[:2])
+    }
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} has {size}" for name, size in lengths.items())
+        raise ValueError(f"{type(mark).__name__}: {told} values")
