@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_in_a_pipe_each_option_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    listing.show("", None)
+    listing.show(listing.listed("", None))
     lines = capsys.readouterr().out.splitlines()
     options = list_options()
     assert len([line for line in lines if line.startswith("  ")]) == len(options)
@@ -25,7 +25,7 @@ def test_in_a_pipe_each_option_is_one_line(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_square_brackets_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    listing.show("logger", None)
+    listing.show(listing.listed("logger", None))
     assert "assay[wandb]" in capsys.readouterr().out
 
 
@@ -33,7 +33,7 @@ def test_in_a_terminal_long_descriptions_hang(monkeypatch: pytest.MonkeyPatch) -
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=60, highlight=False, no_color=True)
     monkeypatch.setattr(listing, "Console", lambda **_: terminal)
-    listing.show("metrics", None)
+    listing.show(listing.listed("metrics", None))
     lines = [
         line.rstrip() for line in screen.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
     ]
@@ -47,10 +47,10 @@ def test_in_a_terminal_long_descriptions_hang(monkeypatch: pytest.MonkeyPatch) -
 def test_own_folder_is_listed_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "gan").mkdir()
     (tmp_path / "gan" / "big.yaml").write_text("# A big one.\nx: 1\n", encoding="utf-8")
-    listing.show("gan", tmp_path)
+    listing.show(listing.listed("gan", tmp_path))
     assert capsys.readouterr().out.split("\n")[:2] == ["gan", "  big  A big one."]
 
 
 def test_unknown_group() -> None:
     with pytest.raises(ConfigError, match=r"optim: there is no such group; did you mean 'optimizer'\?"):
-        listing.show("optim", None)
+        listing.show(listing.listed("optim", None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 
-from assay.process.stop_signals import STOP_SIGNALS, handled_by, handlers_kept
+from assay.process.stop_signals import STOP_SIGNALS, Stopped, handled_by, handlers_kept
 
 
 def test_signals_are_handled_in_the_block_alone() -> None:
@@ -49,3 +49,9 @@ def test_off_the_main_thread_signals_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [[], signal.default_int_handler]
+
+
+def test_a_signal_treated_as_ctrl_c() -> None:
+    error = Stopped("SIGTERM")
+    assert isinstance(error, KeyboardInterrupt)
+    assert (error.name, str(error)) == ("SIGTERM", "SIGTERM")

@@ -5,14 +5,21 @@ from __future__ import annotations
 import importlib.metadata
 import signal
 import sys
-from typing import Annotated
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, final
 
 import typer
+from typer.core import TyperGroup
+from typing_extensions import override
 
 from assay.cli.arguments import overrides_help
 from assay.cli.inspect import check, configs, diff, explain, info
+from assay.cli.json_document import usage_refused
 from assay.cli.train import reproduce, resume, train
 from assay.terminal import make_printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _START = """\b
 Start with:
@@ -21,8 +28,41 @@ Start with:
   assay configs                      every group and its options
   assay train --help                 how to write overrides
 """
+
+
+@final
+class _Verbs(TyperGroup):
+    """The verbs; a command line that none of them takes is refused in JSON, too, where that is asked for."""
+
+    @override
+    def main(self, args: Any = None, *rest: Any, **more: Any) -> Any:
+        self._words = list(sys.argv[1:] if args is None else args)
+        return super().main(args, *rest, **more)
+
+    @override
+    def make_context(self, *arguments: Any, **more: Any) -> Any:
+        with self._refused():
+            return super().make_context(*arguments, **more)
+
+    @override
+    def invoke(self, ctx: Any) -> Any:
+        with self._refused():
+            return super().invoke(ctx)
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            # typer names only kinds of click's errors; every verb tells its own ones itself.
+            if hasattr(error, "format_message"):
+                usage_refused(self._words, error.format_message())
+            raise
+
+
 app = typer.Typer(
     name="assay",
+    cls=_Verbs,
     help="Compose a PyTorch experiment from config, run it, and get it back.",
     epilog=_START,
     add_completion=False,

@@ -39,6 +39,10 @@ ConfigDir = Annotated[
     Path | None,
     typer.Option("--config-dir", "-cd", metavar="DIR", help="Your own config groups.  [default: ./conf]"),
 ]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr.")
+]
+"""The parameter is called `as_json`; see `reported`."""
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 

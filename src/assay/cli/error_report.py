@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from assay.cli.json_document import printed_document
 from assay.error_location import one_line_of
 from assay.errors import AssayError, ConfigError, exit_place
+from assay.process.stop_signals import Stopped
 from assay.record.outcome import exit_code_of
 from assay.terminal import Console
 
@@ -16,28 +18,47 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from assay.cli.json_document import Document
+
 
 @contextmanager
 def reported(
-    debug: bool, overrides: list[str] | None = None, config_dir: Path | None = None
-) -> Iterator[None]:
+    debug: bool,
+    overrides: list[str] | None = None,
+    config_dir: Path | None = None,
+    *,
+    as_json: bool = False,
+) -> Iterator[Document]:
     """Turn an error into one message and an exit code; with `debug`, let it through.
 
     Args:
         debug: Let it through.
         overrides: What is wrong with a job composed from these is told with the file and line of its key.
         config_dir: The user's folder of config groups.
+        as_json: Print one JSON document on standard output, and everything else on standard error.
+
+    Returns:
+        The document; the verb has it say what came of it.
 
     Raises:
         typer.Exit: With the exit code, where there was an error.
     """
+    with _told(debug), printed_document(as_json) as document:
+        try:
+            yield document
+        except ConfigError as error:
+            if overrides is not None:
+                from assay.compose.origin import locate
+
+                locate(error, overrides, config_dir)
+            raise
+
+
+@contextmanager
+def _told(debug: bool) -> Iterator[None]:
     try:
         yield
     except AssayError as error:
-        if overrides is not None and isinstance(error, ConfigError):
-            from assay.compose.origin import locate
-
-            locate(error, overrides, config_dir)
         if debug:
             raise
         _say_error(error)
@@ -45,7 +66,8 @@ def reported(
     except typer.Exit:
         raise
     except KeyboardInterrupt as error:
-        raise typer.Exit(exit_code_of("SIGINT")) from error
+        name = error.name if isinstance(error, Stopped) else "SIGINT"
+        raise typer.Exit(exit_code_of(name)) from error
     except SystemExit as stop:  # code of the user's own, such as the constructor of a model
         if debug or isinstance(stop.__context__, BrokenPipeError):
             raise

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.arguments import ConfigDir, Debug, Overrides, loading
+from assay.cli.arguments import ConfigDir, Debug, Json, Overrides, loading
 from assay.cli.error_report import reported
 from assay.errors import AssayError
 from assay.terminal import Console
@@ -53,13 +53,18 @@ def check(
 def configs(
     group: Annotated[str, typer.Argument(metavar="GROUP", hidden=True)] = "",
     config_dir: ConfigDir = None,
+    as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """The options of every group, or of one, in a line each."""
-    with reported(debug):
-        from assay.compose.listing import show
+    with reported(debug, as_json=as_json) as document:
+        from assay.compose.listing import listed, show
 
-        show(group, config_dir)
+        options = listed(group, config_dir)
+        if as_json:
+            document.say("configs", {"options": options})
+        else:
+            show(options)
 
 
 def explain(
@@ -91,13 +96,17 @@ def diff(
         show(first, second, config_dir)
 
 
-def info(debug: Debug = False) -> None:
+def info(as_json: Json = False, debug: Debug = False) -> None:
     """What this machine has, and what device=auto would choose."""
-    with reported(debug):
+    with reported(debug, as_json=as_json) as document:
         from assay.report.info import machine
 
+        sections = machine()
+        if as_json:
+            document.say("info", sections)
+            return
         console = Console(highlight=False, soft_wrap=True)
-        for section, rows in machine().items():
+        for section, rows in sections.items():
             console.print(f"[bold]{section}[/bold]")
             for name, value in rows.items():
                 console.print(f"  {name:<14} {value}", markup=False)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from assay.compose.options import Option
 
 
-def show(group: str, config_dir: Path | None) -> None:
-    """Print options and descriptions, a group a block.
+def listed(group: str, config_dir: Path | None) -> list[Option]:
+    """The options of one group and its subgroups, or of all.
 
     Args:
-        group: Only this one and its subgroups; all when empty.
+        group: Its name; all when empty.
         config_dir: The user's folder of config groups, listed too; `./conf` by default.
 
     Raises:
@@ -39,6 +39,15 @@ def show(group: str, config_dir: Path | None) -> None:
             key=group,
             hint=f"groups: {', '.join(known)}",
         )
+    return options
+
+
+def show(options: list[Option]) -> None:
+    """Print options and descriptions, a group a block.
+
+    Args:
+        options: Sorted by group.
+    """
     console = Console(highlight=False)
     for name in sorted({option.group for option in options}):
         console.print(name, style="bold", markup=False)

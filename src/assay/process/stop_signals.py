@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +19,19 @@ STOP_SIGNALS: Final = tuple(
     if name in signal.Signals.__members__
 )
 """SIGUSR1 is how a cluster warns; SIGHUP comes as a terminal is closed."""
+
+
+@final
+class Stopped(KeyboardInterrupt):
+    """Another signal than Ctrl-C, to be treated as that is.
+
+    Args:
+        name: Of the signal.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
 
 
 @contextmanager
