@@ -1,0 +1,148 @@
+"""`predictions.parquet` of a run: what its model said of each sample, for whoever looks at the run later."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from assay.errors import AssayError, first_line
+from assay.files.atomic import write_bytes
+from assay.files.symlinks import read_whole
+from assay.task.predictions import Predictions
+from assay.task.task_of import TASKS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+    from numpy.typing import NDArray
+
+FILE: Final = "predictions.parquet"
+SCHEMA_VERSION: Final = 1
+_METADATA: Final = b"assay"
+_LARGEST: Final = 1 << 30
+"""Bytes of a file, and numbers in one, from which on it is not read."""
+_FIELDS: Final = {"task": str, "kind": str, "class_names": list, "subset": str, "num_evaluated": int}
+
+
+def write(path: Path, predictions: Predictions) -> None:
+    """Write them, whole or not at all.
+
+    Columns `key` (string), `target` (int64, or a list of fixed size; absent where none is known) and `output`
+    (a list of fixed size of float32); the rest as JSON under `assay` in the schema's metadata.
+
+    Args:
+        path: The file.
+        predictions: What a model said.
+
+    Raises:
+        OSError: It cannot be written; what was there before still stands.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
+
+    columns: dict[str, Any] = {"key": pa.array(predictions.keys, pa.string())}
+    if predictions.targets is not None:
+        columns["target"] = _column(predictions.targets)
+    columns["output"] = _column(predictions.outputs)
+    about = {"schema_version": SCHEMA_VERSION, **{name: getattr(predictions, name) for name in _FIELDS}}
+    table = pa.table(columns).replace_schema_metadata({_METADATA: json.dumps(about).encode()})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", use_dictionary=False)
+    write_bytes(path, sink.getvalue().to_pybytes())
+
+
+def read(path: Path) -> Predictions:
+    """Read them back.
+
+    Args:
+        path: A file, perhaps of somebody else's.
+
+    Raises:
+        AssayError: There is none, or it is not what `write` wrote.
+    """
+    try:
+        return _read(path)
+    except FileNotFoundError as error:
+        raise AssayError(
+            f"{path} is not there: the run has kept no predictions", hint=f"assay eval {path.parent}"
+        ) from error
+    except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+        # pyarrow's own are of these kinds
+        raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
+
+
+def _read(path: Path) -> Predictions:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(pa.BufferReader(read_whole(path, _LARGEST)))
+    schema, num_rows = file.schema_arrow, file.metadata.num_rows
+    about = json.loads((schema.metadata or {}).get(_METADATA, b"null"))
+    if not isinstance(about, dict):
+        raise ValueError("it is not a file of predictions")
+    if (version := about.get("schema_version")) != SCHEMA_VERSION:
+        raise ValueError(f"it has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
+    wrong = next((name for name, kind in _FIELDS.items() if type(about.get(name)) is not kind), "")
+    if wrong or about["task"] not in TASKS or not all(isinstance(one, str) for one in about["class_names"]):
+        raise ValueError(f"its {wrong or 'task or class names'} are not as expected")
+    _check_schema(schema, num_rows)
+    table = file.read()
+    if hollow := [name for name in table.column_names if table[name].null_count]:
+        raise ValueError(f"its column {hollow[0]} has missing values")
+    targets = _array(table, "target") if "target" in schema.names else None
+    return Predictions(
+        task=about["task"],
+        kind=about["kind"],
+        keys=tuple(table["key"].to_pylist()),
+        outputs=_array(table, "output"),
+        targets=targets,
+        class_names=tuple(about["class_names"]),
+        subset=about["subset"],
+        num_evaluated=about["num_evaluated"],
+    )
+
+
+def _check_schema(schema: pa.Schema, num_rows: int) -> None:
+    """Refuse other columns, and a small file that would unfold into more than memory holds."""
+    import pyarrow as pa
+
+    if schema.names not in (["key", "target", "output"], ["key", "output"]):
+        raise ValueError(f"its columns are {', '.join(schema.names)}; key, target and output were expected")
+    numbers = 0
+    for field in schema:
+        listed = pa.types.is_fixed_size_list(field.type)
+        numbers += num_rows * (field.type.list_size if listed else 1)
+        inner = field.type.value_type if listed else field.type
+        wanted = {
+            "key": inner == pa.string() and not listed,
+            "output": inner == pa.float32() and listed,
+            "target": inner in ((pa.int8(), pa.float32()) if listed else (pa.int64(),)),
+        }
+        if not wanted[field.name]:
+            raise ValueError(f"its column {field.name} is of type {field.type}")
+    if numbers > _LARGEST:
+        raise ValueError(f"it holds {numbers:,} numbers; more than {_LARGEST:,} are not read")
+
+
+def _column(values: NDArray[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    if values.ndim == 1:
+        return pa.array(values)
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+
+
+def _array(table: pa.Table, name: str) -> NDArray[Any]:
+    import pyarrow as pa
+
+    column = table[name].combine_chunks()
+    listed = pa.types.is_fixed_size_list(column.type)
+    flat = column.flatten() if listed else column
+    if flat.null_count:
+        raise ValueError(f"its column {name} has missing values")
+    values: NDArray[Any] = flat.to_numpy(zero_copy_only=False)
+    return values.reshape(len(column), column.type.list_size) if listed else values
