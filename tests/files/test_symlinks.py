@@ -13,12 +13,12 @@ from assay.errors import AssayError
 from assay.files.checksum import read_sums
 from assay.files.symlinks import appending, check_links
 from assay.logger.run_csv import RunCSV
+from assay.record.journal import Journal
 from assay.record.log_file import log_file
 from assay.record.run_directory import RunDirectory
 from assay.record.run_record import RunRecord
 from assay.run.encoder_file import read_encoder
 from assay.run.load import read_config
-from assay.sweep.journal import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from tests.mounting import mount, mounted
 from tests.sweep.conftest import PROJECT, TINY
 
 from assay.errors import AssayError
-from assay.sweep.journal import Journal
+from assay.record.journal import Journal
 from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:

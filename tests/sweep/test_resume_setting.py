@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import AssayError
-from assay.sweep.journal import Journal
+from assay.record.journal import Journal
 from assay.sweep.resume_setting import merged, setting_of, without_trust
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 from assay.check.report import Report
 from assay.compose.job_composer import Job
 from assay.errors import AssayError, ConfigError
+from assay.record.journal import Journal
 from assay.record.outcome import Outcome
-from assay.sweep.journal import Journal
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.objective import Objective
 from assay.sweep.policy import Policy
@@ -25,8 +25,8 @@ from assay.sweep.stop_request import StopRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.record.journal import JobRecord
     from assay.sweep.job_spec import JobSpec
-    from assay.sweep.journal import JobRecord
     from assay.sweep.policy import Retry
 
 FINISHED = Outcome("finished", metrics={"val/loss": 0.5})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import AssayError, ConfigError
-from assay.sweep.journal import Journal
+from assay.record.journal import Journal
 from assay.sweep.session import check, go_on, plan, start
 
 if TYPE_CHECKING:

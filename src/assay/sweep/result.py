@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from assay.sweep.journal import JobRecord
+    from assay.record.journal import JobRecord
     from assay.sweep.objective import Objective
 
 

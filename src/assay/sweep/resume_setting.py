@@ -17,7 +17,7 @@ from assay.targets.trust import KEY, trust, typed_packages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.sweep.journal import Journal
+    from assay.record.journal import Journal
 
 _SEARCH_PATH: Final = "hydra.searchpath"
 

@@ -15,12 +15,12 @@ from assay.compose.origin import located
 from assay.errors import AssayError
 from assay.files.symlinks import check_links
 from assay.quoting import counted, quoted
+from assay.record.journal import JobRecord, Journal, refuse_existing, unfinished
 from assay.record.log_file import FILE as LOG
 from assay.record.provenance import check_clean
 from assay.record.run_lock import writing
 from assay.run.summary import say_warnings
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared
-from assay.sweep.journal import JobRecord, Journal, refuse_existing, unfinished
 from assay.sweep.objective import scores_of
 from assay.sweep.output.progress import SweepProgress, shown
 from assay.sweep.output.summary import say_results, write_results
@@ -69,6 +69,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
             config_dir=str(config_dir.absolute()) if config_dir else "",
             cwd=str(Path.cwd()),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
+            **_compared_by(sweep.objectives),
         )
         with _write_errors_told(sweep.directory):
             stack.enter_context(writing(sweep.directory))
@@ -127,7 +128,7 @@ def go_on(
         reports = _checked(checker, left, len(left), stop)
         with _write_errors_told(directory):
             if overrides:
-                journal.note_command(overrides)
+                journal.note_command(overrides, **_compared_by(sweep.objectives))
             journal.add([job_record_of(number, jobs[number], token) for number, token in tokens.items()])
             for number in left:
                 if journal.jobs[number].ended:
@@ -340,6 +341,11 @@ def _write_errors_told(directory: Path) -> Iterator[None]:
             f"the sweep cannot write {error.filename or directory}: {error.strerror}",
             hint=f"assay resume {shlex.quote(str(directory))}, once it can",
         ) from error
+
+
+def _compared_by(aims: Sequence[Objective]) -> dict[str, list[str]]:
+    """As the journal says it to those who read it later."""
+    return {"objectives": [aim.name for aim in aims], "directions": [str(aim.direction) for aim in aims]}
 
 
 def _known(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pytest
 
+from assay.record.journal import JobRecord
 from assay.record.outcome import Outcome
-from assay.sweep.journal import JobRecord
 from assay.sweep.objective import Objective, objectives, scores_of
 from assay.sweep.output.tables import best_job, groups, groups_csv, ranked, results_csv, varying, write_tables
 

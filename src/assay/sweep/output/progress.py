@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from assay.record.journal import JobRecord
     from assay.record.outcome import Outcome
-    from assay.sweep.journal import JobRecord
     from assay.sweep.objective import Objective
     from assay.sweep.policy import Retry
     from assay.terminal import Console

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from assay.sweep.journal import JobRecord
+    from assay.record.journal import JobRecord
     from assay.sweep.objective import Objective
     from assay.sweep.output.tables import Group
     from assay.sweep.result import SweepResult

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from assay.record.journal import JobRecord
     from assay.record.outcome import Outcome
-    from assay.sweep.journal import JobRecord
     from assay.sweep.objective import Objective
 
 RESULTS: Final = "results.csv"
@@ -57,7 +57,7 @@ def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
     Args:
         jobs: Jobs, in order.
 
-    >>> from assay.sweep.journal import JobRecord
+    >>> from assay.record.journal import JobRecord
     >>> jobs = [JobRecord(0, "", ("data=iris", "seed=1")), JobRecord(1, "", ("data=iris", "seed=2"))]
     >>> varying(jobs)
     [{'seed': '1'}, {'seed': '2'}]

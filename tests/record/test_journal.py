@@ -6,6 +6,7 @@ import json
 import math
 import os
 import signal
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import AssayError
+from assay.record.journal import FILE, JobRecord, Journal, _line, unfinished
 from assay.record.outcome import Outcome
 from assay.record.secrets import redact_tree
-from assay.sweep.journal import FILE, JobRecord, Journal, _line, unfinished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,6 +113,31 @@ def test_damage_within_is_told_not_repaired(
     with pytest.raises(AssayError, match="damaged"):
         Journal.open(journal.path.parent)
     assert journal.path.read_bytes() == bytes(content)
+
+
+def test_the_journal_says_when_each_attempt_ran_and_what_jobs_are_compared_by(tmp_path: Path) -> None:
+    aims = {"objectives": ["val/loss", "test/loss"], "directions": ["minimize", "minimize"]}
+    journal = Journal.create(tmp_path, overrides=["seed=range(4)"], **aims)
+    journal.add(job_records())
+    before = datetime.now(UTC)
+    journal.start(0, 1)
+    journal.end(0, Outcome("failed", "killed"), final=False)
+    journal.start(0, 2)
+    journal.end(0, DONE)
+    journal.start(1, 1)
+    journal.note_command(["x=1"], objectives=["val/accuracy"], directions=["maximize"])
+    again = Journal.open(tmp_path)
+    first, second = again.jobs[0].history
+    assert (first.number, first.status, first.cause) == (1, "failed", "killed")
+    assert (second.number, second.status) == (2, "finished")
+    times = [datetime.fromisoformat(at) for part in (first, second) for at in (part.started, part.ended)]
+    assert times == sorted(times)
+    assert before - timedelta(seconds=1) < times[0] <= datetime.now(UTC)
+    (running,) = again.jobs[1].history
+    assert (running.status, running.ended) == ("running", "")
+    assert again.objectives == [("val/accuracy", "maximize")]
+    journal.reopen(0)
+    assert [part.status for part in Journal.open(tmp_path).jobs[0].history] == ["failed", "finished"]
 
 
 def test_states_follow_from_the_events(tmp_path: Path) -> None:

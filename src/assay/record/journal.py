@@ -11,12 +11,13 @@ import os
 import shlex
 import zlib
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from assay.errors import AssayError
 from assay.files.atomic import sync_directory
 from assay.files.symlinks import appending, check_links, read_whole
-from assay.record.outcome import Outcome, Status
+from assay.record.outcome import Cause, Outcome, Status
 from assay.record.run_record import finite, numbers
 from assay.record.secrets import redact_tree
 
@@ -37,9 +38,32 @@ _FIELDS: Final[dict[str, dict[str, type]]] = {
     "reopen": {"number": int},
 }
 """What each event has at least."""
-_OPTIONAL: Final[dict[str, type]] = {"cwd": str, "config_dir": str, "changes": list}
+_OPTIONAL: Final[dict[str, type]] = {
+    **dict.fromkeys(("cwd", "config_dir", "at"), str),
+    **dict.fromkeys(("changes", "objectives", "directions"), list),
+}
 _END: Final = 19
 """Length of `,"crc":"01234567"}` and the line's end: what follows the text that the sum is taken of."""
+
+
+@final
+@dataclass(frozen=True)
+class Attempt:
+    """When an attempt at a job ran, or a part of one that was interrupted and went on.
+
+    Attributes:
+        number: From 1; the parts of one attempt share it.
+        started: UTC, ISO 8601: when it was handed to the launcher. Empty in journals of before.
+        ended: The same; empty while it runs, or where its sweep was killed.
+        status: How it ended; `running` where nobody has said so.
+        cause: Of a failure.
+    """
+
+    number: int
+    started: str = ""
+    ended: str = ""
+    status: Status = "running"
+    cause: Cause = ""
 
 
 @final
@@ -58,6 +82,7 @@ class JobRecord:
         failures: How each earlier attempt ended.
         changes: Overrides that a later attempt got in addition.
         outcome: Of the last attempt that ended.
+        history: When each attempt ran; also of those before it was run again.
     """
 
     number: int
@@ -70,6 +95,7 @@ class JobRecord:
     failures: tuple[Outcome, ...] = ()
     changes: tuple[str, ...] = ()
     outcome: Outcome | None = None
+    history: tuple[Attempt, ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -86,12 +112,14 @@ class Journal:
         path: The file.
         header: Its first event: what was typed, where, when.
         commands: What was typed each time, first to last.
+        objectives: What the jobs are compared by, and `minimize` or `maximize`; none in journals of before.
         jobs: By number.
     """
 
     path: Path
     header: dict[str, Any] = field(default_factory=dict)
     commands: list[list[str]] = field(default_factory=list)
+    objectives: list[tuple[str, str]] = field(default_factory=list)
     jobs: dict[int, JobRecord] = field(default_factory=dict)
 
     @classmethod
@@ -160,13 +188,14 @@ class Journal:
             os.close(descriptor)
         return journal
 
-    def note_command(self, overrides: Sequence[str]) -> None:
+    def note_command(self, overrides: Sequence[str], **more: Any) -> None:
         """Note that the sweep goes on.
 
         Args:
             overrides: What was typed this time.
+            **more: `objectives` and `directions`, where they may be others now.
         """
-        self._write([{"event": "command", "overrides": list(overrides)}])
+        self._write([{"event": "command", "overrides": list(overrides), **more}])
 
     def add(self, jobs: Sequence[JobRecord]) -> None:
         """Note new jobs.
@@ -197,7 +226,7 @@ class Journal:
             attempt: From 1.
             changes: Overrides it gets in addition.
         """
-        event = {"event": "start", "number": number, "attempt": attempt}
+        event = {"event": "start", "number": number, "attempt": attempt, "at": _now()}
         self._write([{**event, "changes": list(changes)} if changes else event])
 
     def end(self, number: int, outcome: Outcome, *, final: bool = True) -> None:
@@ -209,7 +238,7 @@ class Journal:
             final: Whether there is no further attempt.
         """
         plain = {**asdict(outcome), "metrics": finite(outcome.metrics), "best": finite(outcome.best)}
-        self._write([{"event": "end", "number": number, "final": final, **plain}])
+        self._write([{"event": "end", "number": number, "final": final, "at": _now(), **plain}])
 
     def reopen(self, number: int) -> None:
         """Note that a job which has failed is to run again.
@@ -248,9 +277,9 @@ class Journal:
                 )
             kept = {key: value for key, value in event.items() if key not in ("event", "crc")}
             self.header = {"cwd": "", "config_dir": "", **kept}
+        if kind in ("sweep", "command"):
             self.commands.append(list(event["overrides"]))
-        elif kind == "command":
-            self.commands.append(list(event["overrides"]))
+            self.objectives = _objectives(event) or self.objectives
         elif kind == "job":
             self.jobs[event["number"]] = JobRecord(
                 event["number"],
@@ -282,21 +311,42 @@ def _check(event: dict[str, Any]) -> None:
             raise ValueError(f"number is {value}")
 
 
+def _objectives(event: dict[str, Any]) -> list[tuple[str, str]]:
+    directions = [word for word in event.get("directions", ()) if word in ("minimize", "maximize")]
+    return list(zip(event.get("objectives", ()), directions, strict=False))
+
+
 def _changed(job_record: JobRecord, event: dict[str, Any]) -> JobRecord:
+    at = event.get("at", "")
     if event["event"] == "start":
         changes = tuple(event.get("changes") or job_record.changes)
-        return replace(job_record, status="running", attempts=event["attempt"], changes=changes)
+        history = (*job_record.history, Attempt(event["attempt"], at))
+        return replace(
+            job_record, status="running", attempts=event["attempt"], changes=changes, history=history
+        )
     if event["event"] == "reopen":
         return JobRecord(
-            job_record.number, job_record.fingerprint, job_record.overrides, job_record.token, job_record.seed
+            job_record.number,
+            job_record.fingerprint,
+            job_record.overrides,
+            job_record.token,
+            job_record.seed,
+            history=job_record.history,
         )
     plain = {**event, "metrics": numbers(event["metrics"]), "best": numbers(event["best"])}
     outcome = Outcome.from_plain(plain)
+    *before, last = job_record.history or (Attempt(1),)  # of one that could not even be composed
+    ended = replace(last, ended=at, status=outcome.status, cause=outcome.cause)
+    job_record = replace(job_record, history=(*before, ended))
     if outcome.status == "interrupted":
         return replace(job_record, status="waiting")
     if not event["final"]:
         return replace(job_record, status="waiting", failures=(*job_record.failures, outcome))
     return replace(job_record, status=outcome.status, outcome=outcome)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _redacted(event: dict[str, Any]) -> dict[str, Any]:
