@@ -1,0 +1,67 @@
+"""A figure's numbers as CSV, in full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points
+
+if TYPE_CHECKING:
+    import pandas
+
+    from assay.figure.figure import Figure, Mark
+
+
+def to_csv(figure: Figure) -> str:
+    """Write what a figure draws as a table.
+
+    Args:
+        figure: Of any marks.
+
+    Returns:
+        A matrix has its row's name in the first column. Everything else is one row per point, with the
+        column `series` where the figure has several; columns that no point fills are left out. Floats are
+        written so that they read back equal.
+    """
+    import pandas
+
+    tables = [_table(mark) for mark in figure.marks]
+    if not tables:
+        return "\n"
+    table = pandas.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
+    if "series" in table and table["series"].nunique() == 1 and len(tables) == 1:
+        table = table.drop(columns="series")
+    return str(table.to_csv(index=False, lineterminator="\n"))
+
+
+def _table(mark: Mark) -> pandas.DataFrame:
+    import pandas
+
+    if isinstance(mark, Heatmap):
+        table = pandas.DataFrame(np.asarray(mark.values), columns=list(mark.x_names))
+        table.insert(0, "", list(mark.y_names), allow_duplicates=True)
+        return table
+    if isinstance(mark, ParallelCoordinates):
+        named = {"name": list(mark.texts)} if mark.texts else {}
+        return pandas.DataFrame(named | {name: list(values) for name, values in mark.columns.items()})
+    return pandas.DataFrame({name: values for name, values in _columns(mark).items() if values is not None})
+
+
+def _columns(mark: Mark) -> dict[str, Any]:
+    if isinstance(mark, Line):
+        return _series(mark.name, mark.x) | {"x": mark.x, "y": mark.y, "low": mark.low, "high": mark.high}
+    if isinstance(mark, Points):
+        columns = {"x": mark.x, "y": mark.y, "text": mark.texts or None}
+        return _series(mark.name, mark.x) | columns | {mark.colour_label or "colour": mark.colour}
+    if isinstance(mark, Bars):
+        columns = {"label": mark.labels, "value": mark.values, "low": mark.low, "high": mark.high}
+        return _series(mark.name, mark.labels) | columns
+    assert not isinstance(mark, Heatmap | ParallelCoordinates)  # noqa: S101 - those are tables already
+    columns = {"row": mark.rows, "start": mark.starts, "end": mark.ends}
+    return columns | {"text": mark.texts or None, "kind": mark.colours or None}
+
+
+def _series(name: str, values: Any) -> dict[str, Any]:
+    return {"series": [name] * len(values)}

@@ -1,0 +1,387 @@
+"""A figure as plotly's JSON: `data` and `layout`. Colours that follow light and dark are the page's."""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points, Spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from assay.figure.figure import Figure, Mark, Numbers
+
+PALETTE: Final = (
+    *("#4c83ee", "#e07b39", "#2fa37c", "#d65c7a", "#8f73d9"),
+    *("#a88a3a", "#2c9fc0", "#c261b8", "#6f9e3c", "#7b8794"),
+)
+"""Of lines, points and bars; three to one against white and against near black."""
+REFERENCE: Final = "#8a919c"
+"""Of what is drawn to be compared with."""
+STATUS: Final = {
+    "finished": "#2fa37c",
+    "failed": "#d6455d",
+    "interrupted": "#e0a339",
+    "running": "#4c83ee",
+    "pruned": "#8a919c",
+}
+"""Of spans that are runs."""
+_MOST_IN_LEGEND = 14
+_LONGEST = 24
+
+
+def to_plotly(figure: Figure) -> dict[str, Any]:
+    """Draw a figure by plotly.
+
+    Args:
+        figure: What to draw.
+
+    Returns:
+        Plain JSON: `data` and `layout`. Texts are escaped where plotly reads markup; numbers have six
+        digits, and those that are not finite are null.
+    """
+    colours = _Colours()
+    data = [trace for mark in figure.marks for trace in _traces(mark, figure, colours)]
+    layout: dict[str, Any] = {
+        "height": _height(figure),
+        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+        "xaxis": _axis(figure.x_label, log=figure.log_x, shown=figure.x_range),
+        "yaxis": _axis(figure.y_label, log=figure.log_y, shown=figure.y_range),
+        "hovermode": "closest",
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "showlegend": 1 < sum(bool(trace.get("showlegend")) for trace in data) <= _MOST_IN_LEGEND,
+        "barmode": "group",
+    }
+    if figure.is_square:
+        layout["yaxis"] |= {"scaleanchor": "x", "constrain": "domain"}
+        layout["xaxis"]["constrain"] = "domain"
+    for mark in figure.marks:
+        _name_positions(mark, layout)
+    return {"data": data, "layout": layout}
+
+
+def escaped(text: str, longest: int | None = None) -> str:
+    """A text as it is, where plotly would read tags and entities in it.
+
+    Args:
+        text: Anything.
+        longest: Letters after which it is cut.
+
+    >>> escaped("<a href='x'>7 & 8</a>", longest=12)
+    "&lt;a href='x'…"
+    """
+    if longest is not None and len(text) > longest:
+        text = text[: longest - 1] + "…"
+    return html.escape(text, quote=False)
+
+
+def plain(values: Numbers | None) -> list[float | int | None] | None:
+    """Numbers as JSON has them: six digits, null for what is not finite.
+
+    Args:
+        values: Numbers; None stays None.
+    """
+    if values is None:
+        return None
+    return [_plain(float(value)) for value in values]
+
+
+def _plain(value: float) -> float | int | None:
+    if not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.6g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e6 and rounded == value else rounded
+
+
+class _Colours:
+    """Hands out colours: by group where there is one."""
+
+    def __init__(self) -> None:
+        self._of_group: dict[str, str] = {}
+        self._count = 0
+
+    def next(self, group: str = "") -> str:
+        if group in self._of_group:
+            return self._of_group[group]
+        colour = PALETTE[self._count % len(PALETTE)]
+        self._count += 1
+        if group:
+            self._of_group[group] = colour
+        return colour
+
+
+def _traces(mark: Mark, figure: Figure, colours: _Colours) -> Iterable[dict[str, Any]]:
+    match mark:
+        case Line():
+            return _line(mark, figure, colours)
+        case Points():
+            return [_points(mark, figure, colours)]
+        case Bars():
+            return [_bars(mark, colours)]
+        case Heatmap():
+            return [_heatmap(mark, figure)]
+        case ParallelCoordinates():
+            return [_parallel(mark)]
+        case Spans():
+            return _spans(mark, colours)
+
+
+def _line(mark: Line, figure: Figure, colours: _Colours) -> Iterable[dict[str, Any]]:
+    shape = {"shape": "hv"} if mark.is_step else {}
+    if mark.is_reference:
+        style = {"color": REFERENCE, "dash": "dash", "width": 1.2}
+        yield _xy(mark.name, mark.x, mark.y) | {
+            "mode": "lines",
+            "line": style | shape,
+            "hoverinfo": "skip",
+            "showlegend": bool(mark.name),
+        }
+        return
+    colour = colours.next(mark.group)
+    if mark.low is not None and mark.high is not None:
+        for edge, fill in (
+            (mark.low, {}),
+            (mark.high, {"fill": "tonexty", "fillcolor": _translucent(colour)}),
+        ):
+            yield _xy(mark.name, mark.x, edge) | {
+                "mode": "lines",
+                "line": {"width": 0, "color": colour, **shape},
+                "hoverinfo": "skip",
+                "showlegend": False,
+                "legendgroup": escaped(mark.name),
+                **fill,
+            }
+    yield _xy(mark.name, mark.x, mark.y) | {
+        # A single point has no line to be seen by.
+        "mode": "lines" if len(mark.x) > 1 else "markers",
+        "line": {"color": colour, "width": 2, **shape},
+        "marker": {"color": colour, "size": 7},
+        "legendgroup": escaped(mark.name),
+        "showlegend": True,
+        "hovertemplate": _hover(figure),
+    }
+
+
+def _points(mark: Points, figure: Figure, colours: _Colours) -> dict[str, Any]:
+    many = len(mark.x) > 500
+    marker: dict[str, Any] = {"size": 5 if many else 7, "opacity": 0.6 if many else 0.8}
+    if mark.colour is None:
+        marker["color"] = colours.next()
+    else:
+        title = {"text": escaped(mark.colour_label)}
+        marker |= {
+            "color": plain(mark.colour),
+            "showscale": True,
+            "colorbar": {"title": title, "thickness": 12},
+        }
+    trace = _xy(mark.name, mark.x, mark.y) | {
+        "mode": "markers",
+        "marker": marker,
+        "showlegend": bool(mark.name),
+    }
+    return trace | _texts(mark.texts, _hover(figure))
+
+
+def _bars(mark: Bars, colours: _Colours) -> dict[str, Any]:
+    trace: dict[str, Any] = {
+        "type": "bar",
+        "name": escaped(mark.name, _LONGEST),
+        "x": list(range(len(mark.labels))),
+        "y": plain(mark.values),
+        "marker": {"color": colours.next()},
+        "showlegend": bool(mark.name),
+    }
+    if mark.low is not None and mark.high is not None:
+        values = np.asarray(mark.values, dtype=float)
+        trace["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": plain(np.asarray(mark.high, dtype=float) - values),
+            "arrayminus": plain(values - np.asarray(mark.low, dtype=float)),
+            "color": REFERENCE,
+            "thickness": 1.2,
+            "width": 3,
+        }
+    texts = mark.texts or [
+        f"{label}: {value:.4g}" + (f" ({mark.name})" if mark.name else "")
+        for label, value in zip(mark.labels, mark.values, strict=True)
+    ]
+    return trace | _texts(texts, "")
+
+
+def _heatmap(mark: Heatmap, figure: Figure) -> dict[str, Any]:
+    values = np.asarray(mark.values, dtype=float)
+    texts = [
+        [
+            f"{escaped(figure.y_label or 'row')}: {escaped(row)}<br>"
+            f"{escaped(figure.x_label or 'column')}: {escaped(column)}<br>{_cell(value)}"
+            for column, value in zip(mark.x_names, row_values, strict=True)
+        ]
+        for row, row_values in zip(mark.y_names, values, strict=True)
+    ]
+    trace: dict[str, Any] = {
+        "type": "heatmap",
+        "z": [plain(row) for row in values],
+        "x": list(range(len(mark.x_names))),
+        "y": list(range(len(mark.y_names))),
+        "text": texts,
+        "hoverinfo": "text",
+        "showscale": False,
+        "xgap": 1,
+        "ygap": 1,
+    }
+    if mark.shows_values:
+        trace |= {
+            "customdata": [[_cell(value) for value in row] for row in values],
+            "texttemplate": "%{customdata}",
+        }
+    return trace
+
+
+def _parallel(mark: ParallelCoordinates) -> dict[str, Any]:
+    dimensions = [_dimension(name, values, name in mark.log) for name, values in mark.columns.items()]
+    line: dict[str, Any] = {"color": PALETTE[0]}
+    if mark.colour:
+        line = {
+            "color": dimensions[list(mark.columns).index(mark.colour)]["values"],
+            "colorscale": "Viridis",
+            "showscale": True,
+            "colorbar": {"title": {"text": escaped(mark.colour, _LONGEST)}, "thickness": 12},
+        }
+    return {"type": "parcoords", "dimensions": dimensions, "line": line}
+
+
+def _dimension(name: str, values: Sequence[float | str], log: bool) -> dict[str, Any]:
+    label = escaped(name, _LONGEST)
+    if any(isinstance(value, str) for value in values):
+        kinds = sorted({str(value) for value in values})
+        where = {kind: position for position, kind in enumerate(kinds)}
+        ticks = [_cut(kind) for kind in kinds]  # not markup here
+        return {
+            "label": label,
+            "values": [where[str(value)] for value in values],
+            "tickvals": list(range(len(kinds))),
+            "ticktext": ticks,
+        }
+    numbers = np.asarray(values, dtype=float)
+    if not log:
+        return {"label": label, "values": plain(numbers)}
+    exponents = np.log10(np.where(numbers > 0, numbers, np.nan))
+    finite = exponents[np.isfinite(exponents)]
+    low, high = (math.floor(finite.min()), math.ceil(finite.max())) if len(finite) else (0, 0)
+    ticks_at = list(range(low, high + 1))
+    return {
+        "label": label,
+        "values": plain(exponents),
+        "tickvals": ticks_at,
+        "ticktext": [f"{10.0**exponent:g}" for exponent in ticks_at],
+    }
+
+
+def _spans(mark: Spans, colours: _Colours) -> Iterable[dict[str, Any]]:
+    where = {row: position for position, row in enumerate(dict.fromkeys(mark.rows))}
+    kinds = mark.colours or [""] * len(mark.rows)
+    texts = mark.texts or [""] * len(mark.rows)
+    for kind in dict.fromkeys(kinds):
+        chosen = [index for index, one in enumerate(kinds) if one == kind]
+        starts = [float(mark.starts[index]) for index in chosen]
+        lengths = [float(mark.ends[index]) - start for index, start in zip(chosen, starts, strict=True)]
+        yield {
+            "type": "bar",
+            "orientation": "h",
+            "name": escaped(kind, _LONGEST),
+            "base": plain(starts),
+            "x": plain(lengths),
+            "y": [where[mark.rows[index]] for index in chosen],
+            "marker": {"color": STATUS.get(kind) or colours.next(kind)},
+            "showlegend": bool(kind),
+        } | _texts([texts[index] for index in chosen], "")
+
+
+def _name_positions(mark: Mark, layout: dict[str, Any]) -> None:
+    """Names along an axis: categories lie at whole numbers, for two of them may be called alike."""
+    if isinstance(mark, Heatmap):
+        layout["xaxis"] |= _ticks(mark.x_names) | {"showgrid": False, "zeroline": False, "side": "top"}
+        layout["yaxis"] |= _ticks(mark.y_names) | {
+            "showgrid": False,
+            "zeroline": False,
+            "autorange": "reversed",
+        }
+    elif isinstance(mark, Bars):
+        layout["xaxis"] |= _ticks(mark.labels) | {"showgrid": False, "zeroline": False}
+    elif isinstance(mark, Spans):
+        rows = list(dict.fromkeys(mark.rows))
+        layout["yaxis"] |= _ticks(rows) | {"showgrid": False, "zeroline": False, "autorange": "reversed"}
+        layout["barmode"] = "overlay"
+    elif isinstance(mark, ParallelCoordinates):
+        layout["margin"] = {"l": 60, "r": 60, "t": 48, "b": 24}
+
+
+def _ticks(names: Sequence[str]) -> dict[str, Any]:
+    """Of many names only some are written; the pointer tells the others."""
+    each = max(1, math.ceil(len(names) / 60))
+    return {
+        "tickvals": list(range(0, len(names), each)),
+        "ticktext": [escaped(name, _LONGEST) for name in names[::each]],
+    }
+
+
+def _axis(label: str, *, log: bool, shown: tuple[float, float] | None) -> dict[str, Any]:
+    axis: dict[str, Any] = {"title": {"text": escaped(label)}, "automargin": True}
+    if log:
+        axis["type"] = "log"
+    if shown is not None:
+        axis["range"] = [math.log10(edge) if log else edge for edge in shown]
+    return axis
+
+
+def _height(figure: Figure) -> int:
+    mark = figure.marks[0] if figure.marks else None
+    if isinstance(mark, Heatmap):
+        return min(760, max(280, 110 + 30 * len(mark.y_names)))
+    if isinstance(mark, Spans):
+        return min(900, 110 + 24 * len(set(mark.rows)))
+    return 420 if figure.is_wide or figure.is_square else 340
+
+
+def _xy(name: str, x: Numbers, y: Numbers) -> dict[str, Any]:
+    return {"type": "scatter", "name": escaped(name, _LONGEST), "x": plain(x), "y": plain(y)}
+
+
+def _texts(texts: Sequence[str], otherwise: str) -> dict[str, Any]:
+    """Hover texts of the marks' own; else plotly writes the numbers."""
+    if any(texts):
+        return {"hovertext": [escaped(text).replace("\n", "<br>") for text in texts], "hoverinfo": "text"}
+    return {"hovertemplate": otherwise} if otherwise else {"hoverinfo": "x+y"}
+
+
+def _hover(figure: Figure) -> str:
+    x, y = ("%{" + axis + ":.5~g}" for axis in "xy")
+    # A label with a percent sign and a brace would be read as a template of its own.
+    labels = [
+        escaped(label).replace("{", "(").replace("}", ")") for label in (figure.x_label, figure.y_label)
+    ]
+    return f"{labels[0] or 'x'} {x}<br>{labels[1] or 'y'} {y}"
+
+
+def _cell(value: float) -> str:
+    if not math.isfinite(value):
+        return ""
+    return (
+        f"{value:,.0f}"
+        if float(value).is_integer() and value != 1
+        else f"{value:.2f}".rstrip("0").rstrip(".")
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _translucent(colour: str) -> str:
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.18)"
