@@ -16,7 +16,7 @@ from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
 from assay.metrics.direction import directions
-from assay.sweep.objective import objectives
+from assay.record.objective import objectives
 
 if TYPE_CHECKING:
     from tests.conftest import Train

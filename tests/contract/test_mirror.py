@@ -38,7 +38,6 @@ TO_COME: tuple[str, ...] = (
     "sweep/job_spec.py",
     "sweep/launcher/launcher.py",
     "sweep/launcher/slurm_job.py",
-    "sweep/objective.py",
     "sweep/output/progress.py",
     "sweep/output/summary.py",
     "sweep/resources.py",

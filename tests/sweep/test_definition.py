@@ -9,10 +9,10 @@ import pytest
 
 from assay.compose.compose import loader
 from assay.errors import ConfigError
+from assay.record.objective import Objective
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared
 from assay.sweep.launcher.local import LocalLauncher
 from assay.sweep.launcher.serial import SerialLauncher
-from assay.sweep.objective import Objective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

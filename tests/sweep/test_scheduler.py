@@ -14,9 +14,9 @@ from assay.check.report import Report
 from assay.compose.job_composer import Job
 from assay.errors import AssayError, ConfigError
 from assay.record.journal import Journal
+from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.objective import Objective
 from assay.sweep.policy import Policy
 from assay.sweep.scheduler import Scheduler
 from assay.sweep.search.grid import GridSearch

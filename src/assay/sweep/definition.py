@@ -12,9 +12,9 @@ from assay.compose.compose import job_config, trust_for
 from assay.compose.job_composer import JobComposer, compose_whole
 from assay.config.serialize import written
 from assay.errors import ConfigError
+from assay.record.objective import check_asked_for, objectives
 from assay.sweep.factory import arguments, made, target
 from assay.sweep.launcher.serial import SerialLauncher
-from assay.sweep.objective import check_asked_for, objectives
 from assay.sweep.policy import Policy
 from assay.sweep.search.constraint import read_constraints
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from assay.check.report import Report
     from assay.compose.job_composer import Job
     from assay.config.hydra_internals import Hydra
+    from assay.record.objective import Objective
     from assay.sweep.launcher.launcher import Launcher
-    from assay.sweep.objective import Objective
     from assay.sweep.search.search import Search
 
 _POLICY: Final = ("on_failure", "max_retries", "on_out_of_memory", "timeout_min", "memory_gb")

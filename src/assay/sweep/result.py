@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.record.journal import JobRecord
-    from assay.sweep.objective import Objective
+    from assay.record.objective import Objective
 
 
 @final

@@ -15,10 +15,10 @@ from assay.build.num_processes import num_processes
 from assay.config.serialize import to_text_of
 from assay.errors import AssayError, cannot_write, first_line
 from assay.record.journal import JobRecord
+from assay.record.objective import scores_of
 from assay.record.outcome import Outcome
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec
-from assay.sweep.objective import scores_of
 from assay.sweep.policy import Retry, after_failure
 from assay.sweep.resources import num_gpus
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from assay.check.report import Report
     from assay.compose.job_composer import Job
     from assay.record.journal import Journal
+    from assay.record.objective import Objective
     from assay.sweep.launcher.launcher import Launcher
-    from assay.sweep.objective import Objective
     from assay.sweep.policy import Policy
     from assay.sweep.search.search import Proposal, Search
     from assay.sweep.stop_request import StopRequest

@@ -17,11 +17,11 @@ from assay.files.symlinks import check_links
 from assay.quoting import counted, quoted
 from assay.record.journal import JobRecord, Journal, refuse_existing, unfinished
 from assay.record.log_file import FILE as LOG
+from assay.record.objective import scores_of
 from assay.record.provenance import check_clean
 from assay.record.run_lock import writing
 from assay.run.summary import say_warnings
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared
-from assay.sweep.objective import scores_of
 from assay.sweep.output.progress import SweepProgress, shown
 from assay.sweep.output.summary import say_results, write_results
 from assay.sweep.recovery import recovered, wait_for
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from assay.check.report import Report
     from assay.compose.job_composer import Job
+    from assay.record.objective import Objective
     from assay.record.outcome import Outcome
     from assay.sweep.launcher.launcher import Launcher
-    from assay.sweep.objective import Objective
 
 
 def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResult:

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from assay.record.journal import JobRecord
+from assay.record.objective import Objective
 from assay.record.outcome import Outcome
-from assay.sweep.objective import Objective, objectives, scores_of
-from assay.sweep.output.tables import best_job, groups, groups_csv, ranked, results_csv, varying, write_tables
+from assay.sweep.output.tables import best_job, groups, groups_csv, ranked, results_csv, write_tables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,11 +33,6 @@ def job(number: int, lr: str, seed: int, loss: float | None, status: str = "fini
 def jobs() -> list[JobRecord]:
     done = [job(number, lr, seed, loss) for number, ((lr, seed), loss) in enumerate(SCORES.items())]
     return [*done, job(5, "1.0", 2, None, "failed")]
-
-
-def test_rows_say_what_jobs_do_not_share() -> None:
-    assert varying(jobs())[1] == {"optimizer.lr": "0.1", "seed": "2"}
-    assert varying(jobs()[:1]) == [{"data": "digits", "optimizer.lr": "0.1", "seed": "1"}]
 
 
 def test_the_table_reads_back_as_it_was() -> None:
@@ -88,20 +83,3 @@ def test_both_tables_are_written_and_the_second_only_for_seeds(tmp_path: Path) -
     assert "val/accuracy mean" in (tmp_path / "groups.csv").read_text()
     write_tables(tmp_path, jobs()[::2], [LOSS])
     assert not (tmp_path / "groups.csv").exists()
-
-
-def test_the_best_checkpoint_counts_where_the_objective_is_what_it_is_kept_by() -> None:
-    outcome = Outcome(
-        "finished", metrics={"val/loss": 0.5}, best={"monitor": "val/loss", "value": 0.3, "epoch": 1}
-    )
-    assert LOSS.score(outcome) == 0.3
-    assert ACCURACY.score(outcome) is None
-    assert scores_of(outcome, [LOSS]) == [0.3]
-    assert scores_of(outcome, [LOSS, ACCURACY]) is None
-    assert LOSS.score(Outcome("finished", metrics={"val/loss": float("nan")})) is None
-
-
-def test_what_is_best_is_known_from_the_name() -> None:
-    aims = objectives({"objective": ["val/loss", "val/accuracy", "train/mae"]}, {})
-    assert [aim.direction for aim in aims] == ["minimize", "maximize", "minimize"]
-    assert objectives({"objective": "x", "direction": "minimize"}, {}) == [Objective("x", "minimize")]

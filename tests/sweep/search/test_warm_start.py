@@ -8,9 +8,9 @@ from omegaconf import OmegaConf
 from optuna.trial import TrialState
 
 from assay.errors import AssayError
+from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.record.run_record import RunRecord
-from assay.sweep.objective import Objective
 from assay.sweep.search.optuna import OptunaSearch
 from assay.sweep.search.space import read_space
 from assay.sweep.search.warm_start import earlier_runs

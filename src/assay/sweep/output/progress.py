@@ -18,16 +18,16 @@ from rich.text import Text
 
 from assay.errors import first_line
 from assay.files.symlinks import appending
+from assay.record.varying import in_short, varying
 from assay.run.summary import format_score
-from assay.sweep.output.tables import in_short, varying
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from assay.record.journal import JobRecord
+    from assay.record.objective import Objective
     from assay.record.outcome import Outcome
-    from assay.sweep.objective import Objective
     from assay.sweep.policy import Retry
     from assay.terminal import Console
 

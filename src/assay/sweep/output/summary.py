@@ -11,16 +11,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from assay.files.atomic import write_text
+from assay.record.varying import in_short, varying
 from assay.run.summary import format_score, load_command
 from assay.sweep.output.progress import said, why
-from assay.sweep.output.tables import RESULTS, best_job, groups, in_short, ranked, varying, write_tables
+from assay.sweep.output.tables import RESULTS, best_job, groups, ranked, write_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from assay.record.journal import JobRecord
-    from assay.sweep.objective import Objective
+    from assay.record.objective import Objective
     from assay.sweep.output.tables import Group
     from assay.sweep.result import SweepResult
     from assay.terminal import Console

@@ -14,19 +14,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.files.atomic import write_text
+from assay.record.varying import varying
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from assay.record.journal import JobRecord
+    from assay.record.objective import Objective
     from assay.record.outcome import Outcome
-    from assay.sweep.objective import Objective
 
 RESULTS: Final = "results.csv"
 GROUPS: Final = "groups.csv"
-_LONG: Final = 8
-"""Characters of a number that nobody has typed."""
 
 
 @final
@@ -49,37 +48,6 @@ class Group:
     scores: tuple[float | None, ...]
     deviations: tuple[float | None, ...]
     finals: Mapping[str, tuple[float, ...]]
-
-
-def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
-    """Overrides that not all jobs share, by key, one dictionary per job.
-
-    Args:
-        jobs: Jobs, in order.
-
-    >>> from assay.record.journal import JobRecord
-    >>> jobs = [JobRecord(0, "", ("data=iris", "seed=1")), JobRecord(1, "", ("data=iris", "seed=2"))]
-    >>> varying(jobs)
-    [{'seed': '1'}, {'seed': '2'}]
-    """
-    typed = [dict(_pair(override) for override in job.overrides) for job in jobs]
-    keys = {key: None for values in typed for key in values}
-    shared = {key for key in keys if len({values.get(key) for values in typed}) == 1}
-    if len(typed) == 1:  # alone, everything that was typed stands for it
-        shared = set()
-    return [{key: values[key] for key in keys if key not in shared and key in values} for values in typed]
-
-
-def in_short(values: Mapping[str, str]) -> dict[str, str]:
-    """Values as they are shown: numbers that were drawn, with four significant digits.
-
-    Args:
-        values: As typed, by key.
-
-    >>> in_short({"optimizer.lr": "0.004903618401148253", "seed": "1"})
-    {'optimizer.lr': '0.004904', 'seed': '1'}
-    """
-    return {key: _in_short(value) for key, value in values.items()}
 
 
 def groups(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> list[Group]:
@@ -229,18 +197,6 @@ def _deviation(scores: Sequence[float]) -> float | None:
 
 def _score(job: JobRecord, objective: Objective) -> float | None:
     return objective.score(job.outcome) if job.outcome is not None else None
-
-
-def _pair(override: str) -> tuple[str, str]:
-    key, _, value = override.partition("=")
-    return key.lstrip("+"), value
-
-
-def _in_short(value: str) -> str:
-    try:
-        return value if len(value) <= _LONG else f"{float(value):.4g}"
-    except ValueError:
-        return value
 
 
 def _in_order(keys: Iterable[str]) -> list[str]:

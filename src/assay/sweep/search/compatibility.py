@@ -12,7 +12,7 @@ from assay.targets.optional_packages import install
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.sweep.objective import Objective
+    from assay.record.objective import Objective
 
 NO_PRUNER: Final = "optuna.pruners.NopPruner"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 from assay.callbacks.optuna_study import close_storage, no_news
 from assay.config.value import check_whole_number
 from assay.errors import ConfigError
-from assay.sweep.objective import objectives
+from assay.record.objective import objectives
 from assay.sweep.search.compatibility import NO_PRUNER, check_installed, check_parts, prunes
 from assay.sweep.search.constraint import read_constraints
 from assay.sweep.search.importance import importance

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import optuna
 
-    from assay.sweep.objective import Objective
+    from assay.record.objective import Objective
     from assay.sweep.search.constraint import Constraint
     from assay.sweep.search.space import Dimension, Space
 
