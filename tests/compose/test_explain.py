@@ -8,7 +8,7 @@ import pytest
 
 from assay.compose import explain
 from assay.compose.compose import compose
-from assay.compose.explain import say, show
+from assay.compose.explain import explained, say, show
 from assay.compose.origin import origins
 from assay.config.tree import walk
 from assay.errors import ConfigError
@@ -106,7 +106,7 @@ def test_every_key_node_and_group_has_an_answer() -> None:
     groups = [str(group) for group in config.hydra.runtime.choices if not str(group).startswith("hydra/")]
     for key in [*(entry.key for entry in walk(config)), *groups]:
         console = Console(file=io.StringIO(), width=1000)
-        say(console, key, config, found)
+        say(console, explained(key, config, found))
         text = console.file.getvalue()
         assert text.startswith(key) or key.replace(".", "/") in groups, key
         assert text.count("\n") > 1 or key.startswith("hydra."), key

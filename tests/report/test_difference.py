@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
-from assay.report.difference import ABSENT, config_difference, read_side, record_difference, show
+from assay.report.difference import config_difference, difference, read_side, record_difference, show
 
 if TYPE_CHECKING:
     from tests.conftest import Train
@@ -38,7 +38,7 @@ def write_run(name: str, *overrides: str, **fields: object) -> RunRecord:
 
 
 def told(first: str, second: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    show(first, second)
+    show(difference(first, second))
     return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
 
@@ -76,9 +76,9 @@ def test_lists_of_mappings_item_by_item() -> None:
 def test_null_missing_and_absent_are_three_things() -> None:
     one, other = OmegaConf.create({"a": None, "b": "???"}), OmegaConf.create({"b": "null", "c": {}})
     assert config_difference(one, other) == {
-        "a": ("null", ABSENT),
+        "a": ("null", None),
         "b": ("???", "'null'"),
-        "c": (ABSENT, "{}"),
+        "c": (None, "{}"),
     }
 
 
@@ -124,7 +124,7 @@ def test_two_runs_and_their_records(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert not record_difference(one, one)
     other.git = None
-    assert record_difference(one, other)["git.commit"] == ("abc", ABSENT)
+    assert record_difference(one, other)["git.commit"] == ("abc", None)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_two_runs_show_scores_and_nothing_that_follows(
     job = ("data=iris", "model=linear", "scheduler=onecycle")
     values = (("optimizer.lr=0.1", "trainer.max_epochs=2"), ("optimizer.lr=0.2", "trainer.max_epochs=3"))
     one, other = (train(*job, *typed) for typed in values)
-    show(str(one.run_dir), str(other.run_dir))
+    show(difference(str(one.run_dir), str(other.run_dir)))
     said = capsys.readouterr().out
     config, _, scores = said.partition("scores\n")
     assert "optimizer.lr" in config

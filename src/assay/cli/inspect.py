@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.arguments import ConfigDir, Debug, Json, Overrides, loading
+from assay.cli.documents import Checked, Configs, Machine
 from assay.cli.error_report import reported
 from assay.errors import AssayError
 from assay.terminal import Console
@@ -15,16 +16,18 @@ from assay.terminal import Console
 
 def check(
     overrides: Overrides = None,
+    *,
     multirun: Annotated[bool, typer.Option("--multirun", "-m", help="Check every job of a sweep.")] = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the learning rate into an image.")
     ] = None,
     config_dir: ConfigDir = None,
+    as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Prove that an experiment, or a sweep, can run."""
     typed = overrides or []
-    with reported(debug, typed, config_dir):
+    with reported(debug, typed, config_dir, as_json=as_json) as document:
         if plot is not None and multirun:
             raise AssayError("--plot draws the learning rate of one job", hint="leave out -m")
         console = Console(highlight=False, soft_wrap=True)
@@ -34,18 +37,22 @@ def check(
             reports = check_sweep(typed, config_dir)
             from assay.check.render import show_sweep
 
-            show_sweep(console, reports)
+            document.say("check_sweep", Checked(reports))
+            if not as_json:
+                show_sweep(console, reports)
             return
         with loading():
             from assay.check.checker import Checker
             from assay.check.render import save_curve, show_job
 
-            checker = Checker(config_dir, curve=True)
+            checker = Checker(config_dir, curve=plot is not None or not as_json)
             job = checker.job(typed)
             import assay.check.prove  # noqa: F401 - torch and Lightning, which take seconds
 
         report = checker.report(job)
-        show_job(console, report)
+        document.say("check", report)
+        if not as_json:
+            show_job(console, report)
         if plot is not None:
             save_curve(report, plot)
 
@@ -62,7 +69,7 @@ def configs(
 
         options = listed(group, config_dir)
         if as_json:
-            document.say("configs", {"options": options})
+            document.say("configs", Configs(options))
         else:
             show(options)
 
@@ -71,29 +78,39 @@ def explain(
     key: Annotated[str, typer.Argument(metavar="KEY", help="A key, a node, or a group.")],
     overrides: Overrides = None,
     config_dir: ConfigDir = None,
+    as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Where a value comes from: who set it, and what that overrode."""
-    with reported(debug, overrides or [], config_dir):
-        from assay.compose.explain import show
+    with reported(debug, overrides or [], config_dir, as_json=as_json) as document:
+        from assay.compose import explain as explanation
 
-        show(key, overrides or [], config_dir)
+        found = explanation.explain(key, overrides or [], config_dir)
+        if as_json:
+            document.say("explain", found)
+        else:
+            explanation.say(Console(highlight=False, soft_wrap=True), found)
 
 
 def diff(
     first: Annotated[str, typer.Argument(metavar="A", help="A run directory, a YAML file, or overrides.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another; '' is the default config.")],
     config_dir: ConfigDir = None,
+    as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """What differs between runs, config files or quoted overrides.
 
     Where a run writes to does not count. The exit code is 0 whether they differ or not.
     """
-    with reported(debug):
-        from assay.report.difference import show
+    with reported(debug, as_json=as_json) as document:
+        from assay.report.difference import difference, show
 
-        show(first, second, config_dir)
+        found = difference(first, second, config_dir)
+        if not as_json:
+            show(found)
+            return
+        document.say("diff", found)
 
 
 def info(as_json: Json = False, debug: Debug = False) -> None:
@@ -103,7 +120,7 @@ def info(as_json: Json = False, debug: Debug = False) -> None:
 
         sections = machine()
         if as_json:
-            document.say("info", sections)
+            document.say("info", Machine(*sections.values()))
             return
         console = Console(highlight=False, soft_wrap=True)
         for section, rows in sections.items():

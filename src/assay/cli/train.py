@@ -2,64 +2,75 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.arguments import ConfigDir, Debug, Overrides, loading
+from assay.cli.arguments import ConfigDir, Debug, Json, Overrides, loading
+from assay.cli.documents import Composed, Sweep
 from assay.cli.error_report import reported
 from assay.errors import AssayError
+from assay.quoting import counted
 from assay.terminal import Console, printable
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from assay.cli.json_document import Document
     from assay.run.result import RunResult
+    from assay.sweep.result import SweepResult
 
 
 def train(
     overrides: Overrides = None,
+    *,
     multirun: Annotated[
         bool, typer.Option("--multirun", "-m", help="One job per combination of comma-separated values.")
     ] = False,
     cfg: Annotated[bool, typer.Option("--cfg", "-c", help="Print the composed config and stop.")] = False,
     config_dir: ConfigDir = None,
+    as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Train, test and record one experiment, or a sweep of them."""
     typed = overrides or []
-    with reported(debug, typed, config_dir):
+    with reported(debug, typed, config_dir, as_json=as_json) as document:
         if cfg:
             from assay.compose.compose import job_config
 
-            _print_configs([job_config(job) for job in _composed(typed, config_dir, multirun=multirun)])
+            jobs = [job_config(job) for job in _composed(typed, config_dir, multirun=multirun)]
+            if as_json:
+                from assay.config.serialize import written
+
+                document.say("config", Composed([written(job) for job in jobs]))
+            else:
+                _print_configs(jobs)
             return
         if multirun:
             from assay.sweep.session import start
 
-            code = start(typed, config_dir).exit_code
-        else:
-            with loading():
-                from assay.check.checker import Checker
+            _end_sweep(document, start(typed, config_dir))
+            return
+        with loading():
+            from assay.check.checker import Checker
 
-                checker = Checker(config_dir)
-                job = checker.job(typed)
-                from assay.run.train import train_job
+            checker = Checker(config_dir)
+            job = checker.job(typed)
+            from assay.run.train import train_job
 
-            result = train_job(job, checker.check(job), raise_errors=debug)
-            _say_result(result)
-            code = result.exit_code
-    if code:
-        raise typer.Exit(code)
+        _end_run(document, train_job(job, checker.check(job), raise_errors=debug))
 
 
 def resume(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a sweep.")],
     overrides: Overrides = None,
+    *,
     failed: Annotated[bool, typer.Option("--failed", help="In a sweep, run failed jobs again too.")] = False,
     config_dir: ConfigDir = None,
+    as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Go on with a run or a sweep, or train a finished run longer.
@@ -67,13 +78,11 @@ def resume(
     A run ends as if it had never been interrupted, bit for bit; RUN trainer.max_epochs=20 trains on. A sweep
     runs what is missing: SWEEP optimizer.lr=0.1,0.2,0.4 is another search space.
     """
-    with reported(debug):
+    with reported(debug, as_json=as_json) as document:
         if (run / "journal.jsonl").is_file():
             from assay.sweep.session import go_on as go_on_with_sweep
 
-            code = go_on_with_sweep(run, overrides or [], config_dir, again=failed).exit_code
-            if code:
-                raise typer.Exit(code)
+            _end_sweep(document, go_on_with_sweep(run, overrides or [], config_dir, again=failed))
             return
         if config_dir is not None:
             raise AssayError(
@@ -92,9 +101,7 @@ def resume(
         result = go_on(run, overrides or [], raise_errors=debug)
         if result.status == "finished" and result.reason:
             typer.echo(printable(f"{run}: {result.reason}"))
-        _say_result(result)
-    if result.exit_code:
-        raise typer.Exit(result.exit_code)
+        _end_run(document, result)
 
 
 def reproduce(
@@ -102,6 +109,7 @@ def reproduce(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="trusted_packages=[…]", hidden=True)
     ] = None,
+    *,
     trust_code: Annotated[
         bool,
         typer.Option("--trust-code", help="Let code run that does not lie here: another commit, a patch."),
@@ -109,6 +117,7 @@ def reproduce(
     tolerance: Annotated[
         float, typer.Option("--tolerance", metavar="R", help="Take relative differences up to this for none.")
     ] = 0.0,
+    as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Run a finished run again elsewhere and compare it, bit for bit.
@@ -117,14 +126,16 @@ def reproduce(
     what lies in the current checkout is brought back beside it: a run of somebody else's is somebody else's
     code.
     """
-    with reported(debug):
+    with reported(debug, as_json=as_json) as document:
         from assay.run.reproduce import reproduce as run_again
         from assay.run.reproduce import show
 
         result = run_again(run, overrides or [], trust_code=trust_code, tolerance=tolerance)
         show(result)
-    if result.exit_code:
-        raise typer.Exit(result.exit_code)
+        document.say("reproduce", result)
+        if result.exit_code:
+            document.fail(f"{result.verdict}: {result.different[0]}", code=result.exit_code)
+            raise typer.Exit(result.exit_code)
 
 
 def _composed(typed: list[str], config_dir: Path | None, *, multirun: bool) -> list[DictConfig]:
@@ -149,7 +160,26 @@ def _print_configs(jobs: list[DictConfig]) -> None:
         sys.stdout.write(printable(text))
 
 
-def _say_result(result: RunResult) -> None:
+def _end_run(document: Document, result: RunResult) -> None:
     from assay.run.summary import say_run
 
     say_run(Console(highlight=False, soft_wrap=True, stderr=result.status != "finished"), result)
+    document.say("run", result)
+    if result.exit_code:
+        again = f"assay resume {shlex.quote(str(result.run_dir))}" if result.status == "interrupted" else ""
+        document.fail(result.reason or result.status, hint=again, code=result.exit_code)
+        raise typer.Exit(result.exit_code)
+
+
+def _end_sweep(document: Document, result: SweepResult) -> None:
+    document.say("sweep", Sweep.of(result))
+    if result.exit_code:
+        ended = sum(job.status in ("finished", "pruned") for job in result.jobs)
+        failed = sum(job.status == "failed" for job in result.jobs)
+        again = f"assay resume {shlex.quote(str(result.directory))}{' --failed' if failed else ''}"
+        document.fail(
+            f"{ended} of {counted(result.total, 'job')} finished, {failed} failed",
+            hint=again,
+            code=result.exit_code,
+        )
+        raise typer.Exit(result.exit_code)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -29,8 +30,47 @@ if TYPE_CHECKING:
     from assay.config.tree import Entry
 
 _AWAITED = "known once the data is read"
-_Row = tuple[str, ...]
 _Entries = dict[tuple[str, ...], "Entry"]
+
+
+@final
+@dataclass(frozen=True)
+class Key:
+    """A key below the one that is explained.
+
+    Attributes:
+        key: Full key.
+        value: As it is written in YAML.
+        where: `conf/optimizer/adamw.yaml:3`, `command line`, or who else set it; empty where nobody knows.
+        overridden: What counts in its place, and where that was set; empty where this one counts.
+    """
+
+    key: str
+    value: str
+    where: str
+    overridden: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Explanation:
+    """A value, a node or a group, and where it comes from.
+
+    Attributes:
+        key: Full key, or the group.
+        value: As it is written in YAML; the option of a group; empty for a node.
+        remark: What an interpolation comes to, after `→`; that a value must be given or was taken away.
+        set_by: Every place that sets it, the oldest first: the last one counts.
+        part_of: The choices of groups that brought the file of the last place here.
+        keys: All below a node, or that a group's option sets.
+    """
+
+    key: str
+    value: str = ""
+    remark: str = ""
+    set_by: Sequence[Setting] = ()
+    part_of: Sequence[Choice] = ()
+    keys: Sequence[Key] = ()
 
 
 def show(key: str, overrides: Sequence[str] = (), config_dir: Path | None = None) -> None:
@@ -44,15 +84,27 @@ def show(key: str, overrides: Sequence[str] = (), config_dir: Path | None = None
     Raises:
         ConfigError: There is no such key, or the overrides do not compose.
     """
-    config = compose(overrides, config_dir)
-    say(Console(highlight=False, soft_wrap=True), key, config, origins(overrides, config_dir))
+    say(Console(highlight=False, soft_wrap=True), explain(key, overrides, config_dir))
 
 
-def say(console: Console, key: str, config: DictConfig, found: Origins) -> None:
-    """As `show`, of a job that is composed already.
+def explain(key: str, overrides: Sequence[str] = (), config_dir: Path | None = None) -> Explanation:
+    """What `show` prints.
 
     Args:
-        console: Where to print.
+        key: As for `show`.
+        overrides: As for `show`.
+        config_dir: As for `show`.
+
+    Raises:
+        ConfigError: As for `show`.
+    """
+    return explained(key, compose(overrides, config_dir), origins(overrides, config_dir))
+
+
+def explained(key: str, config: DictConfig, found: Origins) -> Explanation:
+    """As `explain`, of a job that is composed already.
+
+    Args:
         key: Full key, node or group; what tab completion puts after it does not count.
         config: The composed job.
         found: Where its values come from.
@@ -64,43 +116,55 @@ def say(console: Console, key: str, config: DictConfig, found: Origins) -> None:
     entries = {split(entry.key): entry for entry in walk(config)}
     entry, choice = entries.get(split(key)), found.choice_of(key)
     if choice is not None:
-        _say(console, choice.group, choice.option.replace(",", ", ") or "none", "")
-        _print_chain(console, choice.settings)
-        _print_rows(console, _rows_of_choice(choice, found, entries))
-    elif entry is not None and not _is_one_value(entry):
-        _say(console, entry.key, "", "")
-        _print_rows(console, _rows_below(split(key), found, entries))
-    else:
-        _print_value(console, key, entry, found, entries)
-
-
-def _print_value(console: Console, key: str, entry: Entry | None, found: Origins, entries: _Entries) -> None:
-    chain = found.chain(key)
+        option = choice.option.replace(",", ", ") or "none"
+        rows = _rows_of_choice(choice, found, entries)
+        return Explanation(choice.group, option, set_by=choice.settings, keys=rows)
+    if entry is not None and not _is_one_value(entry):
+        return Explanation(entry.key, keys=_rows_below(split(key), found, entries))
+    chain = tuple(found.chain(key))
     if entry is None and not (chain and not chain[-1].text):
         raise _unknown(key, found, entries)
+    path = chain[-1].path if chain else None
+    choices = tuple(one for one in found.choices.values() if path is not None and _is_part_of(path, one))
     if entry is None:
-        _say(console, key, "", "was taken away")
-    else:
-        _say(console, entry.key, *_raw_and_resolved(entry, chain))
-    _print_chain(console, chain)
-    for choice in found.choices.values():
-        if chain and chain[-1].path and _is_part_of(chain[-1].path, choice):
-            by = choice.settings[-1].where
-            console.print(f"  with    {choice.group}={choice.option}, chosen by {by}", markup=False)
+        return Explanation(key, "", "was taken away", chain, choices)
+    return Explanation(entry.key, *_raw_and_resolved(entry, chain), chain, choices)
+
+
+def say(console: Console, found: Explanation) -> None:
+    """Print an explanation.
+
+    Args:
+        console: Where to print.
+        found: From `explained`.
+    """
+    line = Text(found.key, style="bold")
+    if found.value:
+        line.append(" = ", style="not bold dim").append(found.value, style="not bold cyan")
+    if found.remark:
+        line.append(f"  {found.remark}", style="not bold")
+    console.print(line)
+    # The newest first: what counts, then what it overrode.
+    _print_rows(
+        console,
+        [
+            ("over" if number else "set by", one.where, one.override or shortened(one.text))
+            for number, one in enumerate(reversed(found.set_by))
+        ],
+    )
+    for choice in found.part_of:
+        by = choice.settings[-1].where
+        console.print(f"  with    {choice.group}={choice.option}, chosen by {by}", markup=False)
+    if found.keys:
+        console.print()
+        over = [f"overridden: {one.overridden}" if one.overridden else "" for one in found.keys]
+        rows = [(one.key, shortened(one.value), one.where) for one in found.keys]
+        _print_rows(console, [(*row, note) for row, note in zip(rows, over, strict=True)])
 
 
 def _is_part_of(path: Path, choice: Choice) -> bool:
     """Whether a file lies in the folder of a group, so that its choice brought it here."""
     return bool(choice.option) and path.parent.as_posix().endswith(f"/{choice.group.partition('@')[0]}")
-
-
-def _say(console: Console, key: str, value: str, remark: str) -> None:
-    line = Text(key, style="bold")
-    if value:
-        line.append(" = ", style="not bold dim").append(value, style="not bold cyan")
-    if remark:
-        line.append(f"  {remark}", style="not bold")
-    console.print(line)
 
 
 def _is_one_value(entry: Entry) -> bool:
@@ -131,43 +195,32 @@ def _resolved(entry: Entry) -> str:
     return shortened(plain(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value))
 
 
-def _print_chain(console: Console, chain: Sequence[Setting]) -> None:
-    """The newest first: what counts, then what it overrode."""
-    rows = [
-        ("set by" if not number else "over", one.where, one.override or shortened(one.text))
-        for number, one in enumerate(reversed(chain))
-    ]
-    _print_rows(console, rows, gap=False)
-
-
-def _rows_of_choice(choice: Choice, found: Origins, entries: _Entries) -> list[_Row]:
+def _rows_of_choice(choice: Choice, found: Origins, entries: _Entries) -> list[Key]:
     package = split(choice.package)
     if package and package == split(choice.group.replace("/", ".")):
         return _rows_below(package, found, entries)
     # A fragment of another node, such as `device` in the trainer, or of the whole config: what its file sets.
-    rows: list[_Row] = []
+    rows: list[Key] = []
     for setting in found.settings_in(f"{choice.group}/{choice.option}"):
         last = found.chain(setting.key)[-1]
-        over = f"overridden: {last.override or last.text}, {last.where}" if last != setting else ""
-        rows.append((setting.key, shortened(setting.text), setting.where, over))
+        over = f"{last.override or last.text}, {last.where}" if last != setting else ""
+        rows.append(Key(setting.key, setting.text, setting.where, over))
     return rows
 
 
-def _rows_below(node: tuple[str, ...], found: Origins, entries: _Entries) -> list[_Row]:
-    rows: list[_Row] = []
+def _rows_below(node: tuple[str, ...], found: Origins, entries: _Entries) -> list[Key]:
+    rows: list[Key] = []
     whole = {key for key, entry in entries.items() if _is_one_value(entry)}
     for key, entry in entries.items():
         if key[: len(node)] == node and key in whole and key[:-1] not in whole:
             chain = found.chain(entry.key)
             value, _ = _raw_and_resolved(entry, chain)
-            rows.append((entry.key, shortened(value), chain[-1].where if chain else ""))
+            rows.append(Key(entry.key, value, chain[-1].where if chain else ""))
     return rows
 
 
-def _print_rows(console: Console, rows: Sequence[_Row], gap: bool = True) -> None:
+def _print_rows(console: Console, rows: Sequence[tuple[str, ...]]) -> None:
     """Aligned columns; one line a row in a pipe, whatever the width."""
-    if gap and rows:
-        console.print()
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         line = Text(" ")

@@ -24,7 +24,7 @@ from assay.terminal import Console
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-ABSENT = "not there"
+_ABSENT = "not there"
 _MATTERS = ("status", "seed", "data_sha256", "patch_sha256", "git", "machine", "packages", "model")
 _RUN_DIR = "${run_dir}"
 
@@ -45,7 +45,28 @@ class Side:
     record: RunRecord | None = None
 
 
-Rows = dict[str, tuple[str, str]]
+Rows = dict[str, tuple[str | None, str | None]]
+"""By key what two sides have, as it is written in YAML; None for what is not there."""
+
+
+@final
+@dataclass(frozen=True)
+class Difference:
+    """What differs.
+
+    Attributes:
+        first: One of the two, as typed; empty for the default config.
+        second: The other.
+        config: By full key what each has, as it is written in YAML.
+        record: Of two runs: code, packages, machine, data, seed.
+        scores: Of two runs: last values of scalars.
+    """
+
+    first: str
+    second: str
+    config: Rows
+    record: Rows
+    scores: Rows
 
 
 def read_side(name: str, config_dir: Path | None = None) -> Side:
@@ -130,7 +151,7 @@ def score_difference(one: RunRecord, other: RunRecord) -> Rows:
     names = sorted({**first, **second}, key=lambda name: (not name.startswith("test/"), name))
     names = [name for name in names if not name.startswith("lr-")]
     shown = [name for name in names if one.metrics.get(name) != other.metrics.get(name)]
-    return {name: (first.get(name, ABSENT), second.get(name, ABSENT)) for name in shown}
+    return {name: (first.get(name), second.get(name)) for name in shown}
 
 
 def _follows(key: str, derived: Collection[str]) -> bool:
@@ -138,8 +159,8 @@ def _follows(key: str, derived: Collection[str]) -> bool:
     return any(key == one or key.startswith((f"{one}.", f"{one}[")) for one in ("spec", *derived))
 
 
-def show(first: str, second: str, config_dir: Path | None = None) -> None:
-    """Print what differs; `no difference` where nothing does.
+def difference(first: str, second: str, config_dir: Path | None = None) -> Difference:
+    """What differs between two sides.
 
     Args:
         first: A run directory, a config file, or overrides.
@@ -150,31 +171,40 @@ def show(first: str, second: str, config_dir: Path | None = None) -> None:
         AssayError: One of them cannot be read.
     """
     one, other = read_side(first, config_dir), read_side(second, config_dir)
-    blocks = {"config": config_difference(one.config, other.config)}
-    if one.record is not None and other.record is not None:
-        derived = set(one.record.interpolations) & set(other.record.interpolations)
-        kept = (key for key in blocks["config"] if not _follows(key, derived))
-        blocks["config"] = {key: blocks["config"][key] for key in kept}
-        blocks["record"] = record_difference(one.record, other.record)
-        blocks["scores"] = score_difference(one.record, other.record)
+    config = config_difference(one.config, other.config)
+    if one.record is None or other.record is None:
+        return Difference(first, second, config, {}, {})
+    derived = set(one.record.interpolations) & set(other.record.interpolations)
+    config = {key: values for key, values in config.items() if not _follows(key, derived)}
+    records = one.record, other.record
+    return Difference(first, second, config, record_difference(*records), score_difference(*records))
+
+
+def show(found: Difference) -> None:
+    """Print what differs; `no difference` where nothing does.
+
+    Args:
+        found: From `difference`.
+    """
+    blocks = {"config": found.config, "record": found.record, "scores": found.scores}
     console = Console(highlight=False, soft_wrap=True)
     if not any(blocks.values()):
         console.print("no difference")
         return
+    titles = tuple(shortened(side or "the default config") for side in (found.first, found.second))
     for name, rows in blocks.items():
         if rows:
             console.print(name, style="bold")
-            titles = tuple(shortened(side.name or "the default config") for side in (one, other))
             _print_rows(console, [("", *titles), *((key, *values) for key, values in rows.items())])
 
 
-def _print_rows(console: Console, rows: Sequence[tuple[str, ...]]) -> None:
-    short = [tuple(shortened(cell) for cell in row) for row in rows]
+def _print_rows(console: Console, rows: Sequence[tuple[str | None, ...]]) -> None:
+    short = [tuple(_ABSENT if cell is None else shortened(cell) for cell in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*short, strict=True)]
     for number, row in enumerate(short):
         line = Text(" ")
         for cell, width, colour in zip(row, widths, ("", "red", "green"), strict=True):
-            line.append(f" {cell:<{width}} ", style="dim" if not number or cell == ABSENT else colour)
+            line.append(f" {cell:<{width}} ", style="dim" if not number or cell == _ABSENT else colour)
         line.rstrip()
         console.print(line)
 
@@ -212,8 +242,4 @@ def _value(parent: Any, name: Any) -> Any:
 
 def _rows(first: Mapping[str, str], second: Mapping[str, str]) -> Rows:
     keys = dict.fromkeys((*first, *second))
-    return {
-        key: (first.get(key, ABSENT), second.get(key, ABSENT))
-        for key in keys
-        if first.get(key) != second.get(key)
-    }
+    return {key: (first.get(key), second.get(key)) for key in keys if first.get(key) != second.get(key)}

@@ -53,6 +53,7 @@ class Reproduction:
     """What came of it.
 
     Attributes:
+        verdict: `identical`, `within rounding`, or `different`.
         identical: Every row of metrics.csv, every final score and every bit of the weights are the same.
         different: What is not, first of all the first step; empty when identical.
         largest: The largest relative difference of each column and score that is not the same, and of the
@@ -74,14 +75,12 @@ class Reproduction:
     rows: int = 0
     weights_sha256: str = ""
     kept: Path | None = None
+    verdict: str = field(init=False)
 
-    @property
-    def verdict(self) -> str:
-        """`identical`, `within rounding`, or `different`."""
-        if self.identical:
-            return "identical"
+    def __post_init__(self) -> None:
         known = bool(self.largest) and max(self.largest.values()) <= max(self.tolerance, _ROUNDING)
-        return "within rounding" if known else "different"
+        verdict = "identical" if self.identical else "within rounding" if known else "different"
+        object.__setattr__(self, "verdict", verdict)
 
     @property
     def exit_code(self) -> int:

@@ -102,7 +102,7 @@ class Step:
     Attributes:
         outputs: Shape of the model's outputs.
         flops: Of forward and backward of one batch, counting a multiplication and an addition as two.
-        memory: At its peak.
+        memory: At its peak, which is the sum of its parts.
     """
 
     outputs: tuple[int, ...]

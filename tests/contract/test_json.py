@@ -1,0 +1,92 @@
+"""Every verb prints one document, every kind of document is described, and what is described is printed."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from tests.contract.json_page import MARK, PAGE, problems_of, reference
+from typer.testing import CliRunner
+
+from assay.cli.app import app
+from assay.cli.documents import KINDS
+
+CLI = Path(__file__).parents[2] / "src" / "assay" / "cli"
+VERBS = sorted(typer.main.get_group(app).commands)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_takes_it(verb: str) -> None:
+    flags = [flag for one in typer.main.get_group(app).commands[verb].params for flag in one.opts]
+    assert "--json" in flags
+
+
+def said() -> set[str]:
+    """The kinds that the verbs say, in their source."""
+    calls = [
+        node
+        for path in CLI.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "say"
+    ]
+    first = [call.args[0] for call in calls if call.args]
+    return {one.value for one in first if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+
+
+def test_every_kind_that_is_said_is_described() -> None:
+    assert said() == set(KINDS)
+
+
+def test_the_page_is_as_the_classes_are() -> None:
+    written = PAGE.read_text(encoding="utf-8").partition(MARK)[2]
+    assert written == reference(), "python -m tests.contract.json_page"
+
+
+def printed(*words: str, code: int = 0) -> dict[str, Any]:
+    result = CliRunner().invoke(app, [*words, "--json"])
+    assert result.exit_code == code, result.stderr
+    document: dict[str, Any] = json.loads(result.stdout)
+    assert not problems_of(document)
+    assert ("error" in document) == bool(code)
+    return document
+
+
+def test_what_is_printed_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert {one["name"] for one in printed("configs", "device")["options"]} >= {"auto", "cpu"}
+    found = printed("explain", "optimizer.lr", "optimizer.lr=0.1")
+    assert (found["value"], found["set_by"][-1]["where"]) == ("0.1", "command line")
+    assert printed("explain", "optimizer")["keys"]
+    assert printed("explain", "optimzer", code=2)["kind"] == "error"
+    found = printed("diff", "", "optimizer=sgd")
+    assert found["config"]["optimizer.momentum"] == [None, "0.9"]
+    assert printed("info")["auto"]["chooses"]
+    assert printed("train", "--cfg", "seed=3")["configs"][0]["seed"] == 3
+    assert [one["seed"] for one in printed("train", "--cfg", "-m", "seed=1,2")["configs"]] == [1, 2]
+    report = printed("check", "data=iris", "model=linear")
+    assert report["parameters"] == 15
+    assert [
+        one["parameters"] for one in printed("check", "-m", "data=iris", "model=linear", "seed=1,2")["jobs"]
+    ] == [15, 15]
+    error = printed("check", "data=iris", "optimizer.lr=fast", code=2)["error"]
+    assert (error["key"], error["file"], error["code"]) == ("optimizer.lr", "command line", 2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_printed_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    quick = ["data=iris", "model=linear", "device=cpu", "trainer.max_epochs=1"]
+    run = printed("train", *quick, "hydra.run.dir=run")
+    record = json.loads(Path("run/record.json").read_text(encoding="utf-8"))
+    assert (run["run_dir"], run["status"], run["metrics"]) == ("run", "finished", record["metrics"])
+    again = printed("train", *quick, "hydra.run.dir=run", code=1)
+    assert "already holds a run" in again["error"]["message"]
+    assert printed("resume", "run", "trainer.max_epochs=2")["status"] == "finished"
+    sweep = printed("train", "-m", *quick, "seed=1,2", "hydra.sweep.dir=sweep")
+    assert [job["status"] for job in sweep["jobs"]] == ["finished", "finished"]
+    assert printed("resume", "sweep")["best"] == sweep["best"]
+    assert printed("diff", "sweep/0", "sweep/1")["config"]["seed"] == ["1", "2"]
