@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import re
+import signal
+import subprocess
+import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
+from tests.command import ASSAY
 from tests.contract.json_page import MARK, PAGE, problems_of, reference
 from typer.testing import CliRunner
 
 from assay.cli.app import app
 from assay.cli.documents import KINDS
+from assay.errors import AssayError, ConfigError
+from assay.process.stop_signals import STOP_SIGNALS
+from assay.record.outcome import Status, exit_code
 
 CLI = Path(__file__).parents[2] / "src" / "assay" / "cli"
 VERBS = sorted(typer.main.get_group(app).commands)
@@ -86,7 +95,83 @@ def test_what_is_printed_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     again = printed("train", *quick, "hydra.run.dir=run", code=1)
     assert "already holds a run" in again["error"]["message"]
     assert printed("resume", "run", "trainer.max_epochs=2")["status"] == "finished"
-    sweep = printed("train", "-m", *quick, "seed=1,2", "hydra.sweep.dir=sweep")
+    sweep = printed("train", "-m", *quick, "seed=1,2", "hydra/launcher=serial", "hydra.sweep.dir=sweep")
     assert [job["status"] for job in sweep["jobs"]] == ["finished", "finished"]
     assert printed("resume", "sweep")["best"] == sweep["best"]
     assert printed("diff", "sweep/0", "sweep/1")["config"]["seed"] == ["1", "2"]
+
+
+def table_of_exit_codes() -> dict[int, str]:
+    section = PAGE.read_text(encoding="utf-8").partition("\n## Exit codes\n")[2].partition("\n## ")[0]
+    return {int(code): told for code, told in re.findall(r"^\| (\d+) \| (.+) \|$", section, re.MULTILINE)}
+
+
+def test_exit_codes_are_those_of_the_table() -> None:
+    told = table_of_exit_codes()
+    statuses = {status: exit_code(status) for status in get_args(Status) if status != "interrupted"}
+    assert {name for name, code in statuses.items() if not code} == {"finished", "pruned"}
+    by_signal = {number.name: exit_code("interrupted", number.name) for number in STOP_SIGNALS}
+    for name, code in by_signal.items():
+        assert name in told[code]
+    errors = {one.exit_code for one in (AssayError, *every_subclass(AssayError))}
+    assert (ConfigError.exit_code, AssayError.exit_code) == (2, 1)
+    assert set(told) == {*statuses.values(), *by_signal.values(), *errors}
+    assert CliRunner().invoke(app, ["trian"]).exit_code == 2
+
+
+def every_subclass(one: type[AssayError]) -> list[type[AssayError]]:
+    return [inner for child in one.__subclasses__() for inner in (child, *every_subclass(child))]
+
+
+def test_a_run_that_is_told_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = threading.Event()
+
+    def stop() -> None:
+        while not Path("run/metrics.csv").is_file() and not ended.wait(0.05):
+            pass
+        if not ended.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    watching = threading.Thread(target=stop)
+    watching.start()
+    try:
+        words = ["data=iris", "model=linear", "device=cpu", "trainer.max_epochs=1000000", "hydra.run.dir=run"]
+        document = printed("train", *words, code=143)
+    finally:
+        ended.set()
+        watching.join()
+    assert (document["status"], document["signal"]) == ("interrupted", "SIGTERM")
+    assert (document["error"]["message"], document["error"]["hint"]) == (
+        "stopped by SIGTERM",
+        "assay resume run",
+    )
+
+
+@pytest.mark.long
+def test_ranks_that_are_told_to_stop(tmp_path: Path) -> None:
+    """What the ranks and torch print is not on standard output."""
+    words = ["train", "data=iris", "model=linear", "device=ddp_cpu", "trainer.devices=2", "--json"]
+    with subprocess.Popen(
+        [*ASSAY, *words, "trainer.max_epochs=1000000", "hydra.run.dir=run"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            said = ""
+            while "epoch" not in said and process.poll() is None:
+                said += process.stderr.readline()
+            process.send_signal(signal.SIGTERM)
+            shown, _ = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    document = json.loads(shown)
+    assert not problems_of(document)
+    assert (process.returncode, document["error"]["code"]) == (143, 143), said
+    assert (document["kind"], document["status"], document["signal"]) == ("run", "interrupted", "SIGTERM")
+    assert document["error"]["hint"] == "assay resume run"
