@@ -31,7 +31,6 @@ TO_COME: tuple[str, ...] = (
     "loss/at_least_float32.py",
     "metrics/direction.py",
     "run/continuation.py",
-    "run/loaded_model.py",
     "run/reproduce_process.py",
     "run/result.py",
     "sweep/factory.py",

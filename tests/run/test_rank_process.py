@@ -92,7 +92,7 @@ def test_metrics_are_those_of_all_samples(run_dir: Path, part: str, role: Litera
     assert len(inputs) == spec[f"num_{part}"]
     model = assay.load(run_dir, checkpoint=role, map_location="cpu", trusted_packages=("own_project",))
     with torch.no_grad():
-        logits = model(inputs).squeeze(1)
+        logits = model.model(model.preprocess(inputs)).squeeze(1)
     chances, truth = logits.sigmoid().numpy(), targets.numpy()
     predicted = (chances > 0.5).astype(int)
     expected = {

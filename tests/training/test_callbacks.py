@@ -52,12 +52,12 @@ class Spoil(Callback):
                 parameter.mul_(30)
 
 
-def score(run: Trained, model: torch.nn.Module, part: str = "val") -> tuple[float, float]:
+def score(run: Trained, model: Any, part: str = "val") -> tuple[float, float]:
     """Mean cross-entropy and accuracy, by hand."""
     loader: Any = getattr(run.datamodule, f"{part}_dataloader")()
     inputs, targets = (torch.cat(column) for column in zip(*loader, strict=True))
     with torch.no_grad():
-        logits = model(inputs)
+        logits = model.model(model.preprocess(inputs))
     loss = float(torch.nn.functional.cross_entropy(logits, targets))
     return loss, float((logits.argmax(1) == targets).double().mean())
 

@@ -53,11 +53,9 @@ class Teacher:
                 f"hard_weight={hard_weight} is not a share; give a number from 0 to 1, such as 0.1"
             )
         self._rescale: tuple[Tensor, Tensor] | None = None
-        inside = getattr(model, "model", None)
-        if hasattr(model, "normalized") and isinstance(
-            inside, nn.Module
-        ):  # an assay.run.loaded_model.LoadedModel
-            there: Any = model
+        inside, preprocess = getattr(model, "model", None), getattr(model, "preprocess", None)
+        if isinstance(inside, nn.Module) and isinstance(preprocess, nn.Module):  # as assay.load returns it
+            there: Any = preprocess.normalize
             self._rescale = _rescale((mean, std), (there.mean, there.std))
             model = inside
         self.model = model.eval().requires_grad_(False)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from zipfile import ZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
+
+from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +54,32 @@ def read_array(root: Path, name: str) -> NDArray[Any]:
             raise NoArrayError(archive.files)
         array: NDArray[Any] = archive[name]
     return array
+
+
+def read_inputs(path: Path) -> NDArray[Any]:
+    """The array of a .npy file, mapped into memory, or the only one (or `inputs`) of a .npz archive.
+
+    Args:
+        path: Of the file.
+
+    Raises:
+        DataError: It is not there or cannot be read, or an archive has several arrays.
+    """
+    try:
+        if path.suffix.lower() == ".npy":
+            mapped: NDArray[Any] = np.lib.format.open_memmap(path, mode="c")  # as in `read_array`
+            return mapped
+        with ZipFile(path) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+        if "inputs" not in names and len(names) != 1:
+            raise DataError(
+                f"{path} has several arrays: {', '.join(names[:10])}", hint="call the one to predict inputs"
+            )
+        return read_array(path, "inputs" if "inputs" in names else names[0])
+    except (ValueError, OSError, EOFError, BadZipFile, NoArrayError) as error:
+        raise DataError(
+            f"{path} cannot be read: {error}", hint="save plain numbers with numpy.save or numpy.savez"
+        ) from error
 
 
 def header_of(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:

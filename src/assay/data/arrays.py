@@ -52,6 +52,9 @@ class Arrays:
         dtype: `float32` makes numbers of inputs that are integers; None: bytes become floating-point numbers
             from 0 to 1, other integers stay as they are, for an embedding.
 
+    Attributes:
+        layout: As given.
+
     Raises:
         ValueError: An argument is not one of its choices.
     """
@@ -83,7 +86,7 @@ class Arrays:
                 raise ValueError(f"{part}_inputs and {part}_targets go together; only one of them is given")
             if pair[0] is not None and pair[1] is not None:
                 self._names[part] = (pair[0], pair[1])
-        self._root, self._layout, self._dtype = Path(root), layout, dtype
+        self._root, self.layout, self._dtype = Path(root), layout, dtype
         self._asked: TaskName | Literal["auto"] = task
         self.task: TaskName = "multiclass"
         self.class_names: tuple[str, ...] = tuple(class_names or ())
@@ -110,7 +113,7 @@ class Arrays:
         self.task = found if self._asked == "auto" else self._asked
         task = task_of(self.task)
         parts = {
-            part: Samples(self._channels_first(inputs), task.as_targets(targets))
+            part: Samples(self.in_layout(inputs), task.as_targets(targets))
             for part, (inputs, targets) in raw.items()
         }
         if not self.class_names:
@@ -131,33 +134,50 @@ class Arrays:
                 f"data.source.{option}={name}: {path} cannot be read: {error}",
                 hint="save plain numbers with numpy.save, or with numpy.savez as a .npz archive",
             ) from error
-        return _share(option, name, array)
+        return as_tensor(array, f"data.source.{option}={name}")
 
-    def _channels_first(self, inputs: Tensor) -> Tensor:
+    def in_layout(self, inputs: Tensor) -> Tensor:
+        """Inputs as the model gets them: channels first, in the type asked for.
+
+        Args:
+            inputs: As the file has them.
+
+        Raises:
+            DataError: They have not as many dimensions as `layout`.
+        """
         if self._dtype is not None:
             inputs = inputs.float()
-        if self._layout is None:
+        if self.layout is None:
             return inputs
-        if inputs.ndim != len(self._layout):
+        if inputs.ndim != len(self.layout):
             raise DataError(
-                f"data.source.layout={self._layout}: the inputs have shape {tuple(inputs.shape)}",
+                f"data.source.layout={self.layout}: the inputs have shape {tuple(inputs.shape)}",
                 hint="data.source.layout=null leaves them as they are",
             )
-        return inputs[:, None] if self._layout == "NHW" else inputs.permute(0, 3, 1, 2)
+        return inputs[:, None] if self.layout == "NHW" else inputs.permute(0, 3, 1, 2)
 
 
-def _share(option: str, name: str, array: NDArray[Any]) -> Tensor:
+def as_tensor(array: NDArray[Any], said_of: str) -> Tensor:
+    """A tensor over an array's memory, where torch has its type.
+
+    Args:
+        array: Of numbers.
+        said_of: What a message begins with.
+
+    Raises:
+        DataError: It does not hold numbers, one or several a sample.
+    """
     if array.dtype.kind not in "biuf":
         what = "text" if array.dtype.kind in "US" else f"of type {array.dtype}"
         raise DataError(
-            f"data.source.{option}={name}: the array is {what}; numbers were expected",
+            f"{said_of}: the array is {what}; numbers were expected",
             hint="for classes: names, targets = numpy.unique(targets, return_inverse=True)"
-            if "targets" in option
+            if "targets" in said_of
             else "save numbers",
         )
     if array.ndim == 0:
         raise DataError(
-            f"data.source.{option}={name}: a single number; one per sample was expected",
+            f"{said_of}: a single number; one per sample was expected",
             hint="save the whole array",
         )
     if not array.dtype.isnative:

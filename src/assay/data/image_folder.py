@@ -51,6 +51,8 @@ class ImageFolder:
         on_bad: What to do about files that cannot be decoded: `error`, or `skip` to leave them out.
 
     Attributes:
+        mode: As given.
+        image_size: As given.
         notes: What was left out, a sentence each; there after `read()`.
 
     Raises:
@@ -75,8 +77,8 @@ class ImageFolder:
             raise ValueError(f"in_memory={in_memory!r}: auto, true or false was expected")
         if image_size is not None and (len(image_size) != 2 or min(image_size) < 1):
             raise ValueError(f"image_size={list(image_size)}: [height, width] was expected")
-        self._root, self._mode, self._in_memory = Path(root), mode, in_memory
-        self._size = None if image_size is None else (int(image_size[0]), int(image_size[1]))
+        self._root, self.mode, self._in_memory = Path(root), mode, in_memory
+        self.image_size = None if image_size is None else (int(image_size[0]), int(image_size[1]))
         self._on_bad = on_bad
         self.class_names: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
@@ -94,7 +96,7 @@ class ImageFolder:
         listed = {part: self._list(part, folder) for part, folder in self._part_folders().items()}
         files = [file for some in listed.values() for file in some]
         paths = [path for path, _ in files]
-        size = self._size or _common_size(paths)
+        size = self.image_size or _common_size(paths)
         images: Tensor | None = None
         if size is not None and self._wanted_in_memory(size, len(files)):
             images, looks = self._decode(paths, size)
@@ -117,9 +119,9 @@ class ImageFolder:
                 f"{os.path.relpath(files[row][0], self._root)} {looks[row].sha256}" for row in rows
             )
             if images is None:
-                sizes = {looks[row].size: at for at, row in enumerate(rows)} if not self._size else {}
+                sizes = {looks[row].size: at for at, row in enumerate(rows)} if not self.image_size else {}
                 unlike = tuple(sizes.values())[:_PEEK] if len(sizes) > 1 else ()
-                files_of = _Files(kept, self._mode, self._size)
+                files_of = _Files(kept, self.mode, self.image_size)
                 parts[part] = Stream(files_of, _labels(kept), identity, unlike)
             else:
                 whole = len(rows) == len(some)
@@ -178,7 +180,7 @@ class ImageFolder:
                 f"data.source.root={self._root}: {part} has a class that training lacks: {unknown[0]}",
                 hint="give train a folder of the same name, or remove this one",
             )
-        found = {name: _listed(folder / name) for name in names}
+        found = {name: images_below(folder / name) for name in names}
         others = Counter(suffix for _, left in found.values() for suffix in left)
         if others:
             told = ", ".join(f"{count} × {suffix}" for suffix, count in others.most_common(5))
@@ -200,18 +202,18 @@ class ImageFolder:
     def _wanted_in_memory(self, size: tuple[int, int] | None, count: int) -> bool:
         if self._in_memory != "auto":
             return bool(self._in_memory)
-        return size is not None and count * MODES[self._mode][1] * size[0] * size[1] < free_memory() // 4
+        return size is not None and count * MODES[self.mode][1] * size[0] * size[1] < free_memory() // 4
 
     def _decode(self, paths: list[str], size: tuple[int, int]) -> tuple[Tensor | None, list[Look]]:
         """All images as one tensor, None if one is of another size and may not be scaled."""
-        images = torch.empty((len(paths), MODES[self._mode][1], *size), dtype=torch.uint8)
+        images = torch.empty((len(paths), MODES[self.mode][1], *size), dtype=torch.uint8)
         other_size = False
 
         def take(index: int, content: bytes) -> tuple[int, int]:
             nonlocal other_size
             if other_size:
                 return verify(content)
-            image = decode(content, self._mode, self._size)
+            image = decode(content, self.mode, self.image_size)
             if image.shape[1:] == images.shape[2:]:
                 images[index] = image
             else:
@@ -243,7 +245,7 @@ def _common_size(paths: list[str]) -> tuple[int, int] | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _listed(folder: Path) -> tuple[list[str], list[str]]:
+def images_below(folder: Path) -> tuple[list[str], list[str]]:
     """Paths of the images below a folder, in order, and what else is there that is not hidden, by suffix."""
     images, others = [], []
     seen = set()

@@ -51,6 +51,8 @@ class Table:
         max_categories: Columns a categorical column may become; the rarest categories share the last.
 
     Attributes:
+        targets: Columns to predict.
+        csv_options: How CSV files are read, for `read_table`.
         notes: What was decided about the columns, a sentence each; there after `read()`.
 
     Raises:
@@ -86,11 +88,11 @@ class Table:
                 f"max_categories={max_categories}: a number of at least 1, or null, was expected"
             )
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
-        self._targets = _names("target", target)
+        self.targets = _names("target", target)
         self._features = None if features is None else _names("features", features)
         self._exclude, self._keep = _names("exclude", exclude), _names("keep", keep)
         self._asked: TaskName | Literal["auto"] = task
-        self._csv: dict[str, Any] = {
+        self.csv_options: dict[str, Any] = {
             "separator": separator,
             "decimal": decimal,
             "na_values": _names("na_values", na_values),
@@ -110,14 +112,14 @@ class Table:
             DataError: A file or a column is missing, or holds what cannot be used.
         """
         frames = {
-            part: read_table(path, "test_path" if part == "test" else "path", **self._csv)
+            part: read_table(path, "test_path" if part == "test" else "path", **self.csv_options)
             for part, path in self._paths.items()
         }
         first, path = next(iter(frames.values())), next(iter(self._paths.values()))
-        check_columns(first, self._targets, path, "target")
+        check_columns(first, self.targets, path, "target")
         for frame in frames.values():
-            check_columns(frame, self._targets, self._paths.get("test", path), "test_path")
-            _check_values(frame, self._targets, "target")
+            check_columns(frame, self.targets, self._paths.get("test", path), "test_path")
+            _check_values(frame, self.targets, "target")
         self.notes = ()
         self.task = self._find_task(first)
         features = self._choose_features(first, path)
@@ -130,7 +132,7 @@ class Table:
             _read_dates(frame, [name for name in self._keep if name in features])
         task = task_of(self.task)
         classes = self._find_classes(frames.values()) if task.by_class else []
-        names = classes or ([] if task.has_real_targets else self._targets)
+        names = classes or ([] if task.has_real_targets else self.targets)
         self.class_names = tuple(str(name) for name in names)
         encoder = TableEncoder(self._impute, self._max_categories)
         return {
@@ -141,14 +143,14 @@ class Table:
     def _choose_features(self, frame: pd.DataFrame, path: str) -> list[str]:
         for option, names in (("features", self._features), ("exclude", self._exclude), ("keep", self._keep)):
             check_columns(frame, names or [], path, option)
-            if both := [name for name in names or [] if name in self._targets]:
+            if both := [name for name in names or [] if name in self.targets]:
                 raise DataError(
                     f"data.source.{option}: {both[0]!r} is the target", hint=f"leave it out of {option}"
                 )
         if self._features is not None:
             chosen = [name for name in self._features if name not in self._exclude]
         else:
-            others = [name for name in frame.columns if name not in (*self._targets, *self._exclude)]
+            others = [name for name in frame.columns if name not in (*self.targets, *self._exclude)]
             unfit = self._unfit(frame, [name for name in others if name not in self._keep])
             chosen = [name for name in others if name not in unfit]
         if not chosen:
@@ -181,7 +183,7 @@ class Table:
 
     def _check_leaks(self, frame: pd.DataFrame, features: Sequence[str]) -> None:
         asked = [name for name in features if name not in self._keep]
-        for target in self._targets:
+        for target in self.targets:
             name, how = leak(frame, asked, target)
             if name and len(features) > 1:
                 raise DataError(
@@ -194,18 +196,18 @@ class Table:
 
     def _find_task(self, frame: pd.DataFrame) -> TaskName:
         if self._asked == "auto":
-            found, note = task_of_columns(frame, self._targets)
+            found, note = task_of_columns(frame, self.targets)
             self.notes = (*self.notes, note) if note else self.notes
             return found
-        if task_of(self._asked).by_class and len(self._targets) > 1:
+        if task_of(self._asked).by_class and len(self.targets) > 1:
             raise DataError(
-                f"data.source.target: {len(self._targets)} columns for a {self._asked} task, which has one",
+                f"data.source.target: {len(self.targets)} columns for a {self._asked} task, which has one",
                 hint="data.source.task=multilabel, or data.source.task=regression",
             )
         return self._asked
 
     def _find_classes(self, frames: Iterable[pd.DataFrame]) -> list[Any]:
-        values: list[Any] = pd.concat([frame[self._targets[0]] for frame in frames]).unique().tolist()
+        values: list[Any] = pd.concat([frame[self.targets[0]] for frame in frames]).unique().tolist()
         alike: dict[str, list[Any]] = {}
         for value in values:
             alike.setdefault(" ".join(str(value).split()).casefold(), []).append(value)
@@ -217,23 +219,23 @@ class Table:
     def _encode_target(self, frame: pd.DataFrame, classes: list[Any]) -> Tensor:
         if classes:
             index = {value: position for position, value in enumerate(classes)}
-            return torch.tensor([index[value] for value in frame[self._targets[0]]], dtype=torch.int64)
+            return torch.tensor([index[value] for value in frame[self.targets[0]]], dtype=torch.int64)
         try:
-            exact = frame[self._targets].to_numpy(dtype=np.float64)
+            exact = frame[self.targets].to_numpy(dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(
-                f"data.source.target: {', '.join(self._targets)} cannot be numbers ({self.task}): {error}",
+                f"data.source.target: {', '.join(self.targets)} cannot be numbers ({self.task}): {error}",
                 hint="data.source.task=multiclass, or choose another target",
             ) from error
         with np.errstate(over="ignore"):
             values = exact.astype(np.float32)
         if task_of(self.task).has_real_targets:
-            for column, name in enumerate(self._targets):
+            for column, name in enumerate(self.targets):
                 _check_precision(name, exact[:, column], values[:, column])
             return torch.from_numpy(values)
         if not ((values == 0) | (values == 1)).all():
             raise DataError(
-                f"data.source.target: {', '.join(self._targets)} hold more than 0 and 1, which labels are",
+                f"data.source.target: {', '.join(self.targets)} hold more than 0 and 1, which labels are",
                 hint="data.source.task=regression, or choose other columns",
             )
         return torch.from_numpy(values).to(torch.int64)

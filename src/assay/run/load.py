@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -15,6 +15,9 @@ from assay.build.node import build
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.config.yaml_file import load_mapping
+from assay.data.arrays import Arrays
+from assay.data.image_folder import ImageFolder
+from assay.data.table import Table
 from assay.data.transform.transforms import Transforms
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.sealed import yaml_is_whole
@@ -22,17 +25,46 @@ from assay.files.symlinks import read_whole
 from assay.paths import project_conf
 from assay.record.run_record import RunRecord
 from assay.run.encoder_file import read_encoder
-from assay.run.loaded_model import LoadedModel
+from assay.run.predict.predictor import Predictor
+from assay.run.predict.preprocess import Preprocess
 from assay.targets.judge_name import check_targets
 from assay.targets.trust import KEY, Trust, checked_names, project_packages
+from assay.task.output_kind import kind_of_outputs
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from torch import nn
 
+    from assay.task.predictions import Kind
+
 log = logging.getLogger(__name__)
 _PREFIX = "model."
+_SOURCES = {f"{one.__module__}.{one.__qualname__}" for one in (Arrays, ImageFolder, Table)}
+"""Sources that read files as a user has them; they read nothing before they are told to."""
+
+
+@overload
+def load(
+    run: str | Path,
+    *,
+    checkpoint: Literal["best", "last"] = ...,
+    map_location: str | torch.device | None = ...,
+    trusted_packages: Sequence[str] = ...,
+    raw_input: Literal[True] = ...,
+) -> Predictor: ...
+
+
+@overload
+def load(
+    run: str | Path,
+    *,
+    checkpoint: Literal["best", "last"] = ...,
+    map_location: str | torch.device | None = ...,
+    trusted_packages: Sequence[str] = ...,
+    raw_input: bool,
+) -> nn.Module: ...
 
 
 def load(
@@ -43,7 +75,11 @@ def load(
     trusted_packages: Sequence[str] = (),
     raw_input: bool = True,
 ) -> nn.Module:
-    """The trained model of a run, in eval mode, behind what the run's data does to raw input.
+    """A predictor: the trained model of a run, in eval mode, behind what the run's data does to raw input.
+
+    >>> predictor = load("outputs/photos/...")  # doctest: +SKIP
+    >>> predictor("cat.jpg").label  # doctest: +SKIP
+    'cat'
 
     Reads weights only: nothing in the checkpoint is executed, and its config calls what a config may call.
 
@@ -53,13 +89,13 @@ def load(
         map_location: Where to put the weights; by default the device that `device=auto` would choose.
         trusted_packages: Packages of your own that the run's config may name, besides those of the project in
             the current directory. What the run itself trusted does not count.
-        raw_input: Return an `assay.run.loaded_model.LoadedModel`, which transforms and normalises its
-            input as the run did and answers in the target's own unit. Otherwise the bare model, which takes
-            what the run's module got from its data, in training mode: so a config gets it
+        raw_input: Return an `assay.run.predict.predictor.Predictor`, which takes what a user has, prepares it
+            as the run did when it evaluated, and gives a typed prediction. Otherwise the bare model, which
+            takes what the run's module got from its data, in training mode: so a config gets it
             (`model._target_=assay.load`), whose data normalises by itself.
 
     Returns:
-        The model; where the run trained a `LightningModule` of your own, that is the model.
+        The predictor, or the model; where the run trained a `LightningModule` of your own, that is the model.
 
     Raises:
         AssayError: There is no such run, its config names what is not trusted, or it holds no valid
@@ -87,8 +123,8 @@ def load(
         ) from error
     model = model.to(device, dtype)
     if raw_input:
-        model = _with_data(config, run_dir, model, dtype)
-    return model.train(not raw_input)
+        return _with_data(config, run_dir, model, dtype).eval().to(device)
+    return model.train()
 
 
 def _checkpoint(run_dir: Path, role: str) -> Path:
@@ -117,23 +153,62 @@ def _checkpoint(run_dir: Path, role: str) -> Path:
     )
 
 
-def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch.dtype) -> LoadedModel:
-    """The model behind what the run's data does to raw input."""
+def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch.dtype) -> Predictor:
+    """The model between what the run's data does to raw input and what its outputs stand for."""
     try:
         spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
-        if OmegaConf.select(config, "data._target_") != OUR_DATA:
-            return LoadedModel(model, spec, dtype=dtype)
-        if OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE):
+        if not spec:
+            return Predictor(model)
+        kind: Kind | None = None
+        probabilities = None
+        if OmegaConf.select(config, "module._target_") in (None, OUR_MODULE):
+            with _said_of(run_dir / "config.yaml"):
+                loss = build(config, "loss")
+            probabilities = getattr(loss, "probabilities", None)
+            kind = kind_of_outputs(task_of(spec["task"]), loss)
+        else:
             spec = {**spec, "target_mean": [], "target_std": []}  # it was given the targets as they are
-        with _said_of(run_dir / "config.yaml"):
-            chain = build(config, "data.transform.eval")
-        encoder = read_encoder(run_dir)
-        return LoadedModel(model, spec, transforms=Transforms(chain or ()), encoder=encoder, dtype=dtype)
-    except (TypeError, ValueError, AttributeError, OmegaConfBaseException) as error:
+        preprocess, names = _preprocess(config, run_dir, spec, dtype)
+        return Predictor(
+            model,
+            preprocess,
+            kind=kind,
+            probabilities=probabilities,
+            names=names,
+            batch_size=int(OmegaConf.select(config, "data.eval_batch_size") or 512),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OmegaConfBaseException) as error:
         raise AssayError(
             f"{run_dir / 'config.yaml'} does not say how the run's data was prepared: {error}",
             hint="assay.load(run, raw_input=False) gives the model alone",
         ) from error
+
+
+def _preprocess(
+    config: DictConfig, run_dir: Path, spec: dict[str, Any], dtype: torch.dtype
+) -> tuple[Preprocess, tuple[str, ...]]:
+    """The step before the model, and the names of what it predicts."""
+    names = tuple(str(name) for name in spec.get("class_names") or ())
+    if OmegaConf.select(config, "data._target_") != OUR_DATA:
+        return Preprocess(spec, dtype=dtype), names
+    with _said_of(run_dir / "config.yaml"):
+        chain = build(config, "data.transform.eval")
+        known = OmegaConf.select(config, "data.source._target_") in _SOURCES
+        source = build(config, "data.source") if known else None
+    raw_shape = OmegaConf.select(config, "data.spec.input_shape") or ()
+    if not chain and isinstance(source, Arrays):
+        raw_shape = spec["input_shape"]
+    preprocess = Preprocess(
+        spec,
+        source=source,
+        transforms=Transforms(chain or ()),
+        encoder=read_encoder(run_dir),
+        raw_shape=tuple(raw_shape),
+        dtype=dtype,
+    )
+    num_targets = int(spec.get("num_targets") or 0)
+    targets = source.targets if isinstance(source, Table) else ["value"] if num_targets == 1 else []
+    return preprocess, names or tuple(targets or (f"value_{at}" for at in range(num_targets)))
 
 
 def _weights(path: Path) -> dict[str, torch.Tensor]:

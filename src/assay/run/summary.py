@@ -119,8 +119,7 @@ def load_command(run_dir: Path) -> str:
     """
     run = repr(str(run_dir))
     if (run_dir / "encoder.json").is_file():
-        rows = "pd.read_csv('NEW_ROWS.csv')"
-        code = f"import assay, pandas as pd; print(assay.load({run})({rows}))"
+        code = f"import assay; print(assay.load({run})('NEW_ROWS.csv'))"
     else:
         code = f"import assay; model = assay.load({run}); print(model)"
     return f'python -c "{code}"' if not set(run) & set('"$`\\') else f"python -c {shlex.quote(code)}"

@@ -84,12 +84,24 @@ def decode(content: bytes, mode: str, size: tuple[int, int] | None) -> Tensor:
     """
     try:
         with _opened(io.BytesIO(content)) as opened:
-            decoded: Tensor = F.pil_to_tensor(_plain(_upright(opened)).convert(MODES[mode][0]))
+            return as_tensor(opened, mode, size)
     except Exception as error:  # the decoders raise whatever comes to them
         raise ValueError(_reason(error)) from error
-    if size is not None:
-        decoded = F.resize(decoded, list(size), antialias=True)
-    return decoded
+
+
+def as_tensor(image: Image.Image, mode: str, size: tuple[int, int] | None) -> Tensor:
+    """A picture of Pillow's as a tensor, as `read_image` makes it.
+
+    Args:
+        image: Of any mode; stays as it is.
+        mode: As for `read_image`.
+        size: As for `read_image`.
+
+    Raises:
+        ValueError: Its values have 32 bits, or what Pillow raises where the file behind it is damaged.
+    """
+    decoded: Tensor = F.pil_to_tensor(_plain(_upright(image)).convert(MODES[mode][0]))
+    return decoded if size is None else F.resize(decoded, list(size), antialias=True)
 
 
 def verify(content: bytes) -> tuple[int, int]:
@@ -148,9 +160,7 @@ def _size(image: Image.Image) -> tuple[int, int]:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    if image.getexif().get(_ORIENTATION, 1) != 1:
-        ImageOps.exif_transpose(image, in_place=True)
-    return image
+    return ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image
 
 
 def _plain(image: Image.Image) -> Image.Image:

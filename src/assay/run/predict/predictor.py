@@ -1,0 +1,133 @@
+"""A trained model that takes what a user has, and says what it predicts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+from torch import Tensor, nn
+
+from assay.data.transform.target_scale import TargetScale
+from assay.errors import DataError
+from assay.run.predict.prediction import form_of
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.run.predict.prediction import Batch
+    from assay.run.predict.preprocess import Preprocess
+    from assay.task.predictions import Kind
+
+
+@final
+class Predictor(nn.Module):
+    """What `assay.load` returns: the model behind everything that its run's data does to raw input.
+
+    Call it with one sample or several in any form that `Preprocess` takes. The answer is typed, of a single
+    sample a `ClassPrediction`, `LabelPrediction`, `ValuePrediction` (in the target's own unit) or
+    `EmbeddingPrediction`, of several a sequence of these with the arrays they share, such as
+    `ClassPredictions`.
+
+    Its three steps can be had one by one: `postprocess(model(preprocess(raw)))`.
+
+    Args:
+        model: The trained model.
+        preprocess: The step before it; None where the run's datamodule is somebody's own and tells no `spec`:
+            the model gets its input as it comes then.
+        kind: What `postprocess` makes of outputs; None where nobody knows what they are, as of a
+            `LightningModule` of one's own: they are returned as they come then.
+        probabilities: Of the run's loss; None where it says none.
+        names: Of classes, labels or targets.
+        batch_size: Samples that the model gets at a time.
+
+    Attributes:
+        model: The model alone, which takes normalised input; `model.model` of a `LightningModule` of one's
+            own is that module.
+        preprocess: As given.
+        kind: As given.
+        names: As given.
+        batch_size: As given.
+        spec: Node `spec` of the run.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        preprocess: Preprocess | None = None,
+        *,
+        kind: Kind | None = None,
+        probabilities: Callable[[Tensor], Tensor] | None = None,
+        names: tuple[str, ...] = (),
+        batch_size: int = 512,
+    ) -> None:
+        super().__init__()
+        self.model, self.preprocess = model, preprocess
+        self.kind, self.names, self.batch_size = kind, names, batch_size
+        self.spec = {} if preprocess is None else preprocess.spec
+        self._probabilities = probabilities
+        self._by_class = "task" in self.spec and task_of(self.spec["task"]).by_class
+        self._target_scale = TargetScale(
+            self.spec.get("target_mean") or (), self.spec.get("target_std") or ()
+        )
+
+    @torch.no_grad()
+    def forward(self, raw: Any) -> Any:
+        """The prediction of one sample, or the predictions of several.
+
+        Args:
+            raw: As `assay.run.predict.preprocess.Preprocess` takes it.
+
+        Raises:
+            DataError: It is not what the model was trained on, or an output is not finite.
+        """
+        if self.preprocess is None:
+            return self.model(raw)
+        samples, single = self.preprocess.samples(raw)
+        outputs = [
+            self.postprocess(self.model(self.preprocess.normalized(block))).cpu()
+            for block in torch.split(samples, self.batch_size)
+        ]
+        if self.kind is None:
+            return torch.cat(outputs)
+        found = self.typed(torch.cat(outputs))
+        return found[0] if single else found
+
+    def postprocess(self, outputs: Tensor) -> Tensor:
+        """What the run's metrics saw of outputs, float32 `[N, …]`.
+
+        Probabilities of classes `[N, C]` (of a binary task two columns) or labels `[N, L]`, values in the
+        targets' own unit `[N, T]`, or embeddings `[N, D]`.
+
+        Args:
+            outputs: Of the model.
+        """
+        if self.kind is None:
+            return outputs
+        if self._probabilities is not None:
+            outputs = self._probabilities(outputs)
+        restored = self._target_scale.restore(outputs).float()
+        if self.kind != "probabilities":
+            return restored
+        columns = restored.reshape(len(restored), -1)
+        if columns.shape[1] == 1 and self._by_class:
+            return torch.cat([1 - columns, columns], 1)
+        return columns
+
+    def typed(self, outputs: Tensor) -> Batch:
+        """Predictions of postprocessed outputs.
+
+        Args:
+            outputs: From `postprocess`.
+
+        Raises:
+            DataError: One is not finite.
+        """
+        bad = ~outputs.flatten(1).isfinite().all(1)
+        if bad.any():
+            raise DataError(
+                f"the model's output for sample {int(bad.nonzero()[0])} is not finite (samples count from 0)",
+                hint="is there a NaN in the input?",
+            )
+        assert self.kind is not None  # noqa: S101 - forward has returned outputs that nobody knows
+        return form_of(self.kind, self._by_class, self.names)(outputs.cpu().numpy())

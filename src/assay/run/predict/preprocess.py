@@ -1,0 +1,327 @@
+"""From what a user has to what a model takes: exactly what its run's data does when it evaluates."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import pandas as pd
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from assay.data.array_file import read_inputs
+from assay.data.arrays import Arrays, as_tensor
+from assay.data.image_folder import ImageFolder, images_below
+from assay.data.images.image_file import as_tensor as picture_as_tensor
+from assay.data.images.image_file import read_image
+from assay.data.table import Table
+from assay.data.tabular.table_file import read_table
+from assay.data.transform.normalize import Normalize
+from assay.data.transform.transforms import Transforms, stack
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from assay.data.tabular.table_encoder import TableEncoder
+
+_Decoding = tuple[str, tuple[int, int] | None]
+
+_FAR = 30.0
+"""Standard deviations from the training data, on average, that no input of the same kind is away."""
+_MODE_OF = {1: "GRAY", 3: "RGB"}
+
+
+@final
+class Preprocess(nn.Module):
+    """Everything that a run's data does to raw input before the model sees it.
+
+    Raw input is what a user has, one sample or several:
+
+    - **pictures**: of Pillow's, paths of files or folders, or arrays `[C, H, W]` of bytes from 0 to 255 or floats from 0
+      to 1 (where the source gives floats: in their range);
+    - **rows of a table** (`data=table`): a `pandas.DataFrame`, a `Series` or mapping (one row), or the path of
+      a CSV or Parquet file, with at least the columns that the model was trained on, in any order. A category
+      that training lacked counts with the rarest ones, or as none, of which a warning tells;
+    - **arrays** as the run's source has them, of one sample or of several, or the path of a .npy or .npz file;
+    - a list of any of these.
+
+    Args:
+        spec: Node `spec` of the run.
+        source: What decodes files as the run did, an `ImageFolder`, a `Table` or `Arrays`; None for data that
+            comes in no files of a user's.
+        transforms: Of evaluation.
+        encoder: Of a table.
+        raw_shape: Of a sample before the transforms, where the config declares it; empty where nobody knows.
+        dtype: Floating type that the model takes.
+
+    Attributes:
+        spec: As given.
+        source: As given.
+        transforms: As given.
+        encoder: As given.
+        dtype: As given.
+        normalize: `(inputs, dtype)` to normalised inputs, with `mean` and `std` of the spec.
+        input_shape: Of one sample as the model takes it.
+    """
+
+    def __init__(
+        self,
+        spec: Mapping[str, Any],
+        *,
+        source: ImageFolder | Table | Arrays | None = None,
+        transforms: Transforms | None = None,
+        encoder: TableEncoder | None = None,
+        raw_shape: Sequence[int] = (),
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.spec, self.source, self.encoder, self.dtype = dict(spec), source, encoder, dtype
+        self.transforms = transforms or Transforms()
+        self.normalize = Normalize(tuple(spec.get("mean") or ()), tuple(spec.get("std") or ()))
+        self.input_shape = tuple(spec.get("input_shape") or ())
+        self._raw_shape = tuple(raw_shape)
+        self._decoding = _decoding_of(source, self._raw_shape, str(spec.get("input_dtype") or ""))
+        self._here: Tensor
+        self.register_buffer("_here", torch.empty(0), persistent=False)  # moves along with the model
+
+    def forward(self, raw: Any) -> Tensor:
+        """What the model takes, on its device: `[N, *input_shape]`, also of a single sample.
+
+        Args:
+            raw: One sample or several, see the class.
+
+        Raises:
+            DataError: It is not what the model was trained on.
+        """
+        samples, _ = self.samples(raw)
+        return self.normalized(samples)
+
+    def normalized(self, samples: Tensor) -> Tensor:
+        """Normalised samples, on the model's device.
+
+        Args:
+            samples: `[N, *input_shape]` after the transforms, in the data's own type.
+        """
+        normalized = self.normalize(samples.to(self._here.device), self.dtype)
+        if self.normalize.mean and normalized.numel() and (far := float(normalized.abs().mean())) > _FAR:
+            warnings.warn(
+                f"the inputs lie {far:.0f} standard deviations from the training data on average: is their "
+                "range or unit another one?",
+                stacklevel=3,
+            )
+        return normalized
+
+    def samples(self, raw: Any) -> tuple[Tensor, bool]:
+        """Samples `[N, *input_shape]` before normalisation, and whether they are a single one.
+
+        Args:
+            raw: One sample or several, see the class.
+
+        Raises:
+            DataError: It is not what the model was trained on.
+        """
+        if isinstance(raw, str | os.PathLike):
+            raw = self._opened(Path(raw))
+        if isinstance(raw, Image.Image | Path):
+            return self._stacked([self._picture_of(raw)]), True
+        if isinstance(raw, pd.DataFrame | pd.Series | Mapping):
+            frame = _as_frame([raw])
+            return self.rows(frame), not isinstance(raw, pd.DataFrame) and len(frame) == 1
+        if isinstance(raw, list | tuple) and raw:
+            if all(isinstance(one, pd.DataFrame | pd.Series | Mapping) for one in raw):
+                return self.rows(_as_frame(raw)), False
+            if any(isinstance(one, str | Path | Image.Image | np.ndarray | Tensor) for one in raw):
+                return self._stacked([sample for one in raw for sample in self._each(one)]), False
+        batch, single = self._as_batch(raw)
+        return self._checked(self._transformed(batch)), single
+
+    def rows(self, frame: pd.DataFrame) -> Tensor:
+        """Rows of a table, encoded: `[N, F]`.
+
+        Args:
+            frame: With at least the columns of training.
+
+        Raises:
+            DataError: A column is missing or holds something else, or there is no table to compare with.
+        """
+        if self.encoder is None:
+            raise DataError(
+                "the model was not trained on named columns",
+                hint=f"give an array [B, {self._wanted}], such as frame.to_numpy()",
+            )
+        rows = self._transformed(self.encoder.transform(frame))
+        for sentence in self.encoder.unknown(frame):
+            warnings.warn(sentence, stacklevel=2)
+        return self._checked(rows)
+
+    def picture(self, raw: str | Path | Image.Image) -> Tensor:
+        """A picture as the run's data has them after the transforms, `[1, C, H, W]`.
+
+        Args:
+            raw: Of Pillow's, or the path of a file.
+
+        Raises:
+            DataError: It cannot be read, or the model was not trained on pictures of its size.
+        """
+        return self._stacked([self._picture_of(raw)])
+
+    def extra_repr(self) -> str:
+        """What goes in."""
+        columns = [] if self.encoder is None else [column.name for column in self.encoder.columns]
+        more = [f"a DataFrame of {columns}"] if columns else []
+        more += ["pictures"] if self._decoding is not None else []
+        return " or ".join([f"input: {self.spec.get('input_dtype', 'float32')} [B, {self._wanted}]", *more])
+
+    # -- what comes in which form ----------------------------------------------------------------------------
+
+    def _opened(self, path: Path) -> Any:
+        """What a file or folder holds: a frame, an array, pictures; a single picture stays a path."""
+        name = path.name.lower()
+        if path.is_dir():
+            return [Path(found) for found in images_below(path)[0]]
+        if isinstance(self.source, Table) and self.encoder is not None:
+            return read_table(str(path), **self.source.csv_options)
+        if name.endswith((".npy", ".npz")):
+            return read_inputs(path)
+        return path
+
+    def _each(self, raw: Any) -> list[Tensor]:
+        """Samples before the transforms, perhaps of several shapes."""
+        if isinstance(raw, str | os.PathLike):
+            raw = self._opened(Path(raw))
+            if isinstance(raw, list):
+                return [self._picture_of(path) for path in raw]
+        if isinstance(raw, Image.Image | Path):
+            return [self._picture_of(raw)]
+        return list(self._as_batch(raw)[0])
+
+    def _picture_of(self, raw: str | Path | Image.Image) -> Tensor:
+        if self._decoding is None:
+            raise DataError(
+                f"{'the input' if isinstance(raw, Image.Image) else raw}: the model was not trained on files "
+                "of pictures",
+                hint=f"give an array [B, {self._wanted}]",
+            )
+        if isinstance(raw, Image.Image):
+            try:
+                picture, name = picture_as_tensor(raw, *self._decoding), "the picture"
+            except (OSError, ValueError) as error:
+                raise DataError(f"the picture cannot be used: {error}") from error
+        else:
+            picture, name = read_image(str(raw), *self._decoding), str(raw)
+        if self._raw_shape and tuple(picture.shape) != self._raw_shape:
+            sizes = ["×".join(map(str, shape[1:])) for shape in (picture.shape, self._raw_shape)]
+            raise DataError(
+                f"{name} has {sizes[0]} pixels; the model was trained on pictures of {sizes[1]}",
+                hint=f"scale it to {sizes[1]} first",
+            )
+        return picture
+
+    def _as_batch(self, raw: Any) -> tuple[Tensor, bool]:
+        """Samples of an array as the run's source has them, `[N, …]`, and whether they are a single one."""
+        if isinstance(raw, Tensor):
+            tensor = raw
+        else:
+            try:
+                array = np.asarray(raw)
+            except ValueError as error:
+                raise DataError(f"the input cannot become an array: {error}") from error
+            if array.dtype.kind not in "biuf":
+                raise DataError(
+                    f"the input is a {type(raw).__name__} of {array.dtype} that cannot become a tensor",
+                    hint=f"give numbers [B, {self._wanted}]",
+                )
+            # torch warns of what it must not change
+            tensor = as_tensor(array if array.flags.writeable else array.copy(), "the input")
+        if tensor.is_complex():
+            raise DataError("the input is complex", hint="give real numbers")
+        ndim = len(self.input_shape) - (isinstance(self.source, Arrays) and self.source.layout == "NHW")
+        single = bool(ndim) and tensor.ndim == ndim
+        batch = tensor[None] if single else tensor
+        return self.source.in_layout(batch) if isinstance(self.source, Arrays) else batch, single
+
+    # -- what every form goes through ------------------------------------------------------------------------
+
+    def _stacked(self, samples: Sequence[Tensor]) -> Tensor:
+        """One batch of samples that may differ in shape before the transforms."""
+        if not samples:
+            return torch.empty(0, *self.input_shape)
+        if len({sample.shape for sample in samples}) == 1:
+            return self._checked(self._transformed(torch.stack(list(samples))))
+        return self._checked(stack([self._transformed(sample[None])[0] for sample in samples]))
+
+    def _transformed(self, batch: Tensor) -> Tensor:
+        return self.transforms.batch(batch, 0, 0, torch.arange(len(batch))) if batch.ndim else batch
+
+    def _checked(self, samples: Tensor) -> Tensor:
+        self._check_shape(samples)
+        return _of_type(samples, str(self.spec.get("input_dtype") or ""))
+
+    def _check_shape(self, samples: Tensor) -> None:
+        wanted = self.input_shape
+        if not wanted or (samples.ndim and tuple(samples.shape[1:]) == wanted):
+            return
+        hint = f"give [B, {self._wanted}]"
+        if samples.ndim == len(wanted) + 1 and samples.shape[-1:] + samples.shape[1:-1] == wanted:
+            hint = "channels come first: inputs.permute(0, 3, 1, 2)"
+        raise DataError(
+            f"the input has shape {tuple(samples.shape)}; the model was trained on [B, {self._wanted}]",
+            hint=hint,
+        )
+
+    @property
+    def _wanted(self) -> str:
+        return ", ".join(str(size) for size in self.input_shape)
+
+
+def _decoding_of(source: Any, raw_shape: tuple[int, ...], dtype: str) -> _Decoding | None:
+    """Mode and size of pictures as the run's source decodes them."""
+    if isinstance(source, ImageFolder):
+        return source.mode, source.image_size
+    if len(raw_shape) == 3 and raw_shape[0] in _MODE_OF and dtype == "uint8":
+        return _MODE_OF[raw_shape[0]], None
+    return None
+
+
+def _as_frame(raw: Sequence[Any]) -> pd.DataFrame:
+    if not any(isinstance(one, pd.DataFrame) for one in raw):
+        rows = [dict(one) for one in raw]
+        if len(rows) == 1 and any(
+            isinstance(value, list | np.ndarray | pd.Series) for value in rows[0].values()
+        ):
+            return pd.DataFrame(rows[0])  # a mapping of columns
+        return pd.DataFrame(rows)
+    frames = [one if isinstance(one, pd.DataFrame) else pd.DataFrame([dict(one)]) for one in raw]
+    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+
+
+def _of_type(samples: Tensor, name: str) -> Tensor:
+    """Samples in the type that the data had, where that changes no value's meaning."""
+    trained_on = getattr(torch, name, None)
+    if not isinstance(trained_on, torch.dtype) or samples.dtype == trained_on:
+        return samples
+    if trained_on.is_floating_point and samples.dtype != torch.uint8:
+        return samples if samples.is_floating_point() else samples.float()
+    low, high = (float(samples.min()), float(samples.max())) if samples.numel() else (0.0, 0.0)
+    hint = "convert it as the training data was, for example inputs.float()"
+    if trained_on == torch.uint8 and samples.is_floating_point():
+        if low >= 0 and high <= 1:
+            return samples
+        hint = "floats from 0 to 1 may stand for it: inputs / 255; or inputs.to(torch.uint8)"
+    elif not samples.is_floating_point() and not trained_on.is_floating_point:
+        least, most = (0, 1) if trained_on == torch.bool else _limits(trained_on)
+        if least <= low and high <= most:
+            return samples.to(trained_on)
+    raise DataError(
+        f"the input is {samples.dtype} from {low:.4g} to {high:.4g}; the model was trained on {trained_on}",
+        hint=hint,
+    )
+
+
+def _limits(dtype: torch.dtype) -> tuple[int, int]:
+    info = torch.iinfo(dtype)
+    return info.min, info.max
