@@ -41,12 +41,13 @@ class Preprocess(nn.Module):
 
     Raw input is what a user has, one sample or several:
 
-    - **pictures**: of Pillow's, paths of files or folders, or arrays `[C, H, W]` of bytes from 0 to 255 or floats from 0
-      to 1 (where the source gives floats: in their range);
-    - **rows of a table** (`data=table`): a `pandas.DataFrame`, a `Series` or mapping (one row), or the path of
-      a CSV or Parquet file, with at least the columns that the model was trained on, in any order. A category
-      that training lacked counts with the rarest ones, or as none, of which a warning tells;
-    - **arrays** as the run's source has them, of one sample or of several, or the path of a .npy or .npz file;
+    - **pictures**: of Pillow's, paths of files or folders, or arrays `[C, H, W]` of bytes from 0 to 255 or
+      floats from 0 to 1 (where the source gives floats: in their range);
+    - **rows of a table** (`data=table`): a `pandas.DataFrame`, a `Series` or mapping (one row), or the path
+      of a CSV or Parquet file, with at least the columns that the model was trained on, in any order. A
+      category that training lacked counts with the rarest ones, or as none, of which a warning tells;
+    - **arrays** as the run's source has them, of one sample or of several, or the path of a .npy or .npz
+      file;
     - a list of any of these.
 
     Args:
