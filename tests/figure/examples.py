@@ -33,7 +33,7 @@ EXAMPLES = (
     Figure(
         "bars",
         "Bars",
-        (Bars(HOSTILE, [HOSTILE, "7"], [1, 2], low=[0, 1], high=[2, 4]), Bars("b", ["x", "7"], [1, 2])),
+        (Bars(HOSTILE, [HOSTILE, "7"], [1, 2], low=[0, 1], high=[2, 4]), Bars("b", [HOSTILE, "7"], [1, 2])),
     ),
     Figure(
         "matrix",

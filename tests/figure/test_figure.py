@@ -26,10 +26,11 @@ if TYPE_CHECKING:
         lambda: Figure("Confusion matrix", "", ()),
         lambda: Figure("../x", "", ()),
         lambda: Figure("x", "", (Line("a", [1], [1]), Heatmap(np.zeros((1, 1)), ["a"], ["b"]))),
+        lambda: Figure("x", "", (Bars("a", ["p"], [1]), Bars("b", ["q"], [1]))),
     ],
 )
 def test_what_does_not_fit_together_is_refused(make: Callable[[], Any]) -> None:
-    with pytest.raises(ValueError, match=r"values|names|one value|columns|letters|alone"):
+    with pytest.raises(ValueError, match=r"values|names|one value|columns|letters|alone|same"):
         make()
 
 

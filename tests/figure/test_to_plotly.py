@@ -13,9 +13,6 @@ from assay.figure.to_plotly import plain, to_plotly
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NOT_MARKUP = ("dimensions",)
-"""Where plotly writes text as it is."""
-
 
 def texts(node: Any, path: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(node, dict):
@@ -38,11 +35,12 @@ def test_plotly_itself_takes_it_and_it_is_json(figure: Figure) -> None:
 
 
 @pytest.mark.parametrize("figure", EXAMPLES, ids=lambda figure: figure.name)
-def test_no_name_is_markup(figure: Figure) -> None:
+def test_no_name_is_markup_or_tex(figure: Figure) -> None:
     found = [
         text
         for path, text in texts(to_plotly(figure))
-        if "<" in text.replace("<br>", "") and not path.endswith("dimensions.ticktext")
+        if {"<", "$"} & set(text.replace("<br>", ""))
+        and not path.endswith("dimensions.ticktext")  # written as it is
     ]
     assert not found
 
@@ -51,7 +49,7 @@ def test_no_name_is_markup(figure: Figure) -> None:
 def test_a_name_is_no_template(figure: Figure) -> None:
     templates = [text for path, text in texts(to_plotly(figure)) if path.endswith("template")]
     fields = [text.split("}")[0] for template in templates for text in template.split("%{")[1:]]
-    assert {field.split(":")[0] for field in fields} <= {"x", "y", "customdata"}
+    assert {field.split(":")[0] for field in fields} <= {"x", "y", "text"}
 
 
 def test_two_classes_of_one_name_stay_two() -> None:

@@ -71,7 +71,7 @@ class Points:
 @final
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """One bar per label; several `Bars` stand side by side.
+    """One bar per label; several `Bars` of the same labels stand side by side.
 
     Attributes:
         name: For the legend.
@@ -212,6 +212,8 @@ class Figure:
             isinstance(mark, Heatmap | ParallelCoordinates) for mark in self.marks
         ):
             raise ValueError(f"figure {self.name}: heatmaps and parallel coordinates stand alone")
+        if len({tuple(mark.labels) for mark in self.marks if isinstance(mark, Bars)}) > 1:
+            raise ValueError(f"figure {self.name}: bars side by side have the same labels")
 
 
 def _same_length(mark: object, *names: str) -> None:

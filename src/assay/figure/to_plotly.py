@@ -41,7 +41,7 @@ def to_plotly(figure: Figure) -> dict[str, Any]:
         figure: What to draw.
 
     Returns:
-        Plain JSON: `data` and `layout`. Texts are escaped where plotly reads markup; numbers have six
+        Plain JSON: `data` and `layout`. Texts are escaped where plotly reads markup or TeX; numbers have six
         digits, and those that are not finite are null.
     """
     colours = _Colours()
@@ -65,7 +65,7 @@ def to_plotly(figure: Figure) -> dict[str, Any]:
 
 
 def escaped(text: str, longest: int | None = None) -> str:
-    """A text as it is, where plotly would read tags and entities in it.
+    """A text as it is, where plotly would read tags, entities and TeX in it.
 
     Args:
         text: Anything.
@@ -76,7 +76,7 @@ def escaped(text: str, longest: int | None = None) -> str:
     """
     if longest is not None and len(text) > longest:
         text = text[: longest - 1] + "…"
-    return html.escape(text, quote=False)
+    return html.escape(text, quote=False).replace("$", "&#36;")
 
 
 def plain(values: Numbers | None) -> list[float | int | None] | None:
@@ -228,7 +228,7 @@ def _heatmap(mark: Heatmap, figure: Figure) -> dict[str, Any]:
         "z": [plain(row) for row in values],
         "x": list(range(len(mark.x_names))),
         "y": list(range(len(mark.y_names))),
-        "text": texts,
+        "hovertext": texts,
         "hoverinfo": "text",
         "showscale": False,
         "xgap": 1,
@@ -236,8 +236,8 @@ def _heatmap(mark: Heatmap, figure: Figure) -> dict[str, Any]:
     }
     if mark.shows_values:
         trace |= {
-            "customdata": [[_cell(value) for value in row] for row in values],
-            "texttemplate": "%{customdata}",
+            "text": [[_cell(value) for value in row] for row in values],
+            "texttemplate": "%{text}",
         }
     return trace
 
@@ -318,7 +318,7 @@ def _name_positions(mark: Mark, layout: dict[str, Any]) -> None:
         layout["yaxis"] |= _ticks(rows) | {"showgrid": False, "zeroline": False, "autorange": "reversed"}
         layout["barmode"] = "overlay"
     elif isinstance(mark, ParallelCoordinates):
-        layout["margin"] = {"l": 60, "r": 60, "t": 48, "b": 24}
+        layout["margin"] = {"l": 84, "r": 40, "t": 48, "b": 24}
 
 
 def _ticks(names: Sequence[str]) -> dict[str, Any]:
