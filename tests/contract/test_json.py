@@ -94,11 +94,6 @@ def test_what_is_printed_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (run["run_dir"], run["status"], run["metrics"]) == ("run", "finished", record["metrics"])
     again = printed("train", *quick, "hydra.run.dir=run", code=1)
     assert "already holds a run" in again["error"]["message"]
-    assert printed("resume", "run", "trainer.max_epochs=2")["status"] == "finished"
-    sweep = printed("train", "-m", *quick, "seed=1,2", "hydra/launcher=serial", "hydra.sweep.dir=sweep")
-    assert [job["status"] for job in sweep["jobs"]] == ["finished", "finished"]
-    assert printed("resume", "sweep")["best"] == sweep["best"]
-    assert printed("diff", "sweep/0", "sweep/1")["config"]["seed"] == ["1", "2"]
 
 
 def table_of_exit_codes() -> dict[int, str]:
@@ -113,7 +108,8 @@ def test_exit_codes_are_those_of_the_table() -> None:
     by_signal = {number.name: exit_code("interrupted", number.name) for number in STOP_SIGNALS}
     for name, code in by_signal.items():
         assert name in told[code]
-    errors = {one.exit_code for one in (AssayError, *every_subclass(AssayError))}
+    every: list[type[AssayError]] = [AssayError, *every_subclass(AssayError)]
+    errors = {one.exit_code for one in every}
     assert (ConfigError.exit_code, AssayError.exit_code) == (2, 1)
     assert set(told) == {*statuses.values(), *by_signal.values(), *errors}
     assert CliRunner().invoke(app, ["trian"]).exit_code == 2

@@ -1,0 +1,75 @@
+"""Every command on the page for coding agents works as it stands, in the page's order."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer
+from sklearn.datasets import load_wine
+from tests.contract.json_page import problems_of
+from typer.testing import CliRunner
+
+from assay.cli.app import app
+
+PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
+LINE = re.compile(r"^    (?P<typed>assay .*?)(?:  # exit code (?P<code>\d+))?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Line:
+    typed: str
+    code: int
+
+    def __str__(self) -> str:
+        return self.typed
+
+
+def lines() -> list[Line]:
+    text = PAGE.read_text(encoding="utf-8")
+    return [Line(found["typed"], int(found["code"] or 0)) for found in LINE.finditer(text)]
+
+
+LINES = lines()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the page is about: the wine data of scikit-learn as a table."""
+    path = tmp_path_factory.mktemp("agents")
+    wine = load_wine(as_frame=True)
+    table = wine.frame.drop(columns="target").assign(kind=[wine.target_names[one] for one in wine.target])
+    table.to_csv(path / "wine.csv", index=False)
+    table.drop(columns="kind").head(5).to_csv(path / "new.csv", index=False)
+    return path
+
+
+@pytest.mark.parametrize("line", LINES, ids=str)
+def test_works_as_it_stands(line: Line, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    verb, *words = shlex.split(line.typed)[1:]
+    result = CliRunner().invoke(app, [verb, *words])
+    assert result.exit_code == line.code, result.stderr
+    if "--json" in words:
+        document = json.loads(result.stdout)
+        assert not problems_of(document)
+        assert ("error" in document) == bool(line.code)
+
+
+def test_the_page_shows_every_verb() -> None:
+    shown = {line.typed.split()[1] for line in LINES}
+    assert shown == set(typer.main.get_group(app).commands) - {"reproduce"}
+
+
+def test_the_page_says_what_there_is() -> None:
+    """The fields that it names are fields of the documents or keys of a config."""
+    reference = (PAGE.parent / "json.md").read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z_]+)`", text)
+    fields = set(re.findall(r"^\| `(\w+)` \|", reference, re.MULTILINE))
+    known = {*fields, *typer.main.get_group(app).commands, "kind", "finished"}
+    assert set(named) <= known, set(named) - known
