@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path  # noqa: TC003 - dataclasses look their annotations up
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 import pytest
@@ -32,6 +32,21 @@ DEFAULTS = {
 }
 ALWAYS = ("checkpoint", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar")
 """The callbacks that every run has unless told otherwise; without them a run is over sooner."""
+
+LONGEST = (
+    *("sweep/test_killed_sweeps.py", "sweep/launcher/test_ray.py", "training/test_killed_ranks.py"),
+    *("sweep/launcher/test_slurm.py", "run/test_reproduce.py", "sweep/test_poison.py", "sweep/test_study.py"),
+    *("check/hostile/test_hostile.py", "sweep/test_stopped_sweeps.py", "training/test_killed_runs.py"),
+    *("experiment/test_scores.py", "check/broken/test_broken.py", "check/test_no_false_alarm.py"),
+    *("loop/test_resume_point.py", "loop/test_stop_on_signal.py", "experiment/test_examples.py"),
+)
+"""Test files that are begun first: with one of these as the last, all other workers would wait for it."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first."""
+    paths = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: paths.get(item.path, len(paths)))
 
 
 @final

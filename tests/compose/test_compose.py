@@ -9,7 +9,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from assay.compose.compose import choices, compose, job_config, loader
+from assay.compose.compose import choices, compose, compose_with, job_config, loader
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.sweep.session import plan
@@ -109,3 +109,22 @@ def test_own_folder_adds_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_own_folder_must_be_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not a folder"), loader(tmp_path / "nowhere"):
         pass
+
+
+def test_what_is_done_to_one_job_is_not_seen_by_the_next() -> None:
+    """What is shipped is read once by a process."""
+    first = compose(["optimizer=adamw"])
+    whole = plain(job_config(first).optimizer)
+    OmegaConf.set_struct(first, False)
+    first.optimizer.lr = "changed"
+    again = compose(["optimizer=adamw"])
+    assert plain(job_config(again).optimizer) == whole
+
+
+def test_a_file_of_the_users_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "conf" / "model" / "own.yaml"
+    path.parent.mkdir(parents=True)
+    with loader(path.parents[1]) as hydra:
+        for width in (3, 5, 7):
+            path.write_text(f"# A net.\n_target_: torch.nn.Linear\nin_features: {width}\nout_features: 1\n")
+            assert compose_with(hydra, ["model=own"]).model.in_features == width

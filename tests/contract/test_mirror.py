@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from tests.conftest import LONGEST
+
 TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src" / "assay"
 TO_COME: tuple[str, ...] = (
@@ -70,3 +72,7 @@ def without_tests() -> list[str]:
 
 def test_each_file_has_its_test_file() -> None:
     assert without_tests() == sorted(TO_COME), "add a test file; take out of the list what has one by now"
+
+
+def test_the_longest_test_files_are_there() -> None:
+    assert not [name for name in LONGEST if not (TESTS / name).is_file()]

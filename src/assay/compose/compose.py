@@ -21,7 +21,7 @@ from assay.compose.hydra_node import check_hydra
 from assay.compose.resolvers import register
 from assay.compose.task_choice import task_to_choose
 from assay.compose.user_classes import settle_own_parts
-from assay.config.hydra_internals import Hydra, create_config_search_path
+from assay.config.hydra_internals import create_config_search_path, open_hydra
 from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
 from assay.config.unread_keys import check_options, check_read
@@ -46,6 +46,8 @@ from assay.targets.trust import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from assay.config.hydra_internals import Hydra
 
 PRIMARY = "train"
 _CALL = re.compile(r"\$\{[\w.]+:")
@@ -80,7 +82,7 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
         if own is not None:
             # Before the schema, which must stay the last.
             search_path.prepend("project", f"file://{own.resolve()}", anchor="schema")
-        yield Hydra.create_main_hydra2("assay", search_path)
+        yield open_hydra("assay", search_path)
     finally:
         GlobalHydra.instance().hydra, HydraConfig.instance().cfg = before
 

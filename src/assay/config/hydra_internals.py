@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, final
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
-from hydra._internal.config_repository import IConfigRepository
+from hydra._internal.config_repository import ConfigRepository, IConfigRepository
 from hydra._internal.core_plugins.bash_completion import BashCompletion
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.defaults_list import DefaultsList, create_defaults_list
 from hydra._internal.hydra import Hydra
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra._internal.utils import create_config_search_path
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
-from hydra.plugins.config_source import ConfigSource
+from hydra.plugins.config_source import ConfigResult, ConfigSource
+
+from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hydra.core.config_loader import ConfigLoader
+    from hydra.core.config_search_path import ConfigSearchPath
     from omegaconf import DictConfig
 
 __all__ = [
@@ -29,7 +34,54 @@ __all__ = [
     "IConfigRepository",
     "create_config_search_path",
     "get_overrides_dirname",
+    "open_hydra",
 ]
+
+
+_SHIPPED: Final[dict[tuple[object, ...], ConfigResult]] = {}
+"""Options of assay's own and of Hydra's; read once by a process, however many jobs it composes."""
+
+
+@final
+class Repository(ConfigRepository):
+    """Where Hydra looks its configs up; what is shipped is not read again while its file is the same."""
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        """Read one config.
+
+        Args:
+            config_path: Such as `optimizer/adamw`.
+
+        Returns:
+            None where there is none.
+        """
+        source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
+        if source is None:
+            return None
+        key: tuple[object, ...] = (source.scheme(), source.provider, source.path, config_path)
+        if source.scheme() == "file" and Path(source.path) == CONF_DIR:
+            status = file_of(source, config_path).stat()
+            key = (*key, status.st_mtime_ns, status.st_size)
+        elif (source.scheme(), source.path) != ("pkg", "hydra.conf"):
+            return super().load_config(config_path)
+        if key not in _SHIPPED:
+            result = super().load_config(config_path)
+            assert result is not None  # noqa: S101 - the source has it
+            _SHIPPED[key] = result
+        return copy.deepcopy(_SHIPPED[key])
+
+
+def open_hydra(task: str, search_path: ConfigSearchPath) -> Hydra:
+    """Hydra over some folders of configs, as its process-wide singleton.
+
+    Args:
+        task: Its name for what runs.
+        search_path: The folders.
+    """
+    opened = Hydra.create_main_hydra2(task, search_path)
+    loader: Any = opened.config_loader
+    loader.repository = Repository(search_path)
+    return opened
 
 
 def file_of(source: ConfigSource, name: str) -> Path:
