@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torchmetrics import MetricCollection
 
     from assay.data.transform.target_scale import TargetScale
+    from assay.task.predictions import Kind
     from assay.task.task import Task
 
     Batch = tuple[Tensor, Tensor]
@@ -119,15 +120,29 @@ class Module(L.LightningModule):
         del batch_idx
         self.val_tracker.update(*self._evaluate(*_unpack(batch))[1])
 
-    def test_step(self, batch: Any, batch_idx: int) -> None:
+    def test_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
         """Track a test batch.
 
         Args:
             batch: As in training.
             batch_idx: Lightning's.
+
+        Returns:
+            `predictions` and `targets`, as the metrics see them.
         """
         del batch_idx
-        self.test_tracker.update(*self._evaluate(*_unpack(batch))[1])
+        loss, predictions, targets = self._evaluate(*_unpack(batch))[1]
+        self.test_tracker.update(loss, predictions, targets)
+        return {"predictions": predictions, "targets": targets}
+
+    @property
+    def prediction_kind(self) -> Kind:
+        """What the predictions of a test step are."""
+        if getattr(self.loss, "kind", None) == "embedding":
+            return "embeddings"
+        if self._task.has_real_targets:
+            return "values"
+        return "probabilities" if self._probabilities is not None else "scores"
 
     def _augment_once(self, batch: Any) -> Batch:
         # A closure that is called several times a step (L-BFGS) must see the same function each time.

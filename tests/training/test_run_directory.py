@@ -15,12 +15,13 @@ from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from assay.cli.app import app
+from assay.files.symlinks import RESULTS
 
 if TYPE_CHECKING:
     from tests.conftest import Train, Trained
 
 PROJECT = Path(__file__).parent / "project"
-FILES = {"config.yaml", "overrides.yaml", "record.json", "metrics.csv", "log.txt", ".lock"}
+FILES = {"config.yaml", "overrides.yaml", "record.json", "metrics.csv", "log.txt", ".lock"} | set(RESULTS)
 CHECKPOINTS = {f"checkpoints/{role}.ckpt{suffix}" for role in ("best", "last") for suffix in ("", ".sha256")}
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from omegaconf import DictConfig
 
-_NOT_IDENTITY = ("run_dir", "name", "tags", "spec", "trusted_packages", "enforce_clean_git")
+_NOT_IDENTITY = ("run_dir", "name", "tags", "spec", "trusted_packages", "enforce_clean_git", "predictions")
 
 
 def fingerprint(config: DictConfig) -> str:

@@ -28,7 +28,7 @@ OF_MODULE: Final = ("model", "loss", "optimizer", "scheduler", "metrics", "augme
 TOP: Final = (
     *("augment", "callbacks", "data", "enforce_clean_git", "logger", "loss", "metrics", "model", "module"),
     *("name", "optimizer", "param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer"),
-    "trusted_packages",
+    *("trusted_packages", "predictions"),
 )
 PACKAGES: Final = {
     "experiment": "_global_",
@@ -51,6 +51,7 @@ _OF_SWEEPS: Final = (
 )
 _FIXED: Final = {
     "metrics": ("train", "eval"),
+    "predictions": ("max_megabytes", "num_samples"),
     "data.split": ("val", "test", "seed"),
     "data.transform": ("train", "eval", "normalize"),
 }

@@ -54,4 +54,5 @@ class Bundled:
         table = getattr(datasets, f"load_{self.name}")()
         self.class_names = tuple(str(name) for name in table.get("target_names", ()))
         targets = task_of(self.task).as_targets(torch.from_numpy(table.target))
-        return {"all": Samples(torch.from_numpy(table.data).float(), targets)}
+        columns = tuple(str(name) for name in table.feature_names)
+        return {"all": Samples(torch.from_numpy(table.data).float(), targets, columns=columns)}

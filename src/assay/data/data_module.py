@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, final
 from weakref import WeakSet
 
@@ -18,11 +16,12 @@ from assay.data.loading.loaders import MemoryLoader, StreamLoader
 from assay.data.loading.placement import Placement
 from assay.data.loading.preview import preview
 from assay.data.samples import Samples
+from assay.data.shown_samples import show
 from assay.data.splitting.split_rows import Split
-from assay.data.splitting.splits import Parts, read_parts
+from assay.data.splitting.splits import Parts, check_inputs, read_parts
 from assay.data.splitting.subset import Part, blocks
-from assay.data.transform.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, statistics
-from assay.data.transform.transforms import Transforms
+from assay.data.transform.normalize import Normalize, statistics
+from assay.data.transform.transform_options import Scale, chain_of, given, given_scale
 from assay.errors import DataError
 from assay.task.task_of import task_of
 
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import Encoder, Source
+    from assay.data.shown_samples import Shown
     from assay.data.spec import Spec
-
-    _Scale = tuple[tuple[float, ...], tuple[float, ...]]
+    from assay.data.trained import Trained
 
 _DTYPES = {"64-true": torch.float64, "bf16-true": torch.bfloat16, "16-true": torch.float16}
 _STATISTICS_SAMPLES = 1024
@@ -75,6 +74,7 @@ class DataModule(L.LightningDataModule):
     Attributes:
         spec: What the data tells the rest of the config; there after `setup()`.
         encoder: What made the inputs of raw records; None where they come as numbers, and before `setup()`.
+        tested: The part that `test_dataloader` gives.
 
     Raises:
         ConfigError: An argument is out of its range.
@@ -115,9 +115,9 @@ class DataModule(L.LightningDataModule):
             )
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.shuffle, self.drop_last, self.imbalance, self.seed = shuffle, drop_last, imbalance, seed
-        self._transforms = {name: _chain(transform, name) for name in ("train", "eval")}
+        self._transforms = {name: chain_of(transform, name) for name in ("train", "eval")}
         self._standardize_targets = standardize_targets
-        self._given_scale = _check_normalize(_given(transform, "normalize"))
+        self._given_scale = given_scale(given(transform, "normalize"))
         self._num_workers, self._pin_memory = num_workers, pin_memory
         self._workers = {
             "num_workers": num_workers,
@@ -125,11 +125,12 @@ class DataModule(L.LightningDataModule):
             "prefetch_factor": prefetch_factor if num_workers > 0 else None,
         }
         self._parts: Parts | None = None
-        self._ready: dict[str, Part] = {}
+        self._ready: dict[tuple[str, str], Part] = {}
         self._placements: dict[int, Placement] = {}
         self._streams: WeakSet[StreamLoader] = WeakSet()  # Lightning may ask for new ones every epoch
         self._normalize = Normalize()
         self.encoder: Encoder | None = None
+        self.tested = "test"
 
     def prepare_data(self) -> None:
         """Download; Lightning calls this on one process of a machine."""
@@ -162,6 +163,33 @@ class DataModule(L.LightningDataModule):
         targets = self.target_statistics() if self._standardize_targets else ((), ())
         self.spec = parts.describe(first, mean, std, *targets, train_shape=train_shape)
 
+    def setup_for(self, trained: Trained, subset: str = "", digest: str = "") -> None:
+        """Read the source for a model that is trained; nothing is learned from the samples.
+
+        Args:
+            trained: What the model's run knows of its data.
+            subset: To be tested; empty: the test part where the source has one of its own or the data is the
+                run's, else all samples.
+            digest: Of the run's data.
+
+        Raises:
+            DataError: The model does not take the samples, or there are none.
+        """
+        if hasattr(self.source, "fitted"):
+            self.source.fitted = trained.encoder
+        with torch.random.fork_rng(devices=[]):
+            parts = read_parts(self.source, self.split, self.imbalance, trained)
+            self._parts, self.encoder, self.spec = parts, parts.encoder, trained.spec
+            self._normalize = Normalize(trained.spec.mean, trained.spec.std)
+            own = "all" not in parts.rows or self.digest() == digest
+            self.tested = subset or ("test" if own else "all")
+            if not len(parts.rows[self.tested]):
+                raise DataError(f"data: it has no {self.tested} part", hint="name another one: --split train")
+            if isinstance(samples := parts.data[self.tested], Samples):
+                check_inputs(self.tested, samples)
+            part = self._part(parts, self.tested, "eval")
+            trained.check(next(preview(part, _FEW_SAMPLES, self.split.seed)))
+
     def _check_alike(self, parts: Parts, first: Tensor, trained: Tensor) -> None:
         """Refuse parts, and transforms of training, whose samples are not what is evaluated."""
         others = {
@@ -188,7 +216,7 @@ class DataModule(L.LightningDataModule):
         rows = torch.as_tensor(parts.rows[name])
         return Part(parts.data[name], rows, keys=rows, transforms=self._transforms[chain])
 
-    def _scale(self, part: Part, first: Tensor) -> _Scale:
+    def _scale(self, part: Part, first: Tensor) -> Scale:
         if self._given_scale is None:
             if not (first.is_floating_point() or first.dtype == torch.uint8):
                 return (), ()
@@ -203,7 +231,7 @@ class DataModule(L.LightningDataModule):
             )
         return mean, std
 
-    def target_statistics(self) -> _Scale:
+    def target_statistics(self) -> Scale:
         """Mean and deviation of each target of a regression over the training part; empty for other tasks."""
         parts = self._parts
         if parts is None or not parts.task.has_real_targets:
@@ -230,9 +258,7 @@ class DataModule(L.LightningDataModule):
 
     def digest(self) -> str:
         """SHA-256 over the contents and the division into parts, for the record."""
-        if self._parts is None:
-            raise RuntimeError("setup() comes first")
-        return self._parts.digest()
+        return self._read_parts().digest()
 
     # -- batches ---------------------------------------------------------------------------------------------
 
@@ -242,7 +268,7 @@ class DataModule(L.LightningDataModule):
         Raises:
             DataError: There are fewer training samples than one batch on each device.
         """
-        loader = self._loader("train", self._train_position)
+        loader = self._loader("train", self._train_position, train=True)
         if not len(loader):
             needed = self.batch_size * loader.order.world_size
             raise DataError(
@@ -258,20 +284,47 @@ class DataModule(L.LightningDataModule):
 
     def test_dataloader(self) -> MemoryLoader | StreamLoader | Sequence[Any]:
         """Batches of the test part; none when there is no such part."""
-        return self._loader("test", _start) if self.spec.num_test else []
+        return self._loader(self.tested, _start) if len(self._read_parts().rows[self.tested]) else []
+
+    def tested_names(self) -> list[str]:
+        """What the tested samples are called: paths within the data's folder, or rows of the source."""
+        data, rows = self._read_parts().data[self.tested], self._read_parts().rows[self.tested].tolist()
+        return [data.names[row] for row in rows] if data.names else list(map(str, rows))
+
+    def tested_samples(self, positions: Sequence[int]) -> list[Shown]:
+        """Some samples of the tested part, as a person can look at them.
+
+        Args:
+            positions: In the part.
+
+        Raises:
+            DataError: A sample cannot be read.
+        """
+        parts = self._read_parts()
+        columns = getattr(parts.data[self.tested], "columns", ())
+        part = self._ready_part(self.tested, "eval")
+        return show(part, positions, self.seed, parts.raw.get(self.tested), columns)
+
+    def _read_parts(self) -> Parts:
+        if self._parts is None:
+            raise RuntimeError("setup() comes first")
+        return self._parts
+
+    def _ready_part(self, name: str, chain: str) -> Part:
+        key = name, chain
+        if key not in self._ready:
+            self._ready[key] = self._part(self._read_parts(), name, chain).apply_once()
+        return self._ready[key]
 
     def _train_position(self) -> tuple[int, int]:
         if self.trainer is None:
             return _start()
         return self.trainer.current_epoch, self.trainer.fit_loop.epoch_loop.batch_progress.current.ready
 
-    def _loader(self, name: str, position: Callable[[], tuple[int, int]]) -> MemoryLoader | StreamLoader:
-        if self._parts is None:
-            raise RuntimeError("setup() comes first")
-        train, trainer = name == "train", self.trainer
-        if name not in self._ready:
-            self._ready[name] = self._part(self._parts, name, "train" if train else "eval").apply_once()
-        part = self._ready[name]
+    def _loader(
+        self, name: str, position: Callable[[], tuple[int, int]], *, train: bool = False
+    ) -> MemoryLoader | StreamLoader:
+        part, trainer = self._ready_part(name, "train" if train else "eval"), self.trainer
         order = BatchOrder(
             num_samples=len(part.rows),
             batch_size=self.batch_size if train else self.eval_batch_size,
@@ -350,42 +403,3 @@ def _kind(inputs: Tensor) -> str:
 
 def _start() -> tuple[int, int]:
     return 0, 0
-
-
-def _given(transform: Mapping[str, Any], name: str) -> Any:
-    if name not in transform:
-        raise DataError(
-            f"data.transform.{name}: this must be given", hint=f"leave {name} as data/transform=none has it"
-        )
-    return transform[name]
-
-
-def _chain(transform: Mapping[str, Any], name: str) -> Transforms:
-    chain = _given(transform, name)
-    if not isinstance(chain, list | tuple) or not all(map(callable, chain)):
-        raise DataError(
-            f"data.transform.{name}: {chain!r} was given; a list of transforms (nodes with a _target_) was "
-            "expected",
-            hint=f"data.transform.{name}=[]",
-        )
-    return Transforms(chain, [f"data.transform.{name}[{index}]" for index in range(len(chain))])
-
-
-def _check_normalize(by: Any) -> _Scale | None:
-    """The mean and std that are given, or None where the data's own are wanted."""
-    if by is None:
-        return (), ()
-    if by == "data":
-        return None
-    if by == "imagenet":
-        return IMAGENET_MEAN, IMAGENET_STD
-    if isinstance(by, Mapping) and set(by) == {"mean", "std"}:
-        with suppress(TypeError, ValueError):
-            mean, std = tuple(map(float, by["mean"])), tuple(map(float, by["std"]))
-            if len(mean) == len(std) and all(map(math.isfinite, (*mean, *std))):
-                return mean, std
-    raise DataError(
-        f"data.transform.normalize: {by!r} was given; data, imagenet, null or a mapping of mean and std "
-        "(above 0) was expected",
-        hint="data.transform.normalize={mean: [0.5], std: [0.5]}, with one value a channel",
-    )

@@ -115,18 +115,17 @@ class ImageFolder:
             start += len(some)
             kept = [files[row] for row in rows]
             self._refuse_empty(part, kept)
-            identity = "\n".join(
-                f"{os.path.relpath(files[row][0], self._root)} {looks[row].sha256}" for row in rows
-            )
+            names = [Path(os.path.relpath(files[row][0], self._root)).as_posix() for row in rows]
+            identity = "\n".join(f"{name} {looks[row].sha256}" for name, row in zip(names, rows, strict=True))
             if images is None:
                 sizes = {looks[row].size: at for at, row in enumerate(rows)} if not self.image_size else {}
                 unlike = tuple(sizes.values())[:_PEEK] if len(sizes) > 1 else ()
                 files_of = _Files(kept, self.mode, self.image_size)
-                parts[part] = Stream(files_of, _labels(kept), identity, unlike)
+                parts[part] = Stream(files_of, _labels(kept), identity, unlike, names)
             else:
                 whole = len(rows) == len(some)
                 own = images[start - len(some) : start] if whole else images[torch.tensor(rows).long()]
-                parts[part] = Samples(own, _labels(kept), identity)
+                parts[part] = Samples(own, _labels(kept), identity, names)
         return parts
 
     def _judge(self, files: list[tuple[str, int]], looks: list[Look]) -> list[bool]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -28,11 +28,15 @@ class Samples:
         targets: int64 `[N]` class indices, multi-hot `[N, L]`, or float32 `[N, T]`.
         identity: Stands for the inputs in the data hash, where the same data may also be streamed; empty: the
             inputs themselves do.
+        names: What each sample is called, N of them; empty: by its row.
+        columns: What each feature of inputs `[N, F]` is called; empty: by its number.
     """
 
     inputs: Tensor
     targets: Tensor
     identity: str = field(default="", repr=False)
+    names: Sequence[str] = field(default=(), repr=False)
+    columns: Sequence[str] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -66,12 +70,14 @@ class Stream:
         targets: All targets, known without reading an input; as in `Samples`.
         identity: What stands for the contents in the data hash, such as file names and their SHA-256.
         unlike: Samples that are known to differ in shape, one of each shape; looked at before training.
+        names: What each sample is called, N of them; empty: by its row.
     """
 
     dataset: IndexedDataset
     targets: Tensor
     identity: str = field(default="", repr=False)
     unlike: tuple[int, ...] = ()
+    names: Sequence[str] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self.targets)

@@ -54,6 +54,8 @@ class Table:
         targets: Columns to predict.
         csv_options: How CSV files are read, for `read_table`.
         notes: What was decided about the columns, a sentence each; there after `read()`.
+        fitted: An encoder that has learned, set before `read()`: its columns are the features, whatever else
+            the table holds or looks like.
 
     Raises:
         ValueError: An argument is not one of its choices.
@@ -101,6 +103,7 @@ class Table:
         self.task: TaskName = "multiclass"
         self.class_names: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
+        self.fitted: TableEncoder | None = None
 
     def prepare(self) -> None:
         """Nothing to download."""
@@ -122,19 +125,22 @@ class Table:
             _check_values(frame, self.targets, "target")
         self.notes = ()
         self.task = self._find_task(first)
-        features = self._choose_features(first, path)
+        fitted = self.fitted.columns if self.fitted is not None else ()
+        features = [one.name for one in fitted] or self._choose_features(first, path)
         for frame in frames.values():
             check_columns(frame, features, self._paths.get("test", path), "test_path")
-            if not self._impute:
+            if not self._impute and not fitted:
                 _check_values(frame, features, "feature")
-        self._check_leaks(first, features)
+        if not fitted:
+            self._check_leaks(first, features)
+        dates = [one.name for one in fitted if one.kind == "date"] if fitted else self._keep
         for frame in frames.values():
-            _read_dates(frame, [name for name in self._keep if name in features])
+            _read_dates(frame, [name for name in dates if name in features])
         task = task_of(self.task)
         classes = self._find_classes(frames.values()) if task.by_class else []
         names = classes or ([] if task.has_real_targets else self.targets)
         self.class_names = tuple(str(name) for name in names)
-        encoder = TableEncoder(self._impute, self._max_categories)
+        encoder = self.fitted or TableEncoder(self._impute, self._max_categories)
         return {
             part: Unfitted(frame[features], self._encode_target(frame, classes), encoder)
             for part, frame in frames.items()

@@ -13,10 +13,12 @@ from assay.errors import AssayError
 
 TEXTS: Final = ("config.yaml", "overrides.yaml", "code.patch", "encoder.json")
 """What a run writes about itself as it begins."""
+RESULTS: Final = ("predictions.parquet", "samples.parquet")
+"""What a run keeps of its test."""
 _LOGS: Final = ("log.txt", "metrics.csv", "journal.jsonl", "study.db")
 _APPENDED: Final = (".lock", *_LOGS)
 _FILES: Final = (
-    *(*_LOGS, *TEXTS, "record.json"),
+    *(*_LOGS, *TEXTS, *RESULTS, "record.json"),
     *("results.csv", "groups.csv", "best.yaml", "importance.csv"),
 )
 _FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)

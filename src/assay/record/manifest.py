@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.files.checksum import digest_of, sha256
-from assay.files.symlinks import TEXTS
+from assay.files.symlinks import RESULTS, TEXTS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_FILES = (*TEXTS, "metrics.csv")
+_FILES = (*TEXTS, "metrics.csv", *RESULTS)
 
 
 def files_of(run_dir: Path) -> dict[str, str]:

@@ -35,6 +35,7 @@ from assay.record.log_file import FILE, log_file
 from assay.record.manifest import files_of
 from assay.record.run_record import now
 from assay.record.secrets import redact_tree
+from assay.run import kept_predictions
 from assay.run.continuation import logger_ids, pick_up, same_data
 from assay.run.encoder_file import write_encoder
 from assay.run.summary import say_start
@@ -80,6 +81,7 @@ def execute(
         try:
             record.model = _parameters(assembly.module)
             record.data_sha256 = same_data(assembly, record)
+            kept_predictions.remove(run_dir)
             write_encoder(run_dir, getattr(assembly.datamodule, "encoder", None))
             log.info("run %s: %s", record.run_id, " ".join(record.overrides) or "no overrides")
             if callbacks:
@@ -202,8 +204,11 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     if not _can_test(assembly):
         log.warning("nothing was tested: the module has no test_step, or the datamodule no test_dataloader")
     elif spec is None or spec.num_test:
-        trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
+        with kept_predictions.gathered(assembly) as keep:
+            trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
         record.metrics.update(_scalars(trainer.callback_metrics))
+        if trainer.is_global_zero:
+            kept_predictions.write(assembly, keep, run_dir)
     record.matrices = dict(getattr(module, "matrices", {}))
 
 

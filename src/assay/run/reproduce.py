@@ -18,7 +18,7 @@ from omegaconf import DictConfig, open_dict
 from assay.config.fingerprint import fingerprint
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError
-from assay.files.symlinks import read_whole
+from assay.files.symlinks import RESULTS, read_whole
 from assay.process.children import kill, received, start, wait
 from assay.record.code_at import code_at
 from assay.record.compare import causes, differences, relative_differences
@@ -197,7 +197,8 @@ def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
             hint=f"assay resume {run_dir}" if record.status in ("interrupted", "running") else "",
         )
     removed = [n for n in record.files if n.startswith("checkpoints/") and not (run_dir / n).is_file()]
-    changed = changed_since(run_dir, {n: one for n, one in record.files.items() if n not in removed})
+    needed = {n: one for n, one in record.files.items() if n not in (*removed, *RESULTS)}
+    changed = changed_since(run_dir, needed)
     if changed:
         are = "is not what the run wrote" if len(changed) == 1 else "are not what the run wrote"
         raise AssayError(f"{', '.join(changed)} in {run_dir} {are}: nothing can be compared with it")

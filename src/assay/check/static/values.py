@@ -37,6 +37,7 @@ def check_values(config: DictConfig) -> None:
         ConfigError: Naming the key.
     """
     _check_name_and_tags(config)
+    _check_predictions(config)
     check_whole_number("seed", OmegaConf.select(config, "seed"), 0, LARGEST_SEED)
     if (frequency := value_of(config, "scheduler.frequency")) is not None:
         check_whole_number("scheduler.frequency", frequency, 1)
@@ -53,6 +54,13 @@ def check_values(config: DictConfig) -> None:
         _check_plateau(config)
     if value_of(config, "data._target_") == OUR_DATA:
         _check_data(config)
+
+
+def _check_predictions(config: DictConfig) -> None:
+    for name, largest in (("max_megabytes", 1000), ("num_samples", 1000)):
+        key = f"predictions.{name}"
+        if value_of(config, "predictions") is not None:
+            check_whole_number(key, value_of(config, key), 0, largest)
 
 
 def _check_plateau(config: DictConfig) -> None:

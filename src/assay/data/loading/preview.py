@@ -50,7 +50,7 @@ def preview(part: Part, count: int, seed: int, num_workers: int = 0) -> Iterator
     )
     block: list[Tensor] = []
     for sample in loader:
-        block.append(_input_of(sample))
+        block.append(input_of(sample))
         if len(block) == _BLOCK:
             yield stack(block)
             block = []
@@ -58,7 +58,15 @@ def preview(part: Part, count: int, seed: int, num_workers: int = 0) -> Iterator
         yield stack(block)
 
 
-def _input_of(sample: Any) -> Tensor:
+def input_of(sample: Any) -> Tensor:
+    """The input of a sample.
+
+    Args:
+        sample: Of a `KeyedDataset`.
+
+    Raises:
+        DataError: It cannot be read, or is not a tensor.
+    """
     if isinstance(sample, DataError):
         raise sample
     inputs = next(iter(sample.values())) if isinstance(sample, dict) else sample[0]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from assay.data.samples import Encoder, Source, Stream
     from assay.data.splitting.split_rows import Split
+    from assay.data.trained import Trained
     from assay.task.task import Task
 
 
@@ -38,6 +39,7 @@ class Parts:
         data: What each part's rows index; parts may share it.
         rows: int64 indices of each part's samples.
         encoder: What made the inputs of raw records; None where they come as numbers.
+        raw: Records that are to be shown, by part and in its order: the test part's, where they are a table.
     """
 
     task: Task
@@ -45,6 +47,7 @@ class Parts:
     data: Mapping[str, Samples | Stream]
     rows: Mapping[str, NDArray[np.int64]]
     encoder: Encoder | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict)
 
     def targets(self, part: str) -> Tensor:
         """Targets of one part, in its order.
@@ -73,7 +76,7 @@ class Parts:
         seen: set[int] = set()
         for part, data in self.data.items():
             if isinstance(data, Samples) and id(data) not in seen:
-                _check_inputs(part, data)
+                check_inputs(part, data)
             seen.add(id(data))
             found, wanted = data.targets.shape[1:], self.data["train"].targets.shape[1:]
             if found != wanted:
@@ -139,7 +142,9 @@ class Parts:
         return digest.hexdigest()
 
 
-def read_parts(source: Source, split: Split, imbalance: float | None) -> Parts:
+def read_parts(
+    source: Source, split: Split, imbalance: float | None, trained: Trained | None = None
+) -> Parts:
     """Read a source and divide what it does not come divided.
 
     Classes are divided in proportion (stratified).
@@ -148,17 +153,23 @@ def read_parts(source: Source, split: Split, imbalance: float | None) -> Parts:
         source: The data set.
         split: Shares and seed.
         imbalance: Ratio of the long tail; None for all samples.
+        trained: What a run knows of its data, where the samples are for its model: nothing is learned from
+            them. What comes undivided is then a part `all`, too.
 
     Raises:
         DataError: The data is not what the source says it is; or see `hold_out` and `long_tail`.
     """
     given = dict(source.read())
     _check_names(given)
-    task, class_names = task_of(source.task), tuple(source.class_names)
+    if trained is not None:
+        given = trained.adapted(source, given)
+    task = task_of(source.task)
+    class_names = trained.spec.class_names if trained else tuple(source.class_names)
     for part, data in given.items():
         _check_lengths(part, data)
         task.check(part, data.targets, class_names)
-    whole = given.pop("all") if "all" in given else given.pop("train")
+    undivided = "all" in given
+    whole = given.pop("all" if undivided else "train")
     labels = whole.targets.numpy() if task.by_class else None
     rows = {part: np.arange(len(data)) for part, data in given.items()}
     rows["train"] = np.arange(len(whole))
@@ -166,7 +177,12 @@ def read_parts(source: Source, split: Split, imbalance: float | None) -> Parts:
     for part in ("test", "val"):
         if part not in given:
             share = split.share_of_rest(part, given)
-            rows["train"], rows[part] = hold_out(rows["train"], share, labels, split.seed, part)
+            try:
+                rows["train"], rows[part] = hold_out(rows["train"], share, labels, split.seed, part)
+            except DataError:
+                if trained is None:
+                    raise
+                rows[part] = rows["train"][:0]  # too few to be the run's own
     if imbalance is not None:
         if labels is None:
             raise DataError(
@@ -174,10 +190,19 @@ def read_parts(source: Source, split: Split, imbalance: float | None) -> Parts:
                 hint="data.imbalance=null",
             )
         rows["train"] = long_tail(rows["train"], labels, len(class_names), imbalance, split.seed)
-    encoded = _encode({"train": whole, **given}, rows["train"])
+    every = {"train": whole, **given}
+    encoded = _encode(every, None if trained else rows["train"])
     shared = {part: encoded.get(part, encoded["train"]) for part in ("train", "val", "test")}
+    if trained and undivided:
+        shared["all"], rows["all"] = encoded["train"], np.arange(len(whole))
     encoder = whole.encoder if isinstance(whole, Unfitted) else None
-    return Parts(task, class_names, shared, rows, encoder)
+    raw = {part: _records(every.get(part, whole), rows[part]) for part in (rows if trained else ("test",))}
+    return Parts(task, class_names, shared, rows, encoder, raw)
+
+
+def _records(data: Samples | Stream | Unfitted, rows: NDArray[np.int64]) -> Any:
+    """Rows of a table; None of anything else."""
+    return data.raw.iloc[rows] if isinstance(data, Unfitted) and hasattr(data.raw, "iloc") else None
 
 
 def _check_names(given: Mapping[str, object]) -> None:
@@ -198,12 +223,12 @@ def _check_names(given: Mapping[str, object]) -> None:
 
 
 def _encode(
-    given: Mapping[str, Samples | Stream | Unfitted], train: NDArray[np.int64]
+    given: Mapping[str, Samples | Stream | Unfitted], train: NDArray[np.int64] | None
 ) -> dict[str, Samples | Stream]:
     encoded: dict[str, Samples | Stream] = {}
     for part, data in given.items():  # the training part comes first
         if isinstance(data, Unfitted):
-            if part == "train":
+            if part == "train" and train is not None:
                 data.encoder.fit(data.raw, train)
             encoded[part] = Samples(data.encoder.transform(data.raw), data.targets)
         else:
@@ -225,8 +250,16 @@ def _check_lengths(part: str, data: Samples | Stream | Unfitted) -> None:
         )
 
 
-def _check_inputs(part: str, data: Samples) -> None:
-    """Refuse inputs without a feature dimension, and values that are not finite."""
+def check_inputs(part: str, data: Samples) -> None:
+    """Refuse inputs without a feature dimension, and values that are not finite.
+
+    Args:
+        part: Its name, for messages.
+        data: Its samples.
+
+    Raises:
+        DataError: Naming the first such sample.
+    """
     if data.inputs.ndim < 2 or 0 in data.inputs.shape[1:]:
         raise DataError(
             f"data: the {part} part's inputs have shape {tuple(data.inputs.shape)}; "

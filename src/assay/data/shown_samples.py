@@ -1,0 +1,113 @@
+"""Samples as a person can look at them: a picture, or a row of named values."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from PIL import Image
+
+from assay.data.loading.loaders import KeyedDataset
+from assay.data.loading.preview import input_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from assay.data.splitting.subset import Part
+
+_LARGEST = 256
+"""Pixels along the longer side, beyond which a picture is made smaller."""
+_MOST_COLUMNS = 1000
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+class Shown(NamedTuple):
+    """A sample to look at.
+
+    Attributes:
+        picture: A PNG file; None of what is not a picture.
+        row: Value by column; None of what has no columns, or more than 1,000.
+    """
+
+    picture: bytes | None
+    row: dict[str, Any] | None
+
+
+def show(
+    part: Part, positions: Sequence[int], seed: int, raw: pd.DataFrame | None, columns: Sequence[str]
+) -> list[Shown]:
+    """Samples of a part, transformed as the model gets them and not normalised.
+
+    Pictures of floating-point numbers are grey from the lowest to the highest value of all of them, where
+    these are not 0 to 1.
+
+    Args:
+        part: What they are of.
+        positions: Which.
+        seed: Of random transforms.
+        raw: The part's rows in a table, which are shown in place of what they became.
+        columns: Names of the features.
+
+    Raises:
+        DataError: A sample cannot be read.
+    """
+    dataset = KeyedDataset(part.data, part.transforms, seed)
+    keys = [(0, int(part.rows[position]), int(part.keys[position])) for position in positions]
+    with torch.random.fork_rng(devices=[]):
+        inputs = [input_of(dataset[key]) for key in keys]
+    pictures = _pictures(inputs) if raw is None else [None] * len(inputs)
+    rows = [_row(one, columns) for one in inputs] if raw is None else _rows(raw.iloc[list(positions)])
+    return [Shown(*pair) for pair in zip(pictures, rows, strict=True)]
+
+
+def _pictures(inputs: Sequence[torch.Tensor]) -> list[bytes | None]:
+    low = min((float(one.min()) for one in inputs if one.is_floating_point()), default=0.0)
+    high = max((float(one.max()) for one in inputs if one.is_floating_point()), default=1.0)
+    low, high = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
+    return [_png(one, low, high) for one in inputs]
+
+
+def _png(inputs: torch.Tensor, low: float, high: float) -> bytes | None:
+    is_picture = inputs.ndim == 3 and inputs.shape[0] in _MODES and min(inputs.shape) > 0
+    if not is_picture or not (inputs.is_floating_point() or inputs.dtype == torch.uint8):
+        return None
+    if inputs.is_floating_point():
+        inputs = ((inputs.double() - low) / (high - low or 1.0) * 255).round().clamp(0, 255)
+    pixels = inputs.to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
+    mode = _MODES[pixels.shape[2]]
+    image = Image.fromarray(pixels[:, :, 0] if mode == "L" else pixels, mode)
+    image.thumbnail((_LARGEST, _LARGEST))
+    file = io.BytesIO()
+    image.save(file, "PNG", optimize=True)
+    return file.getvalue()
+
+
+def _row(inputs: torch.Tensor, columns: Sequence[str]) -> dict[str, Any] | None:
+    if inputs.ndim != 1 or not 0 < len(inputs) <= _MOST_COLUMNS:
+        return None
+    names = columns if len(columns) == len(inputs) else map(str, range(len(inputs)))
+    short = inputs.dtype == torch.float32  # 13.44, not 13.4399995803833
+    values = [float(str(value)) for value in inputs.numpy()] if short else inputs.tolist()
+    return dict(zip(names, values, strict=True))
+
+
+def _rows(raw: pd.DataFrame) -> list[dict[str, Any] | None]:
+    if len(raw.columns) > _MOST_COLUMNS:
+        return [None] * len(raw)
+    names, missing = list(map(str, raw.columns)), raw.isna().to_numpy().tolist()
+    values = zip(*(raw[name].tolist() for name in raw.columns), strict=True)
+    return [
+        {
+            name: None if is_missing else _plain(value)
+            for name, value, is_missing in zip(names, *row, strict=True)
+        }
+        for row in zip(values, missing, strict=True)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; what JSON has not, such as a date, as text."""
+    return value if isinstance(value, str | int | float | bool) else str(value)

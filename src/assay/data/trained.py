@@ -1,0 +1,142 @@
+"""What a run knows of its data: by it, other samples become what its model takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, final
+
+import torch
+
+from assay.data.samples import Samples, Unfitted
+from assay.data.spec import Spec  # noqa: TC001 - dataclasses look their annotations up
+from assay.errors import DataError
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from assay.data.samples import Encoder, Source, Stream
+
+    _Data = Samples | Stream | Unfitted
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What was learned from a run's training part, for samples that its model is evaluated on.
+
+    Attributes:
+        spec: Of the run.
+        encoder: Of the run's raw records; None where they come as numbers.
+        notes: Sentences on how the classes of the samples differ; there after `adapted`.
+    """
+
+    spec: Spec
+    encoder: Encoder | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def adapted(self, source: Source, given: Mapping[str, _Data]) -> dict[str, _Data]:
+        """The parts of a source with the run's classes and encoder in place of their own.
+
+        Args:
+            source: Has been read.
+            given: What it gave.
+
+        Raises:
+            DataError: The samples are of another task, or have classes, labels or a form that the model does
+                not know.
+        """
+        if source.task != self.spec.task:
+            raise DataError(
+                f"data: its task is {source.task}; the model was trained for {self.spec.task}",
+                hint=f"data.source.task={self.spec.task}, or data of the same kind",
+            )
+        self.notes.clear()
+        names, targets = tuple(source.class_names), {part: data.targets for part, data in given.items()}
+        task = task_of(source.task)
+        if task.has_real_targets:
+            self._check_width(targets)
+        elif names != self.spec.class_names:
+            map_ = self._classes if task.by_class else self._labels
+            targets = map_(names, targets)
+        return {part: self._encoded(replace(data, targets=targets[part])) for part, data in given.items()}
+
+    def _check_width(self, targets: Mapping[str, Tensor]) -> None:
+        for part, values in targets.items():
+            if (found := values.shape[-1]) != self.spec.num_targets:
+                raise DataError(
+                    f"data: the {part} part has {found} targets; the model predicts {self.spec.num_targets}",
+                    hint="name the same targets as in training",
+                )
+
+    def _classes(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        known = {name: index for index, name in enumerate(self.spec.class_names)}
+        present = {int(label) for values in targets.values() for label in torch.unique(values)}
+        strange = [name for label, name in enumerate(names) if name not in known and label in present]
+        if strange:
+            raise _unknown("class", strange, self.spec.class_names)
+        lacking = [name for name in known if name not in names]
+        self._say(names, lacking)
+        new = torch.tensor([known.get(name, -1) for name in names])
+        return {part: new[values] for part, values in targets.items()}
+
+    def _labels(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if strange := [name for name in names if name not in self.spec.class_names]:
+            raise _unknown("label", strange, self.spec.class_names)
+        if lacking := [name for name in self.spec.class_names if name not in names]:
+            raise DataError(
+                f"data: it lacks the label {lacking[0]!r}, which the model was trained on",
+                hint=f"labels: {', '.join(self.spec.class_names)}",
+            )
+        self._say(names, [])
+        order = torch.tensor([names.index(name) for name in self.spec.class_names])
+        return {part: values.index_select(1, order) for part, values in targets.items()}
+
+    def _say(self, names: Sequence[str], lacking: Sequence[str]) -> None:
+        if lacking:
+            self.notes.append(f"the data has no class {', '.join(lacking)}")
+        ours = [name for name in self.spec.class_names if name in names]
+        if ours != [name for name in names if name in ours]:
+            self.notes.append("the classes come in another order than in training; they were matched by name")
+
+    def _encoded(self, data: _Data) -> _Data:
+        if not isinstance(data, Unfitted):
+            return data
+        if self.encoder is None:
+            raise DataError(
+                "data: it is a table of raw columns; the model was trained on an array of numbers",
+                hint="give data of the kind that the run was trained on",
+            )
+        unknown = getattr(self.encoder, "unknown", None)
+        self.notes.extend(unknown(data.raw) if unknown is not None else ())
+        return replace(data, encoder=self.encoder)
+
+    def check(self, first: Tensor) -> None:
+        """Refuse samples that the model does not take.
+
+        Args:
+            first: Some transformed inputs `[B, ...]`.
+
+        Raises:
+            DataError: They have another shape, or another type that is scaled in another way.
+        """
+        shape, wanted = tuple(first.shape[1:]), tuple(self.spec.input_shape)
+        stored = str(first.dtype).removeprefix("torch.")
+        trained = self.spec.input_dtype
+        alike = stored == trained or (first.is_floating_point() and "float" in trained)
+        if shape != wanted or not alike:
+            raise DataError(
+                f"data: a sample has shape {list(shape)} and type {stored}; the model was trained on "
+                f"{list(wanted)} and {trained}",
+                hint="give data of the form that the run was trained on",
+            )
+
+
+def _unknown(what: str, names: Sequence[str], known: Sequence[str]) -> DataError:
+    more = f", and {len(names) - 5} more" if len(names) > 5 else ""
+    return DataError(
+        f"data: the model does not know the {what} {', '.join(map(repr, names[:5]))}{more}",
+        hint=f"leave such samples out; it was trained on {', '.join(known)}",
+    )

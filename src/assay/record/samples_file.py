@@ -1,0 +1,123 @@
+"""`samples.parquet` of a run: some test samples as a person can look at them, without the data."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+
+from assay.errors import AssayError, first_line
+from assay.files.atomic import write_bytes
+from assay.files.symlinks import read_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+FILE: Final = "samples.parquet"
+SCHEMA_VERSION: Final = 1
+_METADATA: Final = b"assay"
+_LARGEST: Final = 1 << 28
+_MOST: Final = 10_000
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+
+Reason = Literal["worst", "random"]
+
+
+class KeptSample(NamedTuple):
+    """A sample to look at.
+
+    Attributes:
+        key: Which, as in the predictions of the run.
+        reason: Why it was chosen; one that is both among the worst and drawn at random is kept as each.
+        picture: A PNG file; None of what is not a picture.
+        row: Value by column; None of what has no columns.
+    """
+
+    key: str
+    reason: Reason
+    picture: bytes | None
+    row: dict[str, Any] | None
+
+
+def write(path: Path, samples: Sequence[KeptSample]) -> None:
+    """Write them, whole or not at all.
+
+    Columns `key`, `reason`, `picture` (PNG) and `row` (a JSON object); the last two may be null.
+
+    Args:
+        path: The file.
+        samples: What to keep.
+
+    Raises:
+        OSError: It cannot be written; what was there before still stands.
+    """
+    import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
+
+    rows = [None if one.row is None else json.dumps(one.row) for one in samples]
+    table = pa.table(
+        {
+            "key": pa.array([one.key for one in samples], pa.string()),
+            "reason": pa.array([one.reason for one in samples], pa.string()),
+            "picture": pa.array([one.picture for one in samples], pa.binary()),
+            "row": pa.array(rows, pa.string()),
+        }
+    )
+    sink = pa.BufferOutputStream()
+    about = {_METADATA: json.dumps({"schema_version": SCHEMA_VERSION}).encode()}
+    pq.write_table(table.replace_schema_metadata(about), sink, compression="zstd", use_dictionary=False)
+    write_bytes(path, sink.getvalue().to_pybytes())
+
+
+def read(path: Path) -> list[KeptSample]:
+    """Read them back.
+
+    Args:
+        path: A file, perhaps of somebody else's.
+
+    Returns:
+        In the order they were written; none where there is no such file.
+
+    Raises:
+        AssayError: It is not what `write` wrote.
+    """
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+        raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
+
+
+def _read(path: Path) -> list[KeptSample]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(pa.BufferReader(read_whole(path, _LARGEST)))
+    about = json.loads((file.schema_arrow.metadata or {}).get(_METADATA, b"null"))
+    if not isinstance(about, dict):
+        raise ValueError("it is not a file of samples")
+    if (version := about.get("schema_version")) != SCHEMA_VERSION:
+        raise ValueError(f"it has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
+    wanted = {"key": pa.string(), "reason": pa.string(), "picture": pa.binary(), "row": pa.string()}
+    if {field.name: field.type for field in file.schema_arrow} != wanted:
+        raise ValueError(f"its columns are {', '.join(file.schema_arrow.names)}")
+    groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
+    if file.metadata.num_rows > _MOST or sum(group.total_byte_size for group in groups) > _LARGEST:
+        raise ValueError(f"more than {_MOST:,} samples, or {_LARGEST >> 20} MiB, are not read")
+    return [_checked(one) for one in file.read().to_pylist()]
+
+
+def _checked(values: dict[str, Any]) -> KeptSample:
+    row = json.loads(values["row"]) if values["row"] is not None else None
+    picture = values["picture"]
+    wrong = (
+        values["key"] is None
+        or values["reason"] not in get_args(Reason)
+        or not (row is None or isinstance(row, dict))
+        or any(isinstance(value, dict | list) for value in (row or {}).values())
+        or not (picture is None or picture.startswith(_PNG))
+    )
+    if wrong:
+        raise ValueError(f"the sample {values['key']!r:.60} is not as expected")
+    return KeptSample(values["key"], values["reason"], picture, row)

@@ -1,0 +1,155 @@
+"""What a run keeps of its test, so that nobody has to test it again to look at it."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from assay.callbacks.keep_predictions import KeepPredictions
+from assay.data.data_module import DataModule
+from assay.module import Module
+from assay.record import predictions_file, samples_file
+from assay.record.failure_cause import reason_of
+from assay.record.samples_file import KeptSample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import lightning as L
+
+    from assay.build.assembly import Assembly
+    from assay.record.samples_file import Reason
+    from assay.task.predictions import Predictions
+
+log = logging.getLogger("assay")
+
+_DEFAULTS: Final = {"max_megabytes": 64, "num_samples": 24}
+"""Of a run whose config says nothing of it, because it is older; as in `conf/train.yaml`."""
+_SEED: Final = 0
+
+
+@contextmanager
+def gathered(assembly: Assembly) -> Iterator[KeepPredictions]:
+    """Gather what the module answers to what is tested in this block.
+
+    Args:
+        assembly: The job. A module or a datamodule of somebody's own gives nothing to keep.
+
+    Yields:
+        What gathers it; it has a `problem` where there is nothing to gather.
+    """
+    settings = _settings(assembly)
+    keep = KeepPredictions(int(float(settings.get("max_megabytes") or 0) * 1e6))
+    keep.problem = _why_not(assembly, settings)
+    callbacks: list[L.Callback] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+    if keep.problem:
+        yield keep
+        return
+    callbacks.append(keep)
+    try:
+        yield keep
+    finally:
+        callbacks.remove(keep)
+
+
+def _settings(assembly: Assembly) -> dict[str, Any]:
+    return {**_DEFAULTS, **(assembly.config.get("predictions", _DEFAULTS) or {"max_megabytes": 0})}
+
+
+def _why_not(assembly: Assembly, settings: dict[str, Any]) -> str:
+    if not settings["max_megabytes"]:
+        return "predictions.max_megabytes is 0"
+    if not isinstance(assembly.module, Module):
+        return f"{type(assembly.module).__name__} is not assay's own module"
+    if not isinstance(assembly.datamodule, DataModule):
+        return f"{type(assembly.datamodule).__name__} does not say which samples make up a batch"
+    return ""
+
+
+def predictions_of(assembly: Assembly, keep: KeepPredictions) -> Predictions | None:
+    """What was gathered; None where that is nothing, which the log explains.
+
+    Args:
+        assembly: The job.
+        keep: From `gathered`.
+    """
+    module, data = assembly.module, assembly.datamodule
+    if keep.problem or not isinstance(module, Module) or not isinstance(data, DataModule):
+        log.info("no predictions are kept: %s", keep.problem)
+        return None
+    predictions = keep.predictions(
+        data.spec.task, module.prediction_kind, data.spec.class_names, data.tested_names(), data.tested
+    )
+    if predictions.num_evaluated:
+        log.warning(
+            "predictions of %s of %s samples are kept, drawn at random: all would be larger than "
+            "predictions.max_megabytes=%s",
+            f"{len(predictions.keys):,}",
+            f"{predictions.num_evaluated:,}",
+            _settings(assembly)["max_megabytes"],
+        )
+    return predictions
+
+
+def write(assembly: Assembly, keep: KeepPredictions, run_dir: Path) -> Predictions | None:
+    """Write `predictions.parquet` and `samples.parquet`; a warning says so where that cannot be.
+
+    Args:
+        assembly: The job, tested.
+        keep: From `gathered`.
+        run_dir: Of the run.
+
+    Returns:
+        The predictions; None where there are none.
+    """
+    try:
+        predictions, data = predictions_of(assembly, keep), assembly.datamodule
+        if predictions is not None and isinstance(data, DataModule):
+            samples = _samples(data, keep, predictions, int(_settings(assembly)["num_samples"]))
+            predictions_file.write(run_dir / predictions_file.FILE, predictions)
+            samples_file.write(run_dir / samples_file.FILE, samples)
+    except Exception as error:  # the run has come to its end all the same
+        log.warning("what was predicted is not kept: %s", reason_of(error), exc_info=error)
+        return None
+    return predictions
+
+
+def remove(run_dir: Path) -> None:
+    """Take away what an earlier end of a run has kept, which is not what it comes to now.
+
+    Args:
+        run_dir: Of the run.
+    """
+    for name in (predictions_file.FILE, samples_file.FILE):
+        (run_dir / name).unlink(missing_ok=True)
+
+
+def _samples(
+    data: DataModule, keep: KeepPredictions, predictions: Predictions, most: int
+) -> list[KeptSample]:
+    worst = [int(index) for index in _worst(predictions, most)]
+    drawn = np.random.default_rng(_SEED).permutation(len(predictions.keys))[:most].tolist()
+    positions = keep.positions()[[*worst, *drawn]].tolist()
+    reasons: list[Reason] = ["worst" if index < len(worst) else "random" for index in range(len(positions))]
+    return [
+        KeptSample(predictions.keys[index], reason, shown.picture, shown.row)
+        for index, reason, shown in zip(
+            [*worst, *drawn], reasons, data.tested_samples(positions), strict=True
+        )
+    ]
+
+
+def _worst(predictions: Predictions, most: int) -> list[int]:
+    outputs, targets = predictions.outputs, predictions.targets
+    if targets is None or predictions.kind not in ("probabilities", "values"):
+        return []
+    if targets.ndim == 1:
+        size = 1 - outputs[np.arange(len(targets)), targets]
+    else:
+        size = np.abs(outputs - targets).max(1)
+    worst: list[int] = np.argsort(-size, kind="stable")[:most].tolist()
+    return worst

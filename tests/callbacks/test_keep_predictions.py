@@ -1,0 +1,94 @@
+"""Predictions are gathered over batches and processes, each sample once and in order."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from assay.callbacks.keep_predictions import KeepPredictions
+from assay.data.loading.batch_order import BatchOrder
+
+NUM, CLASSES = 45, 3
+OUTPUTS = torch.rand(NUM, CLASSES, generator=torch.Generator().manual_seed(0)).softmax(1)
+TARGETS = torch.arange(NUM) % CLASSES
+NAMES = [f"sample{index}" for index in range(NUM)]
+
+
+def gathered(rank: int, world_size: int, max_bytes: int = 10**6, limit: int = 1000) -> KeepPredictions:
+    """What one process has gathered when its test is over."""
+    order = BatchOrder(NUM, batch_size=2, rank=rank, world_size=world_size)
+    trainer: Any = SimpleNamespace(test_dataloaders=SimpleNamespace(order=order), world_size=1)
+    keep = KeepPredictions(max_bytes)
+    module: Any = None
+    keep.on_test_start(trainer, module)
+    for index, rows in enumerate(order.batches(0)):
+        if index < limit:
+            outputs = {"predictions": OUTPUTS[rows], "targets": TARGETS[rows]}
+            keep.on_test_batch_end(trainer, module, outputs, None, index)
+    keep.on_test_end(trainer, module)
+    return keep
+
+
+@pytest.mark.parametrize("max_bytes", [10**6, 300])
+def test_several_processes_come_to_the_same_as_one(max_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = gathered(0, 1, max_bytes)
+    every = [gathered(rank, 3, max_bytes) for rank in range(3)]
+    sent = [(one.problem, one._num_seen, one._kept) for one in every]
+
+    def gather(into: list[Any], own: Any) -> None:
+        assert own == sent[0]
+        into[:] = sent
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
+    trainer: Any = SimpleNamespace(world_size=3, is_global_zero=True)
+    every[0].on_test_end(trainer, trainer)
+    one, other = (
+        keep.predictions("multiclass", "probabilities", "abc", NAMES, "test") for keep in (alone, every[0])
+    )
+    assert one.keys == other.keys
+    np.testing.assert_array_equal(one.outputs, other.outputs)
+    np.testing.assert_array_equal(one.targets, other.targets)
+    positions = alone.positions()
+    assert one.keys == tuple(NAMES[position] for position in positions)
+    np.testing.assert_array_equal(one.outputs, OUTPUTS[positions])
+    assert one.num_evaluated == other.num_evaluated == (0 if max_bytes == 10**6 else NUM)
+    assert len(one.keys) == (NUM if max_bytes == 10**6 else 300 // 20)
+
+
+def test_a_test_that_was_cut_short_has_what_it_has_seen() -> None:
+    predictions = gathered(0, 1, limit=3).predictions("multiclass", "scores", "abc", NAMES, "test")
+    assert predictions.keys == tuple(NAMES[:6])
+    assert predictions.num_evaluated == 0
+
+
+def test_one_logit_becomes_two_columns() -> None:
+    keep = KeepPredictions(1000)
+    order = BatchOrder(4, batch_size=4)
+    trainer: Any = SimpleNamespace(test_dataloaders=SimpleNamespace(order=order), world_size=1)
+    keep.on_test_start(trainer, trainer)
+    yes = torch.tensor([0.25, 1.0, 0.0, 0.5], dtype=torch.float64)
+    keep.on_test_batch_end(
+        trainer, trainer, {"predictions": yes, "targets": torch.tensor([0, 1, 0, 1])}, None, 0
+    )
+    keep.on_test_end(trainer, trainer)
+    predictions = keep.predictions("binary", "probabilities", ("no", "yes"), NAMES, "val")
+    assert predictions.outputs.tolist() == [[0.75, 0.25], [0.0, 1.0], [1.0, 0.0], [0.5, 0.5]]
+    assert predictions.subset == "val"
+
+
+def test_what_is_not_one_answer_a_sample_is_not_kept() -> None:
+    keep = KeepPredictions(1000)
+    trainer: Any = SimpleNamespace(
+        test_dataloaders=SimpleNamespace(order=BatchOrder(4, batch_size=4)), world_size=1
+    )
+    keep.on_test_start(trainer, trainer)
+    outputs = {"predictions": torch.zeros(4, 2, 8, 8), "targets": torch.zeros(4)}
+    keep.on_test_batch_end(trainer, trainer, outputs, None, 0)
+    assert keep.problem == "it answers 4 samples with values of shape [4, 2, 8, 8]"
+    keep = KeepPredictions(1000)
+    keep.on_test_start(SimpleNamespace(test_dataloaders=[]), trainer)  # type: ignore[arg-type]  # the point
+    assert "says nothing" in keep.problem
