@@ -8,6 +8,7 @@ import numpy as np
 
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points, Spans
+from assay.figure.parallel_axis import parallel_axis
 from assay.figure.to_plotly import PALETTE, REFERENCE, STATUS
 
 if TYPE_CHECKING:
@@ -153,29 +154,14 @@ def _heatmap(mark: Heatmap, axes: Axes) -> None:
 
 
 def _parallel(mark: ParallelCoordinates, axes: Axes) -> None:
-    columns = [_unit_scaled(values, name in mark.log) for name, values in mark.columns.items()]
-    colour = _unit_scaled(mark.columns[mark.colour], False) if mark.colour else np.zeros(len(columns[0]))
+    columns = [parallel_axis(values, log=name in mark.log)[0] for name, values in mark.columns.items()]
+    colour = columns[list(mark.columns).index(mark.colour)] if mark.colour else np.zeros(len(columns[0]))
     from matplotlib import colormaps
 
     for row, shade in zip(np.stack(columns, axis=1), colour, strict=True):
         axes.plot(row, color=colormaps["viridis"](float(shade)), alpha=0.6, linewidth=1)
     _names(axes, "x", list(mark.columns))
     axes.set_yticks([])
-
-
-def _unit_scaled(values: Any, log: bool) -> Any:
-    """From 0 to 1; texts by their order."""
-    if any(isinstance(value, str) for value in values):
-        kinds = sorted({str(value) for value in values})
-        numbers = np.asarray([kinds.index(str(value)) for value in values], dtype=float)
-    else:
-        numbers = np.asarray(values, dtype=float)
-        if log:
-            numbers = np.log10(np.where(numbers > 0, numbers, np.nan))
-    finite = numbers[np.isfinite(numbers)]
-    if not len(finite) or finite.min() == finite.max():
-        return np.where(np.isfinite(numbers), 0.5, np.nan)
-    return (numbers - finite.min()) / (finite.max() - finite.min())
 
 
 def _spans(mark: Spans, axes: Axes) -> list[tuple[str, Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points, Spans
+from assay.figure.parallel_axis import parallel_axis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,6 +31,11 @@ STATUS: Final = {
     "pruned": "#8a919c",
 }
 """Of spans that are runs."""
+_SHADES: Final = (
+    *("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b"),
+    "#e3d42a",
+)
+"""Viridis in ten steps; the last one darker, to be seen on white."""
 _MOST_IN_LEGEND = 14
 _LONGEST = 24
 
@@ -125,7 +131,7 @@ def _traces(mark: Mark, figure: Figure, colours: _Colours) -> Iterable[dict[str,
         case Heatmap():
             return [_heatmap(mark, figure)]
         case ParallelCoordinates():
-            return [_parallel(mark)]
+            return _parallel(mark)
         case Spans():
             return _spans(mark, colours)
 
@@ -242,44 +248,43 @@ def _heatmap(mark: Heatmap, figure: Figure) -> dict[str, Any]:
     return trace
 
 
-def _parallel(mark: ParallelCoordinates) -> dict[str, Any]:
-    dimensions = [_dimension(name, values, name in mark.log) for name, values in mark.columns.items()]
-    line: dict[str, Any] = {"color": PALETTE[0]}
-    if mark.colour:
-        line = {
-            "color": dimensions[list(mark.columns).index(mark.colour)]["values"],
-            "colorscale": "Viridis",
-            "showscale": True,
-            "colorbar": {"title": {"text": escaped(mark.colour, _LONGEST)}, "thickness": 12},
+def _parallel(mark: ParallelCoordinates) -> Iterable[dict[str, Any]]:
+    """Lines of SVG: plotly's own kind needs WebGL, and compiles code, which the page forbids.
+
+    Rows of about one colour are one trace; a gap parts them.
+    """
+    axes = [parallel_axis(values, log=name in mark.log)[0] for name, values in mark.columns.items()]
+    rows = np.stack([*axes, np.full(len(axes[0]), np.nan)], axis=1)
+    texts = list(mark.texts) or [""] * len(rows)
+    shade = axes[list(mark.columns).index(mark.colour)] if mark.colour else np.zeros(len(rows))
+    bins = np.nan_to_num(shade * (len(_SHADES) - 1)).round().astype(int)
+    for number in np.unique(bins):
+        chosen = np.flatnonzero(bins == number)
+        hover = [text for row in chosen for text in (*[""] * (len(axes) - 1), texts[row], "")]
+        yield {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "x": [*range(len(axes)), None] * len(chosen),
+            "y": plain(rows[chosen].ravel()),
+            "line": {"color": _SHADES[number], "width": 1.3},
+            "marker": {"color": _SHADES[number], "size": 3},
+            "opacity": 0.75,
+            "showlegend": False,
+        } | _texts(hover, "")
+    numbers = [float(value) for value in mark.columns.get(mark.colour, ()) if not isinstance(value, str)]
+    if numbers:
+        title = {"text": escaped(mark.colour, _LONGEST)}
+        scale = {"color": plain([min(numbers), max(numbers)]), "colorscale": _scale(), "showscale": True}
+        bar = {"title": title, "thickness": 12}
+        yield {"type": "scatter", "mode": "markers", "x": [None] * 2, "y": [None] * 2} | {
+            "marker": scale | {"colorbar": bar},
+            "showlegend": False,
+            "hoverinfo": "skip",
         }
-    return {"type": "parcoords", "dimensions": dimensions, "line": line}
 
 
-def _dimension(name: str, values: Sequence[float | str], log: bool) -> dict[str, Any]:
-    label = escaped(name, _LONGEST)
-    if any(isinstance(value, str) for value in values):
-        kinds = sorted({str(value) for value in values})
-        where = {kind: position for position, kind in enumerate(kinds)}
-        ticks = [_cut(kind) for kind in kinds]  # not markup here
-        return {
-            "label": label,
-            "values": [where[str(value)] for value in values],
-            "tickvals": list(range(len(kinds))),
-            "ticktext": ticks,
-        }
-    numbers = np.asarray(values, dtype=float)
-    if not log:
-        return {"label": label, "values": plain(numbers)}
-    exponents = np.log10(np.where(numbers > 0, numbers, np.nan))
-    finite = exponents[np.isfinite(exponents)]
-    low, high = (math.floor(finite.min()), math.ceil(finite.max())) if len(finite) else (0, 0)
-    ticks_at = list(range(low, high + 1))
-    return {
-        "label": label,
-        "values": plain(exponents),
-        "tickvals": ticks_at,
-        "ticktext": [f"{10.0**exponent:g}" for exponent in ticks_at],
-    }
+def _scale() -> list[list[float | str]]:
+    return [[place / (len(_SHADES) - 1), colour] for place, colour in enumerate(_SHADES)]
 
 
 def _spans(mark: Spans, colours: _Colours) -> Iterable[dict[str, Any]]:
@@ -318,7 +323,17 @@ def _name_positions(mark: Mark, layout: dict[str, Any]) -> None:
         layout["yaxis"] |= _ticks(rows) | {"showgrid": False, "zeroline": False, "autorange": "reversed"}
         layout["barmode"] = "overlay"
     elif isinstance(mark, ParallelCoordinates):
-        layout["margin"] = {"l": 84, "r": 40, "t": 48, "b": 24}
+        names = {"tickvals": list(range(len(mark.columns))), "range": [-0.35, len(mark.columns) - 0.8]}
+        cut = [escaped(name, _LONGEST) for name in mark.columns]
+        layout["xaxis"] |= names | {"ticktext": cut, "zeroline": False, "side": "top", "tickangle": -20}
+        layout["yaxis"] |= {"visible": False, "range": [-0.04, 1.06]}
+        layout["meta"] = {"axes": len(mark.columns)}
+        layout["annotations"] = [
+            {"x": place, "y": at, "text": escaped(text, _LONGEST // 2), "showarrow": False}
+            | {"xanchor": "right", "xshift": -5, "font": {"size": 10.5}}
+            for place, (name, values) in enumerate(mark.columns.items())
+            for at, text in parallel_axis(values, log=name in mark.log)[1]
+        ]
 
 
 def _ticks(names: Sequence[str]) -> dict[str, Any]:
