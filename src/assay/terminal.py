@@ -35,6 +35,18 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def in_a_line(text: str) -> str:
+    r"""Text for a cell of a table, or the middle of a line: printable, and without line feeds.
+
+    Args:
+        text: Anything.
+
+    >>> print(in_a_line("name\nbest  another"))
+    name\nbest  another
+    """
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def leave_terminal() -> bool:
     """Send what is printed nowhere, where it went to a terminal that is gone: a write there is an error.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from sklearn.datasets import load_wine
+from sklearn.datasets import load_wine  # type: ignore[import-untyped]  # scikit-learn ships no types
 from tests.contract.json_page import problems_of
 from typer.testing import CliRunner
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import yaml
 
 from assay.config.yaml_file import check_yaml
+from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +95,7 @@ def text(node: yaml.Node) -> str:
 
 
 def shortened(value: str) -> str:
-    """At most eighty characters of a value.
+    """At most eighty characters of a value, in a line.
 
     Args:
         value: Of any length.
@@ -102,6 +103,7 @@ def shortened(value: str) -> str:
     >>> shortened("x" * 100)[-4:]
     'xxx…'
     """
+    value = in_a_line(value)
     return value if len(value) <= _WIDEST else value[: _WIDEST - 1] + "…"
 
 
