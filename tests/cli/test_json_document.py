@@ -119,6 +119,15 @@ def test_a_command_line_that_is_refused(words: list[str]) -> None:
     assert not CliRunner().invoke(app, [*words, "--", "--json"]).stdout, "an argument is not the flag"
 
 
+def test_ctrl_c_before_the_verb_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("assay.cli.inspect.reported", stop)
+    code, document = printed("info")
+    assert (code, document["error"]["message"], document["error"]["code"]) == (130, "stopped by hand", 130)
+
+
 def test_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_TOKEN", "s3cr3t9of2mine7")
     document = Document()

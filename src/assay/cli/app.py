@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from assay.cli.arguments import overrides_help
 from assay.cli.inspect import check, configs, diff, explain, info
-from assay.cli.json_document import usage_refused
+from assay.cli.json_document import Problem, print_problem
 from assay.cli.train import reproduce, resume, train
 from assay.terminal import make_printable
 
@@ -53,10 +53,13 @@ class _Verbs(TyperGroup):
     def _refused(self) -> Iterator[None]:
         try:
             yield
+        except KeyboardInterrupt as error:
+            print_problem(self._words, Problem.of(error))
+            raise
         except Exception as error:
             # typer names only kinds of click's errors; every verb tells its own ones itself.
             if hasattr(error, "format_message"):
-                usage_refused(self._words, error.format_message())
+                print_problem(self._words, Problem(error.format_message(), hint="assay --help", code=2))
             raise
 
 

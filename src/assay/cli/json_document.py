@@ -149,15 +149,15 @@ def printed_document(as_json: bool) -> Iterator[Document]:
         _print(stream, document.to_json())
 
 
-def usage_refused(words: list[str], message: str) -> None:
-    """Print the error of a command line that names no verb, or that its verb does not take.
+def print_problem(words: list[str], problem: Problem | None) -> None:
+    """Print what keeps a verb from beginning, such as a command line that it does not take.
 
     Args:
         words: As typed; without `--json` among them nothing is printed.
-        message: What is wrong with them.
+        problem: What is wrong.
     """
     if "--json" in words[: words.index("--") if "--" in words else None]:
-        _print(sys.stdout, Document(error=Problem(message, hint="assay --help", code=2)).to_json())
+        _print(sys.stdout, Document(error=problem).to_json())
 
 
 def plain(value: Any) -> Any:
