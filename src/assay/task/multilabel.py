@@ -11,7 +11,12 @@ from assay.task.task import Task
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
     from torch import Tensor
+
+    from assay.figure.figure import Figure
+    from assay.task.predictions import Predictions
+    from assay.task.score import Score
 
 
 @final
@@ -52,3 +57,47 @@ class Multilabel(Task):
         import torch
 
         return (torch.arange(num_samples)[:, None] + torch.arange(size)) % 2
+
+    @override
+    def scores(self, predictions: Predictions) -> list[Score]:
+        from assay.task.label_figures import label_scores
+
+        return label_scores(predictions) if predictions.kind == "probabilities" else []
+
+    @override
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        from assay.task.label_figures import label_figures
+
+        return label_figures(predictions) if predictions.kind == "probabilities" else []
+
+    @override
+    def badness(self, predictions: Predictions) -> NDArray[Any]:
+        import numpy as np
+
+        if predictions.targets is None or predictions.kind != "probabilities":
+            return np.full(len(predictions.outputs), np.nan)
+        worst: NDArray[Any] = np.abs(predictions.outputs - predictions.targets).max(1)
+        return worst
+
+    @override
+    def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
+        from assay.task.label_figures import THRESHOLD
+
+        if predictions.targets is None or predictions.kind != "probabilities":
+            return None
+        right: NDArray[Any] = ((predictions.outputs >= THRESHOLD) == (predictions.targets > 0)).all(1)
+        return right
+
+    @override
+    def said(self, predictions: Predictions, index: int) -> str:
+        from assay.task.embedding_figures import class_name
+        from assay.task.label_figures import THRESHOLD
+
+        def names(chosen: NDArray[Any]) -> str:
+            return " + ".join(class_name(predictions, int(label)) for label in chosen.nonzero()[0]) or "none"
+
+        if predictions.kind != "probabilities":
+            return ""
+        said = names(predictions.outputs[index] >= THRESHOLD)
+        right = said if predictions.targets is None else names(predictions.targets[index] > 0)
+        return said if right == said else f"{said}; is {right}"

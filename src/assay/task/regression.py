@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch
+    from numpy.typing import NDArray
     from torch import Tensor
+
+    from assay.figure.figure import Figure
+    from assay.task.predictions import Predictions
+    from assay.task.score import Score
 
 
 @final
@@ -64,3 +69,41 @@ class Regression(Task):
 
         # Above 0 and below 1, so that losses and metrics of counts or probabilities take them.
         return ((torch.arange(num_samples) + 0.5) / num_samples)[:, None].expand(num_samples, size)
+
+    @override
+    def scores(self, predictions: Predictions) -> list[Score]:
+        from assay.task.value_figures import value_scores
+
+        return value_scores(predictions) if predictions.kind == "values" else []
+
+    @override
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        from assay.task.value_figures import value_figures
+
+        return value_figures(predictions) if predictions.kind == "values" else []
+
+    @override
+    def badness(self, predictions: Predictions) -> NDArray[Any]:
+        import numpy as np
+
+        outputs, targets = predictions.outputs, predictions.targets
+        if targets is None or predictions.kind != "values":
+            return np.full(len(outputs), np.nan)
+        # What is not finite is wrong beyond measure.
+        error = np.nan_to_num(np.abs(outputs.astype(float) - targets), nan=np.inf).max(1)
+        badness: NDArray[Any] = np.minimum(error, np.finfo(float).max)
+        return badness
+
+    @override
+    def said(self, predictions: Predictions, index: int) -> str:
+        from assay.task.value_figures import target_names
+
+        if predictions.kind != "values":
+            return ""
+        names, outputs, targets = target_names(predictions), predictions.outputs[index], predictions.targets
+        parts = []
+        for column, (name, value) in enumerate(zip(names, outputs, strict=True)):
+            of = f"{name} " if len(names) > 1 else ""
+            right = "" if targets is None else f"; is {targets[index, column]:.5g}"
+            parts.append(f"{of}{value:.5g}{right}")
+        return ", ".join(parts)

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch
+    from numpy.typing import NDArray
     from torch import Tensor
+
+    from assay.figure.figure import Figure
+    from assay.task.predictions import Predictions
+    from assay.task.score import Score
 
 
 class SingleLabel(Task):
@@ -98,3 +103,68 @@ class SingleLabel(Task):
         import torch
 
         return torch.arange(num_samples) % size
+
+    @override
+    def scores(self, predictions: Predictions) -> list[Score]:
+        from assay.task.class_figures import class_scores
+        from assay.task.embedding_figures import embedding_scores
+
+        if predictions.kind == "embeddings":
+            return embedding_scores(predictions)
+        return class_scores(predictions) if _has_classes(predictions) else []
+
+    @override
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        from assay.task.class_figures import class_figures
+        from assay.task.embedding_figures import embedding_figures
+
+        if predictions.kind == "embeddings":
+            return embedding_figures(predictions)
+        return class_figures(predictions) if _has_classes(predictions) else []
+
+    @override
+    def badness(self, predictions: Predictions) -> NDArray[Any]:
+        import numpy as np
+
+        outputs, targets = predictions.outputs, predictions.targets
+        if targets is not None and _has_classes(predictions):
+            of_target: NDArray[Any] = outputs[np.arange(len(targets)), targets]
+            return outputs.max(1) - of_target if predictions.kind == "scores" else 1 - of_target
+        right = self.is_right(predictions)
+        return np.full(len(outputs), np.nan) if right is None else np.where(right, np.nan, 1.0)
+
+    @override
+    def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
+        from assay.task.embedding_figures import nearest_neighbours
+
+        targets = predictions.targets
+        if targets is None:
+            return None
+        if predictions.kind == "embeddings":
+            nearest = nearest_neighbours(predictions)
+            return None if nearest is None else targets[nearest] == targets
+        return predictions.outputs.argmax(1) == targets if _has_classes(predictions) else None
+
+    @override
+    def said(self, predictions: Predictions, index: int) -> str:
+        from assay.task.embedding_figures import class_name, nearest_neighbours
+
+        targets = predictions.targets
+        target = "" if targets is None else class_name(predictions, int(targets[index]))
+        if predictions.kind == "embeddings" and targets is not None:
+            nearest = nearest_neighbours(predictions)
+            other = target if nearest is None else class_name(predictions, int(targets[nearest[index]]))
+            return target if other == target else f"{target}; its nearest is {other}"
+        if not _has_classes(predictions):
+            return target
+        outputs = predictions.outputs[index]
+        label = int(outputs.argmax())
+        said = f"{class_name(predictions, label)}, {outputs[label]:.2f}"
+        return said if targets is None or label == targets[index] else f"{said}; is {target}"
+
+
+def _has_classes(predictions: Predictions) -> bool:
+    """Whether there is one output per class."""
+    if predictions.kind == "probabilities":
+        return True
+    return predictions.kind == "scores" and predictions.outputs.shape[1] == len(predictions.class_names)

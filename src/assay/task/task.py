@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch
+    from numpy.typing import NDArray
     from torch import Tensor
+
+    from assay.figure.figure import Figure
+    from assay.task.predictions import Predictions
+    from assay.task.score import Score
 
 TaskName = Literal["multiclass", "binary", "multilabel", "regression"]
 """A task as a config names it; `assay.task.task_of.task_of` gives the object."""
@@ -144,6 +149,62 @@ class Task(ABC):
         """
         size = int(spec[self.size_key])
         return f"{size} {self.unit[size != 1]}"
+
+    @abstractmethod
+    def scores(self, predictions: Predictions) -> list[Score]:
+        """How good predictions are, the headline first, with intervals; none where they cannot be judged.
+
+        Args:
+            predictions: Of this task; they have targets.
+        """
+
+    @abstractmethod
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        """What is to be seen of predictions; none where they cannot be judged.
+
+        Args:
+            predictions: Of this task; they have targets.
+        """
+
+    @abstractmethod
+    def badness(self, predictions: Predictions) -> NDArray[Any]:
+        """How wrong each prediction is, float `[N]`; NaN where nobody can say.
+
+        Args:
+            predictions: Of this task; they have targets.
+        """
+
+    @abstractmethod
+    def said(self, predictions: Predictions, index: int) -> str:
+        """What the model said of a sample, and what was right where that is not the same.
+
+        Args:
+            predictions: Of this task.
+            index: Which sample.
+        """
+
+    def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
+        """Whether each prediction is right, bool `[N]`; None where that is not a matter of yes or no.
+
+        Args:
+            predictions: Of this task; they have targets.
+        """
+        del predictions
+        return None
+
+    def worst(self, predictions: Predictions, most: int) -> NDArray[Any]:
+        """Indices of the samples whose predictions are most wrong, int64, the worst first.
+
+        Args:
+            predictions: Of this task; they have targets.
+            most: How many at most.
+        """
+        import numpy as np
+
+        badness = self.badness(predictions)
+        order: NDArray[Any] = np.argsort(-badness, kind="stable")  # NaN last
+        order = order[np.isfinite(badness[order])]
+        return order[:most]
 
     def _wrong_form(self, part: str, targets: Tensor) -> DataError:
         return DataError(

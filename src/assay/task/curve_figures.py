@@ -1,0 +1,142 @@
+"""Curves of yes-or-no decisions: ROC, precision and recall, calibration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from assay.figure.figure import Bars, Figure, Line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+NUM_BINS: Final = 15
+"""Of equal width, as in Guo et al. 2017, "On Calibration of Modern Neural Networks"."""
+_WHOLE: Final = (-0.02, 1.02)
+
+
+def ranking_figures(
+    decisions: Sequence[tuple[str, NDArray[Any], NDArray[Any]]], shown: str = ""
+) -> list[Figure]:
+    """ROC and precision-recall curves, by scikit-learn.
+
+    Args:
+        decisions: Name, whether each sample is one, bool `[N]`, and how much the model says so, `[N]`.
+        shown: Which these are, where there are more.
+    """
+    from sklearn.metrics import (  # type: ignore[import-untyped]  # it has no stubs
+        auc,
+        average_precision_score,
+        precision_recall_curve,
+        roc_curve,
+    )
+
+    roc, recall = [], []
+    for name, truth, scores in decisions:
+        if truth.all() or not truth.any():  # no curve is defined
+            continue
+        false, true, _ = roc_curve(truth, scores)
+        roc.append(Line(f"{name} ({auc(false, true):.3f})", false, true))
+        precision, hit, _ = precision_recall_curve(truth, scores)
+        told = f"{name} ({average_precision_score(truth, scores):.3f})"
+        recall.append(Line(told, hit, precision, is_step=True))
+    left_out = len(decisions) - len(roc)
+    captions = [f"Shown are {shown}."] if shown else []
+    if left_out:
+        captions.append(f"{left_out} without samples of both kinds are left out.")
+    if not roc:
+        return []
+    return [
+        Figure(
+            "roc",
+            "ROC",
+            (Line("", [0, 1], [0, 1], is_reference=True), *roc),
+            "false positive rate",
+            "true positive rate",
+            x_range=_WHOLE,
+            y_range=_WHOLE,
+            caption=" ".join(["In brackets: the area below the curve.", *captions]),
+        ),
+        Figure(
+            "precision_recall",
+            "Precision and recall",
+            tuple(recall),
+            "recall",
+            "precision",
+            x_range=_WHOLE,
+            y_range=_WHOLE,
+            caption=" ".join(["In brackets: the average precision.", *captions]),
+        ),
+    ]
+
+
+def calibration_error(chances: NDArray[Any], truth: NDArray[Any], weights: NDArray[Any]) -> float:
+    """Expected calibration error: mean distance of chance and frequency over bins, by their samples.
+
+    Args:
+        chances: From 0 to 1, `[N]`.
+        truth: Whether it was so, bool `[N]`.
+        weights: Of each sample, `[N]`.
+    """
+    bins = _bins(chances)
+    gap = np.bincount(bins, weights * (truth - chances), NUM_BINS)
+    return float(np.abs(gap).sum() / weights.sum())
+
+
+def calibration(chances: NDArray[Any], truth: NDArray[Any], what: str) -> list[Figure]:
+    """Reliability diagram, and how sure the model was when right and when wrong.
+
+    Args:
+        chances: From 0 to 1, `[N]`.
+        truth: Whether it was so, bool `[N]`.
+        what: Of what they are the chances.
+    """
+    bins = _bins(chances)
+    count = np.bincount(bins, minlength=NUM_BINS)
+    used = count > 0
+    mean, share = (np.bincount(bins, of, NUM_BINS)[used] / count[used] for of in (chances, truth))
+    error = calibration_error(chances, truth, np.ones(len(chances)))
+    low, high = _wilson(share, count[used])
+    ends = [f"{edge / NUM_BINS:.2f}" for edge in range(NUM_BINS + 1)]
+    labels = [f"{begin}-{end}" for begin, end in zip(ends[:-1], ends[1:], strict=True)]  # noqa: RUF007 - equal
+    so = np.asarray(truth, dtype=bool)
+    groups = (("it was so", so), ("it was not", ~so))
+    return [
+        Figure(
+            "calibration",
+            "Calibration",
+            (
+                Line("", [0, 1], [0, 1], is_reference=True),
+                Line("model", mean, share, low=low, high=high),
+            ),
+            f"predicted probability {what}",
+            "how often it was so",
+            x_range=_WHOLE,
+            y_range=_WHOLE,
+            caption=f"Expected calibration error {error:.4f}, over {NUM_BINS} bins of equal width. The "
+            "band is Wilson's 95 % interval of each bin.",
+        ),
+        Figure(
+            "confidence",
+            "How sure the model was",
+            tuple(Bars(name, labels, np.bincount(bins[of], minlength=NUM_BINS)) for name, of in groups),
+            f"predicted probability {what}",
+            "samples",
+        ),
+    ]
+
+
+def _bins(chances: NDArray[Any]) -> NDArray[Any]:
+    bins: NDArray[Any] = np.clip((chances * NUM_BINS).astype(int), 0, NUM_BINS - 1)
+    return bins
+
+
+def _wilson(share: NDArray[Any], count: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Interval of a frequency (Wilson 1927), which holds for few samples and near 0 and 1."""
+    z = 1.959964
+    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    half = z / (1 + z**2 / count) * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    return middle - half, middle + half

@@ -1,0 +1,111 @@
+"""What is shown of embeddings: where samples lie, and whose neighbours they are."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from assay.figure.figure import Figure, Points
+from assay.task.score import bootstrapped
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from assay.task.predictions import Predictions
+    from assay.task.score import Score
+
+_MOST_COLOURS: Final = 10
+_MOST_NEIGHBOURS: Final = 10_000
+"""Samples up to which each one's nearest neighbour is looked for."""
+
+
+def embedding_scores(predictions: Predictions) -> list[Score]:
+    """How often the nearest other sample is of the same class; of very many samples nothing.
+
+    Args:
+        predictions: Embeddings, with targets.
+    """
+    nearest, targets = nearest_neighbours(predictions), predictions.targets
+    if nearest is None or targets is None:
+        return []
+    right = (targets[nearest] == targets).astype(float)
+    return bootstrapped(lambda weights: {"recall@1": float(weights @ right / weights.sum())}, len(right))
+
+
+def embedding_figures(predictions: Predictions) -> list[Figure]:
+    """The two directions in which embeddings vary most, by scikit-learn's PCA.
+
+    Args:
+        predictions: Embeddings.
+    """
+    from sklearn.decomposition import PCA  # type: ignore[import-untyped]  # it has no stubs
+
+    outputs = predictions.outputs.astype(float)
+    if len(outputs) < 3 or outputs.shape[1] < 2:
+        return []
+    if not np.isfinite(outputs).all() or (outputs == outputs[0]).all():
+        return []
+    projection = PCA(2, random_state=0)
+    places = projection.fit_transform(outputs)
+    share = projection.explained_variance_ratio_
+    return [
+        Figure(
+            "embeddings",
+            "Embeddings, projected by PCA",
+            tuple(_clouds(places, predictions)),
+            f"first component ({share[0]:.0%} of the variance)",
+            f"second component ({share[1]:.0%})",
+            is_wide=True,
+            caption="Samples that lie together here may lie apart in the directions that are not shown.",
+        )
+    ]
+
+
+@functools.lru_cache(maxsize=1)  # asked for of each sample that is shown
+def nearest_neighbours(predictions: Predictions) -> NDArray[Any] | None:
+    """Index of each sample's nearest other sample, int64 `[N]`; None of one sample or of too many.
+
+    Args:
+        predictions: Embeddings.
+    """
+    from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  # it has no stubs
+
+    outputs = predictions.outputs
+    if not 2 <= len(outputs) <= _MOST_NEIGHBOURS or not np.isfinite(outputs).all():
+        return None
+    # Without points to look up, each is compared with all others.
+    found: NDArray[Any] = NearestNeighbors(n_neighbors=1).fit(outputs).kneighbors(return_distance=False)
+    return found[:, 0]
+
+
+def _clouds(places: NDArray[Any], predictions: Predictions) -> list[Points]:
+    """The most frequent classes have colours of their own."""
+    keys, targets = predictions.keys, predictions.targets
+    if targets is None:
+        return [Points("", places[:, 0], places[:, 1], texts=keys)]
+    labels, counts = np.unique(targets, return_counts=True)
+    named = np.sort(labels[np.argsort(-counts, kind="stable")][:_MOST_COLOURS])
+    groups = [(class_name(predictions, int(label)), np.flatnonzero(targets == label)) for label in named]
+    if len(others := np.flatnonzero(~np.isin(targets, named))):
+        groups.insert(0, (f"{len(labels) - len(named)} other classes", others))
+    return [
+        Points(
+            name,
+            places[chosen, 0],
+            places[chosen, 1],
+            texts=[f"{class_name(predictions, int(targets[index]))}\n{keys[index]}" for index in chosen],
+        )
+        for name, chosen in groups
+    ]
+
+
+def class_name(predictions: Predictions, label: int) -> str:
+    """Name of a class, or its number.
+
+    Args:
+        predictions: Of a task with classes.
+        label: Which class.
+    """
+    return predictions.class_names[label] if label < len(predictions.class_names) else str(label)

@@ -1,0 +1,129 @@
+"""What is shown of predicted numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from assay.figure.figure import Bars, Figure, Line, Points
+from assay.task.score import bootstrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from assay.task.predictions import Predictions
+    from assay.task.score import Score
+
+_MOST_TARGETS: Final = 4
+_NUM_BINS: Final = 24
+
+
+def value_scores(predictions: Predictions) -> list[Score]:
+    """R², MAE and RMSE of each target; of several targets the mean R² first.
+
+    Args:
+        predictions: One number per target, with targets.
+    """
+    said, right = _pair(predictions)
+    names = target_names(predictions)
+    error, squares = np.abs(said - right), (said - right) ** 2
+    centred = right - right.mean(0)
+
+    def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
+        total = weights.sum()
+        lost = weights @ squares
+        spread = weights @ centred**2 - (weights @ centred) ** 2 / total
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r2 = np.where(spread > 0, 1 - lost / spread, np.nan)
+        scores = {} if len(names) == 1 else {"r2 (mean)": float(np.mean(r2))}
+        for index, name in enumerate(names[:_MOST_TARGETS]):
+            of = f" of {name}" if len(names) > 1 else ""
+            scores[f"r2{of}"] = float(r2[index])
+            scores[f"mae{of}"] = float(weights @ error[:, index] / total)
+            scores[f"rmse{of}"] = float(np.sqrt(lost[index] / total))
+        return scores
+
+    return bootstrapped(statistic, len(right))
+
+
+def value_figures(predictions: Predictions) -> list[Figure]:
+    """Predicted against true, and the residuals, of each target.
+
+    Args:
+        predictions: One number per target, with targets.
+    """
+    said, right = _pair(predictions)
+    names = target_names(predictions)
+    figures: list[Figure] = []
+    for index, name in enumerate(names[:_MOST_TARGETS]):
+        number = f"_{index}" if len(names) > 1 else ""
+        figures += _of_target(number, name, said[:, index], right[:, index], predictions.keys)
+    return figures
+
+
+def target_names(predictions: Predictions) -> tuple[str, ...]:
+    """Names of the targets, or numbers where they have none.
+
+    Args:
+        predictions: Of a regression.
+    """
+    num_targets = predictions.outputs.shape[1]
+    if predictions.class_names:
+        return predictions.class_names
+    return ("target",) if num_targets == 1 else tuple(f"target {index}" for index in range(num_targets))
+
+
+def _of_target(
+    number: str, name: str, said: NDArray[Any], right: NDArray[Any], keys: tuple[str, ...]
+) -> list[Figure]:
+    finite = np.isfinite(said)
+    caption = "" if finite.all() else f"{(~finite).sum()} predictions are not finite and are left out."
+    said, right, keys = said[finite], right[finite], tuple(np.array(keys, dtype=object)[finite])
+    if not len(said):
+        return []
+    residuals = said - right
+    low, high = min(said.min(), right.min()), max(said.max(), right.max())
+    texts = [f"{key}\ntrue {t:.6g}\npredicted {s:.6g}" for key, t, s in zip(keys, right, said, strict=True)]
+    counts, edges = np.histogram(residuals, _NUM_BINS)
+    middles = [f"{(begin + end) / 2:.3g}" for begin, end in zip(edges[:-1], edges[1:], strict=True)]  # noqa: RUF007
+    return [
+        Figure(
+            f"parity{number}",
+            f"Predicted against true: {name}",
+            (
+                Line("", [low, high], [low, high], is_reference=True),
+                Points("", right, said, texts=texts),
+            ),
+            f"true {name}",
+            f"predicted {name}",
+            caption=caption,
+        ),
+        Figure(
+            f"residuals{number}",
+            f"Residuals: {name}",
+            (
+                Line("", [said.min(), said.max()], [0, 0], is_reference=True),
+                Points("", said, residuals, texts=texts),
+            ),
+            f"predicted {name}",
+            "predicted - true",
+            caption=f"Mean {residuals.mean():.4g}, deviation {residuals.std():.4g}. {caption}".strip(),
+        ),
+        Figure(
+            f"residual_histogram{number}",
+            f"Distribution of the residuals: {name}",
+            (Bars("", middles, counts),),
+            "predicted - true, middle of each bin",
+            "samples",
+            caption=caption,
+        ),
+    ]
+
+
+def _pair(predictions: Predictions) -> tuple[NDArray[Any], NDArray[Any]]:
+    if predictions.targets is None:
+        raise ValueError("there are no targets to compare with")
+    return predictions.outputs.astype(float), predictions.targets.astype(float)

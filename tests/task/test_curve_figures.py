@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tests.task.made_predictions import of_classes
+from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibrationError
+
+from assay.figure.figure import Bars, Line
+from assay.task.class_figures import class_scores
+from assay.task.curve_figures import calibration, calibration_error, ranking_figures
+
+
+def test_the_calibration_error_is_its_formula() -> None:
+    generator = np.random.default_rng(0)
+    chances = generator.random(1000)
+    truth = generator.random(1000) < chances**2
+    expected = 0.0
+    for edge in range(15):
+        inside = (chances >= edge / 15) & (chances < (edge + 1) / 15)
+        expected += inside.mean() * abs(truth[inside].mean() - chances[inside].mean())
+    assert calibration_error(chances, truth, np.ones(1000)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("num_classes", [2, 4])
+def test_the_calibration_error_is_torchmetrics(num_classes: int) -> None:
+    said = of_classes(num_classes)
+    metric = BinaryCalibrationError(15) if num_classes == 2 else MulticlassCalibrationError(4, 15)
+    outputs = torch.from_numpy(said.outputs[:, 1] if num_classes == 2 else said.outputs)
+    theirs = metric(outputs, torch.from_numpy(said.targets))
+    (ours,) = (score.value for score in class_scores(said) if score.name == "calibration error")
+    assert ours == pytest.approx(float(theirs), abs=1e-6)
+
+
+def test_the_diagram_shows_how_often_it_was_so() -> None:
+    diagram, counts = calibration(np.array([0.1, 0.1, 0.9, 1.0, 1.0]), np.array([0, 1, 1, 1, 1]), "of x")
+    _, line = diagram.marks
+    assert isinstance(line, Line)
+    assert list(line.x) == pytest.approx([0.1, 0.9, 1.0])
+    assert list(line.y) == [0.5, 1, 1]
+    assert line.low is not None
+    assert 0.09 < line.low[0] < 0.1  # Wilson's of 1 in 2: 0.0945
+    assert [sum(bars.values) for bars in counts.marks if isinstance(bars, Bars)] == [4, 1]
+
+
+def test_what_has_no_curve_is_left_out_and_said() -> None:
+    truth = np.array([True, True])
+    assert ranking_figures([("a", truth, np.array([0.1, 0.2]))]) == []
+    both = [("a", truth, np.array([0.1, 0.2])), ("b", np.array([True, False]), np.array([0.1, 0.2]))]
+    roc, recall = ranking_figures(both)
+    assert "1 without samples of both kinds" in roc.caption
+    assert len(recall.marks) == 1

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats  # type: ignore[import-untyped]  # it has no stubs
+
+from assay.task.score import bootstrapped, num_draws
+
+
+def test_the_interval_of_a_mean_is_scipys_bootstrap() -> None:
+    values = np.random.default_rng(0).gamma(2, size=400)
+    (score,) = bootstrapped(lambda weights: {"mean": float(weights @ values / weights.sum())}, len(values))
+    theirs = stats.bootstrap((values,), np.mean, method="percentile", n_resamples=4000, rng=1)
+    assert score.value == values.mean()
+    spread = theirs.standard_error
+    assert abs(score.low - theirs.confidence_interval.low) < 0.2 * spread
+    assert abs(score.high - theirs.confidence_interval.high) < 0.2 * spread
+
+
+def test_it_says_the_same_each_time_and_draws_less_often_of_many() -> None:
+    def first(weights: np.ndarray) -> dict[str, float]:
+        return {"first": float(weights[0])}
+
+    assert bootstrapped(first, 30) == bootstrapped(first, 30)
+    assert num_draws(10) == 1000
+    assert num_draws(10**6) == 200
+
+
+def test_of_one_sample_there_is_no_interval() -> None:
+    (score,) = bootstrapped(lambda weights: {"sum": float(weights.sum())}, 1)
+    assert score.value == 1
+    assert np.isnan([score.low, score.high]).all()
+
+
+def test_what_is_not_defined_in_some_draws_has_an_interval_of_the_others() -> None:
+    (score,) = bootstrapped(lambda weights: {"a": 1 / weights[0] if weights[0] else np.nan}, 20)
+    assert 0 < score.low <= score.high <= 1
