@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import random
+import re
 import shutil
 from contextlib import chdir
 from dataclasses import dataclass
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +19,7 @@ import typer
 import yaml
 from tests.contract.json_page import problems_of
 from typer.testing import CliRunner
+from typing_extensions import override
 
 from assay.cli.app import app
 from assay.record.run_record import RunRecord
@@ -29,6 +33,7 @@ FORGED = "\nforged best"
 CONTROL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\u202egnp"
 EVERYTHING = f"{SCRIPT}{FORGED}{LATEX}{MARKUP}{CONTROL}\x00"
 TYPED = f"{SCRIPT}{LATEX}{MARKUP}{CONTROL}"
+FORMATS = ("table", "csv", "json", "markdown", "latex")
 CLASSES = ["<script>alert(2)</script>", "a|b\x1b[31m\x07", r"\input{/etc/passwd} & % $ # _ { } ~ ^"]
 COLUMNS = ["<img src=x onerror=alert(3)>", "c\x1b]0;t\x07|\u202egnp", "\\end{tabular}\nforged best"]
 
@@ -49,7 +54,8 @@ class Typed:
         return " ".join(self.words)
 
 
-COMMANDS = [
+HERE = set(typer.main.get_group(app).commands)
+ALL = [
     Typed(("diff", "runs/a", "runs/b c")),
     Typed(("resume", "runs/a"), (1, 2)),
     Typed(("resume", "runs/real", "trainer.max_epochs=2")),
@@ -60,7 +66,28 @@ COMMANDS = [
     Typed(("check", f"name={TYPED}"), (2,)),
     Typed(("diff", TYPED, ""), (1,)),
     Typed(("resume", TYPED), (1,)),
+    *(Typed((verb, "runs", *words)) for verb in ("ls", "compare") for words in ((), ("--sort", "test/loss"))),
+    *(Typed((verb, "runs", "--format", form)) for verb in ("ls", "compare") for form in FORMATS),
+    Typed(("compare", "runs", "--metric", TYPED), (0, 1, 2)),
+    Typed(("compare", "runs", "--where", f"{TYPED}=1"), (0, 1, 2)),
+    Typed(("compare", "runs", "--group-by", "optimizer.text")),
+    Typed(("best", "runs")),
+    Typed(("best", "runs", TYPED), (1, 2)),
+    Typed(("rm", "--yes", "spare"), (0,)),
+    Typed(("rm", "--yes", TYPED), (1, 2)),
+    Typed(("report", "runs/a", "--out", "a.html")),
+    Typed(("report", "runs/real", "--out", "real.html", "--csv", "numbers", "--png", "pictures")),
+    Typed(("report", "runs", "--out", "runs.html")),
+    Typed(("report", "sweep", "--out", "sweep.html")),
+    Typed(("eval", "runs/real")),
+    Typed(("eval", "runs/a"), (0, 1, 2)),
+    Typed(("predict", "runs/real", "t.csv")),
+    Typed(("predict", "runs/real", "t.csv", "--out", "said.csv")),
+    Typed(("predict", "runs/a", "t.csv"), (0, 1, 2)),
+    Typed(("export", "runs/real")),
+    Typed(("export", "runs/a"), (0, 1, 2)),
 ]
+COMMANDS = [one for one in ALL if one.words[0] in HERE]
 OWN = {"train", "check", "configs", "explain", "info"}
 """Verbs that read no run directory."""
 
@@ -89,6 +116,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number, name in enumerate(("a", "b c")):
             shutil.copytree("runs/real", f"runs/{name}")
             say_such_things(Path("runs") / name, number)
+        sweep = ["-m", "seed=1,2", "hydra/launcher=serial", "hydra.sweep.dir=sweep"]
+        result = CliRunner().invoke(app, ["train", *words, "trainer.max_epochs=1", *sweep])
+        assert result.exit_code == 0, result.stderr
+        assert not unprintable(result)
+        for number in range(2):
+            say_such_things(Path("sweep") / str(number), number)
     return path
 
 
@@ -132,8 +165,10 @@ def unprintable(result: Result) -> list[str]:
     return [line for line in lines if line != printable(line) or line.startswith("forged")]
 
 
-def typed(folder: Path, *words: str, width: str = "100") -> Result:
+def typed(folder: Path, *words: str, width: str = "60") -> Result:
     with chdir(folder):
+        if words[0] == "rm" and not Path("spare").exists():
+            shutil.copytree("runs/real", "spare")
         return CliRunner().invoke(app, list(words), env={"COLUMNS": width})
 
 
@@ -158,4 +193,82 @@ def test_is_text_in_json(command: Typed, folder: Path) -> None:
 
 
 def test_every_verb_that_reads_runs_is_here() -> None:
-    assert {command.words[0] for command in COMMANDS} >= set(typer.main.get_group(app).commands) - OWN
+    assert {command.words[0] for command in COMMANDS} >= HERE - OWN
+
+
+class Tags(HTMLParser):
+    """What a browser would make of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.scripts: list[str] = []
+        self._inside = ""
+
+    @override
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside = tag
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    @override
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts.append(data)
+
+    @override
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+
+@pytest.mark.skipif("report" not in HERE, reason="no page to look at")
+@pytest.mark.parametrize("place", ["runs/a", "runs/real", "runs", "sweep"])
+def test_runs_in_no_browser(place: str, folder: Path) -> None:
+    result = typed(folder, "report", place, "--out", "page.html")
+    assert result.exit_code == 0, result.output
+    text = (folder / "page.html").read_text(encoding="utf-8")
+    tags = Tags()
+    tags.feed(text)
+    assert not [one for one in tags.attributes if one[1].startswith("on")]
+    assert not [
+        one for one in tags.attributes if one[1] in ("src", "href") and not one[2].startswith(("data:", "#"))
+    ]
+    assert not [one for one in tags.scripts if one.startswith("alert(")]
+    assert "<script>alert(" not in text
+    assert "onerror=alert" not in re.sub(
+        r"&lt;img src=x onerror=alert|\\u003cimg src=x onerror=alert", "", text
+    )
+    assert not re.findall(
+        "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\u202a-\\u202e]", text.partition("<script>")[0]
+    )
+
+
+def cells(line: str) -> int:
+    """Of a row of Markdown."""
+    return len(re.findall(r"(?<!\\)(?:\\\\)*\|", line))
+
+
+@pytest.mark.skipif("compare" not in HERE, reason="no table to look at")
+@pytest.mark.parametrize("verb", ["ls", "compare"])
+def test_forges_no_table(verb: str, folder: Path) -> None:
+    shown = {form: typed(folder, verb, "runs", "--format", form).stdout for form in FORMATS}
+    rows = [line for line in shown["markdown"].splitlines() if line.startswith("|")]
+    assert len(rows) >= 4
+    assert len({cells(row) for row in rows}) == 1, rows
+    assert "<script>" not in shown["markdown"]
+    read = list(csv.reader(io.StringIO(shown["csv"])))
+    assert len({len(row) for row in read}) == 1
+    assert not re.search(r"\\(input|end\{tabular\}\s*forged)", shown["latex"])
+    assert shown["latex"].count(r"\begin{") == shown["latex"].count(r"\end{")
+
+
+@pytest.mark.skipif("export" not in HERE, reason="no card to look at")
+def test_is_text_in_a_model_card(folder: Path) -> None:
+    result = typed(folder, "export", "runs/real", "--format", "safetensors", "--out", "exported")
+    assert result.exit_code == 0, result.output
+    (card,) = (folder / "exported").parent.rglob("MODEL_CARD.md")
+    text = card.read_text(encoding="utf-8")
+    outside = re.sub(r"^(```+).*?^\1$|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert "<script>" not in outside
+    assert "<img" not in outside
+    assert text == printable(text)
+    assert not [line for line in text.splitlines() if line.startswith("forged")]
