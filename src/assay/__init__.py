@@ -2,7 +2,7 @@
 
 >>> import assay
 >>> sorted(name for name in dir(assay) if not name.startswith("_"))
-['RunResult', 'load', 'train']
+['RunResult', 'curves', 'load', 'runs', 'train']
 """
 
 from __future__ import annotations
@@ -10,15 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from assay.record.runs.frame import curves, runs
     from assay.run.load import load
     from assay.run.result import RunResult
     from assay.run.train import train
 
-__all__ = ["RunResult", "load", "train"]
+__all__ = ["RunResult", "curves", "load", "runs", "train"]
 
 
 def __getattr__(name: str) -> Any:
     # Torch is imported when something is trained or loaded, not by `assay --help`.
+    if name in ("runs", "curves"):
+        from assay.record.runs import frame
+
+        return getattr(frame, name)
     if name == "load":
         from assay.run.load import load
 

@@ -15,6 +15,7 @@ from typing_extensions import override
 from assay.cli.arguments import overrides_help
 from assay.cli.inspect import check, configs, diff, explain, info
 from assay.cli.json_document import Problem, print_problem
+from assay.cli.results import best, compare, ls, rm
 from assay.cli.train import reproduce, resume, train
 from assay.terminal import make_printable
 
@@ -100,6 +101,10 @@ app.command()(diff)
 app.command()(resume)
 app.command()(reproduce)
 app.command()(info)
+app.command()(ls)
+app.command()(compare)
+app.command()(best)
+app.command()(rm)
 
 
 def main() -> None:

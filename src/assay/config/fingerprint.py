@@ -6,14 +6,13 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from assay.config.identity import NOT_IDENTITY, REPETITIONS
 from assay.config.serialize import written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from omegaconf import DictConfig
-
-_NOT_IDENTITY = ("run_dir", "name", "tags", "spec", "trusted_packages", "enforce_clean_git", "predictions")
 
 
 def fingerprint(config: DictConfig) -> str:
@@ -31,6 +30,15 @@ def fingerprint(config: DictConfig) -> str:
     return fingerprint_of(written(config))
 
 
+def config_fingerprint(config: DictConfig) -> str:
+    """The same of a job without its seed and fold: repetitions of one configuration share it.
+
+    Args:
+        config: A job; interpolations count as written.
+    """
+    return fingerprint_of(written(config), REPETITIONS)
+
+
 def fingerprint_of(config: Mapping[str, Any], without: Sequence[str] = ()) -> str:
     """The same of a job as plain data.
 
@@ -39,5 +47,5 @@ def fingerprint_of(config: Mapping[str, Any], without: Sequence[str] = ()) -> st
         without: More top-level keys that do not count: without `seed`, jobs that differ in nothing else are
             the same.
     """
-    identity = {key: value for key, value in config.items() if key not in (*_NOT_IDENTITY, *without)}
+    identity = {key: value for key, value in config.items() if key not in (*NOT_IDENTITY, *without)}
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()

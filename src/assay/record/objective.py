@@ -45,7 +45,7 @@ class Objective:
         """
         key, stated = "hydra.sweeper.direction", self.direction
         better = directions.get(self.name)
-        if better is None and not self.stated and self.name.rpartition("/")[2] not in _SMALL_IS_GOOD:
+        if better is None and not self.stated and not is_better_low(self.name):
             raise ConfigError(
                 f"whether {self.name} is better high or low is not known; it has to be stated",
                 key=key,
@@ -146,7 +146,19 @@ def _objective(name: str, said: str) -> Objective:
 
 
 def _guess(name: str) -> Direction:
-    return "minimize" if name.rpartition("/")[2] in _SMALL_IS_GOOD else "maximize"
+    return "minimize" if is_better_low(name) else "maximize"
+
+
+def is_better_low(name: str) -> bool:
+    """Whether a metric is better the lower it is, as far as its name alone says it.
+
+    Args:
+        name: Such as `val/loss`.
+
+    >>> is_better_low("val/loss"), is_better_low("val/accuracy")
+    (True, False)
+    """
+    return name.rpartition("/")[2] in _SMALL_IS_GOOD
 
 
 _FORCE = "force_"

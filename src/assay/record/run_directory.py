@@ -122,11 +122,12 @@ def refuse_existing(path: Path) -> None:
         )
 
 
-def find_runs(root: Path) -> Iterator[Path]:
+def find_runs(root: Path, *, broken: bool = False) -> Iterator[Path]:
     """Every run directory below a folder, by name; a directory with a record is not searched further.
 
     Args:
         root: Such as `outputs`; or a run directory, which is then the only one.
+        broken: Find those whose record is gone, too.
 
     Raises:
         AssayError: There is no such folder.
@@ -139,10 +140,19 @@ def find_runs(root: Path) -> Iterator[Path]:
     while pending:
         folder = pending.pop()
         # Asking for the one name is several times as fast as listing a run's files.
-        if os.path.isfile(f"{folder}{os.sep}{FILE}"):  # noqa: PTH113 - pathlib is slow here
+        if os.path.isfile(f"{folder}{os.sep}{FILE}") or (broken and _lacks_record(folder)):  # noqa: PTH113 - pathlib is slow here
             yield Path(folder)
         else:
             pending += sorted(_folders(folder), reverse=True)
+
+
+def _lacks_record(folder: str) -> bool:
+    """Whether a run has begun here, of whose record nothing is left."""
+    config = Path(folder, "config.yaml")
+    try:
+        return os.path.isfile(config) and yaml_is_whole(read_whole(config, 8 << 20)) is True  # noqa: PTH113 - as above
+    except OSError:
+        return False
 
 
 def _folders(folder: str) -> list[str]:

@@ -8,7 +8,7 @@ import math
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, final, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args, get_origin, get_type_hints
 
 from assay.errors import AssayError
 from assay.files.atomic import write_text
@@ -38,6 +38,7 @@ class RunRecord:
         started: UTC, ISO 8601.
         seed: Of the run.
         fingerprint: SHA-256 of what decides the outcome in the config.
+        config_fingerprint: The same without `seed` and `fold`: runs that share it are repetitions.
         overrides: What was typed.
         choices: Option of each group.
         tags: The user's.
@@ -54,6 +55,7 @@ class RunRecord:
         metrics: Last value of each scalar; values that are not finite as the strings `nan`, `inf`, `-inf`.
         matrices: Confusion matrices and the like, as nested lists.
         best: `monitor`, `value`, `epoch` of the best checkpoint.
+        directions: `min` or `max`, which is better, for each metric that says so.
         checkpoints: File name of each role, relative to `checkpoints/`.
         model: `parameters`, `trainable_parameters`.
         reason: How it ended, when not well: exception and message.
@@ -71,6 +73,7 @@ class RunRecord:
     started: str
     seed: int
     fingerprint: str
+    config_fingerprint: str = ""
     overrides: list[str] = field(default_factory=list)
     choices: dict[str, Any] = field(default_factory=dict)
     tags: list[str] = field(default_factory=list)
@@ -87,6 +90,7 @@ class RunRecord:
     metrics: dict[str, float] = field(default_factory=dict)
     matrices: dict[str, Any] = field(default_factory=dict)
     best: dict[str, Any] = field(default_factory=dict)
+    directions: dict[str, str] = field(default_factory=dict)
     checkpoints: dict[str, str] = field(default_factory=dict)
     model: dict[str, int] = field(default_factory=dict)
     reason: str = ""
@@ -145,7 +149,7 @@ class RunRecord:
         path = run_dir / FILE
         try:
             content = read_whole(path, 256 << 20)
-            plain = json.loads(content, parse_constant=_refuse)
+            plain = _DECODER.decode(content.decode())
         except FileNotFoundError as error:
             raise AssayError(f"{run_dir} is not a run directory: it has no {FILE}") from error
         except (ValueError, OSError, RecursionError) as error:
@@ -257,4 +261,8 @@ def numbers(value: Any) -> Any:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
+"""One for all: to make one takes as long as to read a record."""

@@ -17,7 +17,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from assay.build.monitor_mode import monitors
+from assay.build.monitor_mode import known_directions, monitors
 from assay.callbacks.pruning import Pruned
 from assay.check.proof.initial_outputs import far_from_targets
 from assay.check.static.callbacks import notes_on
@@ -82,6 +82,7 @@ def execute(
             record.model = _parameters(assembly.module)
             record.data_sha256 = same_data(assembly, record)
             kept_predictions.remove(run_dir)
+            record.directions = _directions(assembly)
             write_encoder(run_dir, getattr(assembly.datamodule, "encoder", None))
             log.info("run %s: %s", record.run_id, " ".join(record.overrides) or "no overrides")
             if callbacks:
@@ -339,6 +340,13 @@ def _notes(assembly: Assembly) -> list[str]:
 
 def _scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
+
+
+def _directions(assembly: Assembly) -> dict[str, str]:
+    """Which way each score is better: as its metric says, else as the best checkpoint is kept by it."""
+    best = _best_checkpoint(assembly.trainer)
+    kept_by = {} if best is None else {str(best.monitor): str(best.mode)}
+    return {**kept_by, **known_directions(assembly.config)}
 
 
 def _parameters(module: torch.nn.Module) -> dict[str, int]:

@@ -22,7 +22,7 @@ from assay.check.checker import Checker
 from assay.check.job import check_job
 from assay.check.prove import Prover
 from assay.compose.origin import located
-from assay.config.fingerprint import fingerprint
+from assay.config.fingerprint import config_fingerprint, fingerprint
 from assay.config.serialize import known, to_yaml
 from assay.errors import AssayError, ConfigError
 from assay.files.symlinks import appending
@@ -197,6 +197,7 @@ def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bo
     changed = record.resumed[-1]["changed"]
     before = as_written(config, {k: text for k, text in record.interpolations.items() if k not in changed})
     record.fingerprint, record.interpolations = fingerprint(before), interpolations(before)
+    record.config_fingerprint = config_fingerprint(before)
     same_logs(config, record)
     processes = num_local_processes(config)
     if processes > 1:
@@ -289,6 +290,7 @@ def begun(
             started=now(),
             seed=int(config.seed),
             fingerprint=fingerprint(config),
+            config_fingerprint=config_fingerprint(config),
             data_sha256=data_sha256,
             overrides=list(overrides),
             choices=dict(chosen),

@@ -1,0 +1,218 @@
+"""Looking at results: `assay ls`, `compare`, `best` and `rm`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from assay.cli.arguments import Debug, Json  # noqa: TC001 - typer reads the annotations
+from assay.cli.error_report import reported
+from assay.errors import AssayError
+from assay.terminal import Console, printable
+
+if TYPE_CHECKING:
+    from assay.cli.json_document import Document
+    from assay.report.table.comparison import Comparison
+
+Format = Literal["table", "csv", "json", "markdown", "latex"]
+Paths = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="PATH", help="Runs, sweeps, or folders of either.  [default: outputs]"),
+]
+Sort = Annotated[
+    str,
+    typer.Option(
+        "--sort", metavar="METRIC|KEY", help="Best first; METRIC:min or METRIC:max says which is best."
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where", metavar="KEY=VALUE", help="Only these runs; also !=, <, <=, >, >=. Repeat for more."
+    ),
+]
+GroupBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group-by", metavar="KEY", help="One row per value. Repeat for more.  [default: repetitions]"
+    ),
+]
+Metric = Annotated[
+    list[str] | None, typer.Option("--metric", metavar="METRIC", help="Scores to show. Repeat for more.")
+]
+Formats = Annotated[Format, typer.Option("--format", help="How to print it.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Read and draw again until Ctrl-C.")]
+_OUTPUTS = Path("outputs")
+
+
+def ls(
+    paths: Paths = None,
+    *,
+    sort: Sort = "",
+    where: Where = None,
+    metric: Metric = None,
+    form: Formats = "table",
+    watch: Watch = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Every run in a line, the newest last: what differs, its scores, how it ended."""
+    choice = {"sort": sort, "where": where or (), "metrics": metric or (), "each": True}
+    with reported(debug, as_json=as_json or form == "json") as document:
+        _show("ls", paths or [_OUTPUTS], choice, "json" if as_json else form, document, watch=watch)
+
+
+def compare(
+    paths: Paths = None,
+    *,
+    sort: Sort = "",
+    where: Where = None,
+    group_by: GroupBy = None,
+    metric: Metric = None,
+    form: Formats = "table",
+    watch: Watch = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """What differs between runs, and their scores; repetitions are one row, with a 95 % interval.
+
+    Runs of one configuration, each with another seed, become one row: mean, 95 % interval (Student's t) and
+    n. Whether the best is ahead of the second by more than noise is said by Welch's t-test.
+    """
+    choice = {"sort": sort, "where": where or (), "group_by": group_by or (), "metrics": metric or ()}
+    with reported(debug, as_json=as_json or form == "json") as document:
+        _show("compare", paths or [_OUTPUTS], choice, "json" if as_json else form, document, watch=watch)
+
+
+def best(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A sweep, or a folder of runs.")],
+    metric: Annotated[
+        str, typer.Argument(metavar="METRIC", help="By default what checkpoints are kept by.")
+    ] = "",
+    where: Where = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Print the directory of the best run: of the configuration with the best mean, its best repetition."""
+    with reported(debug, as_json=as_json) as document:
+        from assay.record.runs.read_runs import read_runs
+        from assay.report.table.comparison import compare as compared
+        from assay.report.table.ranking import default_metric
+        from assay.report.table.to_document import to_document
+        from assay.report.table.to_terminal import best_run
+
+        runs = read_runs([path])
+        comparison = compared(runs, sort=metric or default_metric([path], runs), where=where or ())
+        found, ranking = best_run(comparison), comparison.ranking
+        if ranking is None or metric.partition(":")[0] not in ("", ranking.metric):
+            what = f"{metric!r} is not a metric" if metric else "no run has a score"
+            raise AssayError(f"{path}: {what}", hint=f"assay ls {path} shows what there is")
+        if found is None:
+            why = (
+                "" if ranking.direction else f"; whether {ranking.metric} is better high or low is not known"
+            )
+            raise AssayError(
+                f"{path}: no finished run has the best {ranking.metric}{why}",
+                hint=f"assay best {path} {ranking.metric}:max"
+                if why
+                else f"assay ls {path} shows how they ended",
+            )
+        row = to_document(comparison)["rows"][comparison.best]
+        document.say("best", {"run": found, "metric": ranking.metric, "direction": ranking.direction, **row})
+        for note in comparison.notes:
+            typer.echo(printable(f"note: {note}"), err=True)
+        if not as_json:
+            typer.echo(str(found) if sys.stdout.isatty() is False else printable(str(found)))
+
+
+def rm(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Remove run directories for good; asks first, and never removes one that is running."""
+    with reported(debug):
+        from assay.record.runs.remove import removable, remove
+
+        found = [removable(run) for run in runs]
+        for one in found:
+            typer.echo(printable(f"{one}"), err=True)
+        if not yes:
+            if not sys.stdin.isatty():
+                raise AssayError(
+                    "nobody can be asked: standard input is not a terminal", hint="assay rm --yes RUN"
+                )
+            if not typer.confirm(f"Remove {len(found)} run{'s' * (len(found) > 1)} for good?", err=True):
+                raise AssayError("nothing was removed")
+        for one in found:
+            remove(one)
+
+
+def _show(
+    kind: str,
+    paths: list[Path],
+    choice: dict[str, Any],
+    form: Format,
+    document: Document,
+    *,
+    watch: bool,
+) -> None:
+    from assay.record.runs.read_runs import RunReader
+    from assay.report.table.comparison import compare as compared
+    from assay.report.table.ranking import default_metric
+
+    reader = RunReader()
+
+    def comparison() -> Comparison:
+        runs = reader.read(paths)
+        each = choice.get("each", False)
+        return compared(
+            runs, **{**choice, "sort": choice["sort"] or ("" if each else default_metric(paths, runs))}
+        )
+
+    if watch:
+        _watch(kind, comparison, form)
+        return
+    found = comparison()
+    if form == "json":
+        from assay.report.table.to_document import to_document
+
+        document.say(kind, to_document(found))
+    elif form == "table":
+        from assay.report.table.to_terminal import print_comparison
+
+        print_comparison(Console(highlight=False), found, each=kind == "ls")
+    else:
+        sys.stdout.write(_text(found, form))
+
+
+def _text(comparison: Comparison, form: Format) -> str:
+    from assay.report.table.to_csv import to_csv
+    from assay.report.table.to_latex import to_latex
+    from assay.report.table.to_markdown import to_markdown
+
+    return {"csv": to_csv, "markdown": to_markdown, "latex": to_latex}[form](comparison)
+
+
+def _watch(kind: str, comparison: Any, form: Format) -> None:
+    """Draw until Ctrl-C; a pause is at least as long as reading took."""
+    if form != "table" or not sys.stdout.isatty():
+        raise AssayError("--watch draws a table on a terminal again and again", hint="leave out --watch")
+    from rich.live import Live
+
+    from assay.report.table.to_terminal import to_terminal
+
+    console = Console(highlight=False)
+    try:
+        with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+            while True:
+                start = time.monotonic()
+                found = comparison()
+                live.update(to_terminal(found, console.width, console, each=kind == "ls"), refresh=True)
+                time.sleep(max(2.0, time.monotonic() - start))
+    except KeyboardInterrupt:
+        return

@@ -1,0 +1,145 @@
+"""Single values of many runs' configs: `config.yaml` is opened only for what nobody has typed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, final
+
+import yaml
+
+from assay.errors import AssayError, first_line
+from assay.files.sealed import yaml_is_whole
+from assay.files.symlinks import read_whole
+from assay.record.runs.plain_value import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.record.runs.run import Run
+
+FILE: Final = "config.yaml"
+_LARGEST: Final = 8 << 20
+_MOST: Final = 100_000
+"""Values of one config; its aliases could stand for any number of them."""
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@final
+class ConfigValues:
+    """Values of configs by their full keys; runs of one config are read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[str, str, str], Any] = {}
+
+    def value(self, run: Run, key: str) -> str | None:
+        """One value as it is typed; None where the config has no such key, or a whole node under it.
+
+        Args:
+            run: Of which.
+            key: Full key, such as `data.batch_size`.
+
+        Raises:
+            AssayError: The run's config cannot be read.
+        """
+        first, *rest = key.split(".")
+        node = self._node(run, first)
+        for name in rest:
+            if not isinstance(node, dict) or name not in node:
+                return None
+            node = node[name]
+        is_node = isinstance(node, dict) and bool(node)
+        plain = node is not _ABSENT and not is_node and _is_small(node)
+        return shown(node) if plain else None
+
+    def all_of(self, run: Run) -> dict[str, str]:
+        """Every value by its key; a list of plain values is one.
+
+        Args:
+            run: Of which.
+
+        Raises:
+            AssayError: As for `value`.
+        """
+        found: dict[str, str] = {}
+        for key, value in _walk(_whole(run), ""):
+            if len(found) > _MOST:
+                raise AssayError(f"{run.path / FILE} unfolds into more than {_MOST:,} values")
+            found[key] = shown(value)
+        return found
+
+    def _node(self, run: Run, first: str) -> Any:
+        at = (run.fingerprint, run.data_sha256 or str(run.path), first)
+        if at not in self._read:
+            self._read[at] = _block(run, first)
+        return self._read[at]
+
+
+_ABSENT: Final = object()
+
+
+def _block(run: Run, first: str) -> Any:
+    """What stands under one key of the top: of a file as assay wrote it, only these lines are parsed."""
+    content = _content(run)
+    if yaml_is_whole(content):
+        lines = content.decode("utf-8", "surrogateescape").split("\n")
+        start = next((i for i, line in enumerate(lines) if line.startswith(f"{first}:")), None)
+        if start is None:
+            return _ABSENT
+        end = start + 1
+        while end < len(lines) and (not lines[end] or lines[end][0] in " -"):
+            end += 1
+        try:
+            return _parsed("\n".join(lines[start:end]))[first]
+        except (yaml.YAMLError, ValueError, KeyError, TypeError, RecursionError):
+            pass  # an anchor elsewhere, a key in quotes
+    return _whole(run).get(first, _ABSENT)
+
+
+def _whole(run: Run) -> dict[Any, Any]:
+    try:
+        plain = _parsed(_content(run))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise AssayError(f"{run.path / FILE} is not YAML: {first_line(error)}") from error
+    if not isinstance(plain, dict):
+        raise AssayError(f"{run.path / FILE} does not hold a mapping")
+    return plain
+
+
+def _parsed(text: str | bytes) -> Any:
+    loader = _LOADER(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
+
+
+def _content(run: Run) -> bytes:
+    try:
+        return read_whole(run.path / FILE, _LARGEST)
+    except OSError as error:
+        raise AssayError(f"{run.path / FILE} cannot be read: {error.strerror}") from error
+
+
+def _walk(node: Any, key: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, dict) and node and depth < 100:
+        for name, inner in node.items():
+            yield from _walk(inner, f"{key}.{name}" if key else str(name), depth + 1)
+    elif isinstance(node, list) and any(isinstance(item, dict | list) for item in node) and depth < 100:
+        for index, inner in enumerate(node):
+            yield from _walk(inner, f"{key}[{index}]", depth + 1)
+    elif _is_small(node):
+        yield key, node
+
+
+def _is_small(node: Any, limit: int = 1000) -> bool:
+    """Whether a value can be shown; aliases may make it endless."""
+    pending, seen = [node], 0
+    while pending:
+        seen += 1
+        one = pending.pop()
+        if isinstance(one, dict):
+            pending += one.values()
+        elif isinstance(one, list):
+            pending += one
+        if seen + len(pending) > limit:
+            return False
+    return True

@@ -1,0 +1,132 @@
+"""Thousands of run directories, read in seconds and without torch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from assay.errors import AssayError
+from assay.record.run_directory import find_runs
+from assay.record.run_lock import is_written
+from assay.record.run_record import FILE, RunRecord
+from assay.record.runs.curves import read_curves
+from assay.record.runs.run import Run, typed_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def read_runs(paths: Iterable[str | Path]) -> list[Run]:
+    """Every run in some folders, each once, those that cannot be read as `broken`.
+
+    Args:
+        paths: Run directories, sweep directories, or any folders above them.
+
+    Raises:
+        AssayError: A folder is not there or cannot be read, or none of them holds a run.
+    """
+    return RunReader().read(paths)
+
+
+@final
+class RunReader:
+    """Reads runs; a second time only those that are no longer as they were."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[tuple[int, int, int], Run]] = {}
+        self._shared: dict[Any, Any] = {}
+
+    def read(self, paths: Iterable[str | Path]) -> list[Run]:
+        """As `read_runs`.
+
+        Args:
+            paths: As for `read_runs`.
+
+        Raises:
+            AssayError: As for `read_runs`.
+        """
+        folders = [Path(path) for path in paths]
+        found: dict[str, Path] = {}
+        for folder in folders:
+            own = {os.path.realpath(path): path for path in find_runs(folder, broken=True)}
+            if not own:
+                raise AssayError(
+                    f"{folder} holds no run", hint="name the folder of the runs, such as outputs/"
+                )
+            found |= {real: path for real, path in own.items() if real not in found}
+        return [self._run(path) for path in found.values()]
+
+    def _run(self, path: Path) -> Run:
+        try:
+            status = os.stat(f"{path}{os.sep}{FILE}")  # noqa: PTH116 - pathlib is slow here
+            state = (status.st_mtime_ns, status.st_size, status.st_ino)
+        except OSError:
+            return Run(path, "broken", reason=f"{path} has a config, and no {FILE}")
+        before = self._known.get(str(path))
+        if before is not None and before[0] == state and before[1].status != "running":
+            return before[1]
+        try:
+            run = self._of(path, RunRecord.load(path))
+        except AssayError as error:
+            run = Run(path, "broken", reason=error.message)
+        self._known[str(path)] = (state, run)
+        return run
+
+    def _of(self, path: Path, record: RunRecord) -> Run:
+        status, cause, reason = record.status, record.cause, record.reason
+        metrics: Mapping[str, float] = record.metrics
+        if status == "running":
+            if not is_written(path):
+                outcome = record.outcome
+                status, cause, reason = outcome.status, outcome.cause, outcome.reason
+            metrics = metrics or _last_values(path)
+        git = record.git or {}
+        resumed = (word for entry in record.resumed for word in entry.get("overrides", ()))
+        again = (word for word in resumed if isinstance(word, str))
+        return Run(
+            path,
+            status,
+            cause,
+            reason,
+            record.name,
+            record.started,
+            record.seconds,
+            record.seed,
+            record.fingerprint,
+            record.config_fingerprint,
+            self._interned(typed_values([*record.overrides, *again])),
+            self._one(record.choices),
+            tuple(record.tags),
+            {sys.intern(name): value for name, value in metrics.items()},
+            _best(record.best),
+            self._one(record.directions),
+            record.data_sha256,
+            sys.intern(f"{git.get('commit') or ''}{record.patch_sha256}"),
+        )
+
+    def _interned(self, values: Mapping[str, str]) -> Mapping[str, str]:
+        return {sys.intern(key): sys.intern(value) for key, value in values.items()}
+
+    def _one(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The same mapping for all runs that say the same."""
+        key = repr(values)
+        return self._shared.setdefault(key, values)  # type: ignore[no-any-return]  # what was put in
+
+
+def _best(best: Mapping[str, Any]) -> Mapping[str, Any]:
+    monitor, value, epoch = (best.get(name) for name in ("monitor", "value", "epoch"))
+    if not isinstance(monitor, str) or type(value) not in (int, float):
+        return {}
+    kept = {"monitor": sys.intern(monitor), "value": value}
+    return {**kept, "epoch": epoch} if type(epoch) is int else kept
+
+
+def _last_values(path: Path) -> dict[str, float]:
+    """The last value of each metric, of a run whose record does not say them yet."""
+    try:
+        curves = read_curves(path)
+    except AssayError:
+        return {}
+    return {name: curve.values[-1] for name, curve in curves.items()}

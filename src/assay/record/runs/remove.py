@@ -1,0 +1,88 @@
+"""Removing a run directory: only what is one, and only while nobody writes it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import uuid
+from typing import TYPE_CHECKING
+
+from assay.errors import AssayError
+from assay.files.sealed import yaml_is_whole
+from assay.files.symlinks import read_whole
+from assay.record.run_lock import is_written, refusal, writing
+from assay.record.run_record import RunRecord
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def removable(path: Path) -> Path:
+    """Make sure that a directory can be removed.
+
+    Args:
+        path: As typed.
+
+    Returns:
+        Its absolute path.
+
+    Raises:
+        AssayError: It is a link, is not a run directory, or is running.
+    """
+    if path.is_symlink():
+        raise AssayError(
+            f"{path} is a link, and no link is followed",
+            hint=f"name what it leads to: {os.path.realpath(path)}",
+        )
+    if not path.is_dir():
+        raise AssayError(f"there is no run directory {path}", hint="assay ls lists them")
+    if (path / "journal.jsonl").exists():
+        raise AssayError(
+            f"{path} is a sweep, and assay rm removes runs", hint=f"assay rm {shlex.quote(str(path))}/NUMBER"
+        )
+    record = _record(path)
+    if is_written(path):
+        raise refusal(path)
+    here = socket.gethostname()
+    host = record.machine.get("hostname", here) if record is not None else here
+    if record is not None and record.status == "running" and host != here:
+        raise AssayError(
+            f"{path} may still be running on {host}, which cannot be seen from here",
+            hint=f"remove it on {host}",
+        )
+    return path.resolve()
+
+
+def remove(path: Path) -> None:
+    """Remove a run directory; one that is left half removed no longer has its name.
+
+    Args:
+        path: From `removable`.
+
+    Raises:
+        AssayError: It has begun to run, or cannot be removed.
+    """
+    with writing(path):
+        gone = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+        try:
+            path.rename(gone)
+            shutil.rmtree(gone)  # removes links, and follows none
+        except OSError as error:
+            raise AssayError(f"{path} cannot be removed: {error.strerror}: {error.filename}") from error
+
+
+def _record(path: Path) -> RunRecord | None:
+    """The record of a run; None where it is damaged, and the config says that there was a run."""
+    try:
+        return RunRecord.load(path)
+    except AssayError as error:
+        try:
+            if yaml_is_whole(read_whole(path / "config.yaml")):
+                return None
+        except OSError:
+            pass
+        raise AssayError(
+            f"{path} is not a run directory: {error.message}", hint="assay ls lists runs"
+        ) from error

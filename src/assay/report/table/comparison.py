@@ -1,0 +1,282 @@
+"""Many runs as one table: repetitions put together, what differs, and which is best."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from assay.record.runs.config_values import ConfigValues
+from assay.record.runs.plain_value import plain_value
+from assay.record.runs.run import is_config
+from assay.report.table.columns import config_columns, identity
+from assay.report.table.condition import meeting, no_such_key, value
+from assay.report.table.ranking import Ranking, no_such_metric, ranking_of
+from assay.report.table.statistics import LEVEL, mean_of, welch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.record.runs.run import Run
+    from assay.report.table.statistics import Mean
+
+
+@final
+@dataclass(frozen=True)
+class Row:
+    """Runs that are repetitions of one configuration, or that share the values that were grouped by.
+
+    Attributes:
+        values: What differs from other rows, by key; None where a row has no such key.
+        runs: All of them, the first started first.
+        counted: Those whose scores count: finished, each seed once, the last run of it. Where none has
+            finished, the last values of the others.
+        scores: Of each metric over `counted`; a metric that none of them has is missing.
+        finished: Whether `counted` have finished.
+        repetitions: How many different ones there are, finished or not.
+    """
+
+    values: Mapping[str, str | None]
+    runs: tuple[Run, ...]
+    counted: tuple[Run, ...]
+    scores: Mapping[str, Mean]
+    finished: bool
+    repetitions: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether every repetition has finished."""
+        return self.finished and len(self.counted) == self.repetitions
+
+    @property
+    def state(self) -> str:
+        """How its runs ended; empty where all have finished."""
+        states = Counter(f"{run.status} ({run.cause})" if run.cause else run.status for run in self.runs)
+        if set(states) == {"finished"}:
+            return ""
+        if len(self.runs) == 1:
+            return next(iter(states))
+        ordered = sorted(states.items(), key=lambda item: (item[0] != "finished", item[0]))
+        return ", ".join(f"{count} {state}" for state, count in ordered)
+
+
+@final
+@dataclass(frozen=True)
+class Comparison:
+    """A table of runs.
+
+    Attributes:
+        columns: Keys in which rows differ.
+        metrics: Scores, the one that rows are ordered by first.
+        rows: The best first, or as they were asked to be sorted.
+        shared: What was typed for all of them, by key.
+        broken: Runs whose record cannot be read.
+        ranking: By what, and in which direction; None where no run has a score.
+        best: Number of the best row; None where there is none.
+        p_value: Of Welch's t-test between the best and the second; None where n is too small to say.
+        verdict: One sentence on that; empty with fewer than two rows that have a score.
+        notes: What the table does not show of itself, one sentence each.
+    """
+
+    columns: tuple[str, ...]
+    metrics: tuple[str, ...]
+    rows: tuple[Row, ...]
+    shared: Mapping[str, str]
+    broken: tuple[Run, ...]
+    ranking: Ranking | None
+    best: int | None
+    p_value: float | None
+    verdict: str
+    notes: tuple[str, ...]
+
+
+def compare(
+    runs: Sequence[Run],
+    *,
+    sort: str = "",
+    where: Sequence[str] = (),
+    group_by: Sequence[str] = (),
+    metrics: Sequence[str] = (),
+    each: bool = False,
+) -> Comparison:
+    """Compare runs.
+
+    Args:
+        runs: From `read_runs`.
+        sort: A metric, best first, or a key of the config, ascending; `METRIC:min` and `METRIC:max` say which
+            is better. By default what checkpoints are kept by.
+        where: Conditions; see `assay.report.table.condition.meeting`.
+        group_by: Keys; runs that share their values become one row. By default repetitions do.
+        metrics: Scores to show; by default those of the test, else those of the validation.
+        each: Give each run a row of its own, the first started first.
+
+    Raises:
+        AssayError: A key or a metric is in no run, or no run meets the conditions.
+    """
+    configs = ConfigValues()
+    kept = meeting(runs, where, configs)
+    broken = tuple(run for run in kept if run.status == "broken")
+    read = [run for run in kept if run.status != "broken"]
+    key_to_sort_by = sort if sort and not _is_metric(sort, runs) else ""
+    if key_to_sort_by and read and all(value(run, sort, configs) is None for run in runs):
+        raise no_such_key(sort, runs, "--sort")
+    grouped = [[run] for run in _by_start(read)] if each else _grouped(read, group_by, configs)
+    columns, values, notes = config_columns([group[0] for group in grouped], group_by, configs)
+    found_shared = shared_values(read, columns)
+    ranking = ranking_of(read, "" if key_to_sort_by else sort)
+    shown = _metrics_shown(read, metrics, ranking)
+    rows = [_row(group, own, shown) for group, own in zip(grouped, values, strict=True)]
+    in_order = list(rows)
+    if ranking is not None:
+        rows.sort(
+            key=lambda row: (
+                not row.finished,
+                not row.whole,
+                *ranking.sort_key(row.scores.get(ranking.metric)),
+            )
+        )
+    ranked = [row for row in rows if ranking is not None and row.finished and ranking.metric in row.scores]
+    best = ranked[0] if ranked and ranking is not None and ranking.direction else None
+    p_value, verdict = _verdict(ranked, ranking) if best is not None and not each else (None, "")
+    if each and not sort:
+        rows = in_order
+    if key_to_sort_by:
+        rows.sort(key=lambda row: _order(value(row.runs[0], key_to_sort_by, configs)))
+    return Comparison(
+        tuple(columns),
+        tuple(shown),
+        tuple(rows),
+        found_shared,
+        broken,
+        ranking,
+        next((number for number, row in enumerate(rows) if row is best), None),
+        p_value,
+        verdict,
+        (*notes, *_notes(rows, ranking, group_by)),
+    )
+
+
+def shared_values(runs: Sequence[Run], columns: Sequence[str]) -> dict[str, str]:
+    """What was typed for every one of some runs, by key, as far as no column says it.
+
+    Args:
+        runs: Those of the table.
+        columns: Keys that are columns.
+    """
+    if not runs:
+        return {}
+    first = runs[0].typed
+    return {
+        key: text
+        for key, text in first.items()
+        if key not in columns and is_config(key) and all(run.typed.get(key) == text for run in runs)
+    }
+
+
+def _by_start(runs: Sequence[Run]) -> list[Run]:
+    return sorted(runs, key=lambda run: (run.started, str(run.path)))
+
+
+def _grouped(runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues) -> list[list[Run]]:
+    together: dict[Any, list[Run]] = {}
+    for run in _by_start(runs):
+        if keys:
+            mark: Any = tuple(plain_value(value(run, key, configs)) for key in keys)
+        else:
+            mark = identity(run)
+        together.setdefault(mark, []).append(run)
+    for number, key in enumerate(keys):
+        if runs and all(mark[number] is None for mark in together):
+            raise no_such_key(key, runs, "--group-by")
+    return list(together.values())
+
+
+def _row(runs: Sequence[Run], values: Mapping[str, str | None], metrics: Sequence[str]) -> Row:
+    by_job: dict[str, Run] = {}
+    for run in runs:  # the last one of each seed, but one that has finished before any other
+        before = by_job.get(run.fingerprint)
+        if before is None or run.status == "finished" or before.status != "finished":
+            by_job[run.fingerprint] = run
+    finished = [run for run in by_job.values() if run.status == "finished"]
+    counted = finished or list(by_job.values())
+    scores = {}
+    for metric in metrics:
+        own = [score for run in counted if (score := run.score(metric)) is not None and math.isfinite(score)]
+        if own:
+            scores[metric] = mean_of(own)
+    return Row(values, tuple(runs), tuple(counted), scores, bool(finished), len(by_job))
+
+
+def _is_metric(sort: str, runs: Sequence[Run]) -> bool:
+    name = sort.removesuffix(":min").removesuffix(":max")
+    return any(run.score(name) is not None for run in runs)
+
+
+def _metrics_shown(runs: Sequence[Run], asked: Sequence[str], ranking: Ranking | None) -> list[str]:
+    there = dict.fromkeys(name for run in runs for name in run.metrics)
+    there |= dict.fromkeys(run.best["monitor"] for run in runs if run.best)
+    for name in asked:
+        if name not in there and runs:
+            raise no_such_metric(name, there)
+    first = [ranking.metric] if ranking is not None else []
+    if not asked:
+        stages = ([name for name in there if name.startswith(stage)] for stage in ("test/", "val/"))
+        asked = sorted(
+            next((names for names in stages if names), ()), key=lambda name: name.endswith("/loss")
+        )
+    return list(dict.fromkeys([*first, *asked]))
+
+
+def _verdict(ranked: Sequence[Row], ranking: Ranking | None) -> tuple[float | None, str]:
+    if ranking is None or len(ranked) < 2:
+        return None, ""
+    first, second = (row.scores[ranking.metric] for row in ranked[:2])
+    gap = f"the best is ahead of the second by {abs(first.mean - second.mean):.4g} in {ranking.metric}"
+    if ranking.sort_key(second) < ranking.sort_key(first):  # some of its repetitions have not finished
+        gap = gap.replace("ahead of the second", "behind the second, which has not finished,")
+    p = welch(first.values, second.values)
+    numbers = f"n = {first.n} and {second.n}"
+    if p is None and min(first.n, second.n) < 2:
+        return None, f"{gap}; n too small to say whether that is more than noise ({numbers})"
+    if p is None:
+        return None, f"{gap}; the scores do not vary between repetitions, so no test can be made ({numbers})"
+    word = "more than noise" if p < 1 - LEVEL else "not more than noise"
+    return p, f"{gap}: {word} (Welch's t-test, p = {p:.2g}, {numbers})"
+
+
+def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]) -> list[str]:
+    notes = []
+    repeated = sum(len(row.runs) - row.repetitions for row in rows)
+    if repeated:
+        notes.append(f"of runs of the same config and seed the last finished one counts: {repeated} left out")
+    if group_by and any(len({identity(run) for run in row.runs}) > 1 for row in rows):
+        notes.append(f"grouped by {', '.join(group_by)}: runs of one row differ in more than their seed")
+    if any(len({run.code for run in row.runs}) > 1 for row in rows):
+        notes.append("some rows hold runs of different code (commit or uncommitted changes)")
+    if any(_other_data(row) for row in rows):
+        notes.append(
+            "the data have changed between runs of the same config and seed (data_sha256 of their records)"
+        )
+    if any(not run.config_fingerprint for row in rows for run in row.runs):
+        notes.append(
+            "older records lack config_fingerprint: their runs are told apart by what was typed alone"
+        )
+    if any(0 < row.scores[name].n < len(row.counted) for row in rows for name in row.scores):
+        notes.append(
+            "scores that are missing, nan or infinite are left out of their means; n says how many count"
+        )
+    if ranking is not None:
+        notes += ranking.notes
+    return notes
+
+
+def _other_data(row: Row) -> bool:
+    known: dict[str, str] = {}
+    return any(known.setdefault(run.fingerprint, run.data_sha256) != run.data_sha256 for run in row.runs)
+
+
+def _order(found: Any) -> tuple[bool, bool, Any]:
+    plain = plain_value(found)
+    number = isinstance(plain, int | float)
+    return found is None, not number, plain if number else str(plain)

@@ -1,0 +1,96 @@
+"""Means of repetitions, how sure they are, and whether two of them differ."""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LEVEL: Final = 0.95
+"""Of the intervals; differences with p < 1 - LEVEL are called more than noise."""
+
+
+@final
+@dataclass(frozen=True)
+class Mean:
+    """The mean of a score over repetitions.
+
+    Attributes:
+        values: The scores, each finite.
+        mean: Their mean.
+        std: Standard deviation, with n - 1; None for one value.
+        low: Lower end of the 95 % interval, by Student's t: mean - t(0.975, n - 1) · std / √n; None for one.
+        high: Its upper end.
+    """
+
+    values: tuple[float, ...]
+    mean: float
+    std: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def n(self) -> int:
+        """How many values."""
+        return len(self.values)
+
+    @property
+    def half_width(self) -> float | None:
+        """Of the interval."""
+        return None if self.high is None else self.high - self.mean
+
+
+def mean_of(values: Sequence[float]) -> Mean:
+    """The mean and its 95 % interval, as `scipy.stats.t.interval` gives it.
+
+    Args:
+        values: At least one, each finite.
+
+    >>> one = mean_of([0.5, 0.6, 0.7])
+    >>> round(one.mean, 3), round(one.low, 3), round(one.high, 3)
+    (0.6, 0.352, 0.848)
+    """
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2:
+        return Mean(tuple(values), mean)
+    std = statistics.stdev(values)
+    half = _quantile(len(values) - 1) * std / math.sqrt(len(values))
+    return Mean(tuple(values), mean, std, mean - half, mean + half)
+
+
+def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """The p-value of Welch's t-test, two-sided, as `scipy.stats.ttest_ind(equal_var=False)` gives it.
+
+    Args:
+        one: Scores of a configuration.
+        other: Of another one.
+
+    Returns:
+        None where there are too few values, or none of them varies: nothing can be said then.
+    """
+    if min(len(one), len(other)) < 2:
+        return None
+    errors = [statistics.variance(values) / len(values) for values in (one, other)]
+    total = sum(errors)
+    if total == 0.0:
+        return None
+    t = (statistics.fmean(one) - statistics.fmean(other)) / math.sqrt(total)
+    freedom = total**2 / sum(
+        error**2 / (len(values) - 1) for error, values in zip(errors, (one, other), strict=True)
+    )
+    # Not scipy.stats, whose import takes a second.
+    from scipy.special import stdtr  # type: ignore[import-untyped]  # scipy has no types
+
+    return float(2 * stdtr(freedom, -abs(t)))
+
+
+@functools.cache
+def _quantile(freedom: int) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + LEVEL) / 2))

@@ -1,0 +1,160 @@
+"""`assay ls`, `compare`, `best` and `rm`, as they are typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.command import ASSAY
+from tests.making_runs import make_run
+from typer.testing import CliRunner
+
+from assay.cli.app import app
+
+
+@pytest.fixture
+def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two learning rates, two seeds each, in ./outputs."""
+    monkeypatch.chdir(tmp_path)
+    for lr in ("0.1", "0.01"):
+        for seed in (0, 1):
+            score = 0.9 - float(lr) - seed / 100
+            metrics = {"val/accuracy": score, "test/accuracy": score}
+            best = {"monitor": "val/accuracy", "value": score, "epoch": 1}
+            typed = (f"optimizer.lr={lr}", f"seed={seed}")
+            make_run(tmp_path / f"outputs/x/{lr}-{seed}", *typed, metrics=metrics, best=best)
+    return Path("outputs")
+
+
+def typed(*words: str, code: int = 0) -> tuple[str, str]:
+    """What a command prints on standard output and on standard error."""
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == code, done.output
+    return done.stdout, done.stderr
+
+
+def test_compare_and_ls_look_at_outputs(outputs: Path) -> None:
+    text, _ = typed("compare")
+    assert "2 configurations, 4 runs" in text
+    assert "Welch's t-test" in text
+    listed, _ = typed("ls")
+    assert [line.split()[-1] for line in listed.splitlines()[2:6]] == [
+        *("outputs/x/0.01-0", "outputs/x/0.01-1", "outputs/x/0.1-0", "outputs/x/0.1-1")
+    ]
+
+
+def test_every_option_of_compare(outputs: Path) -> None:
+    words = ("compare", "outputs/x", "outputs/x/0.1-0", "--sort", "test/accuracy", "--where", "seed=0")
+    text, _ = typed(*words, "--group-by", "optimizer.lr", "--metric", "val/accuracy", "--format", "csv")
+    lines = text.splitlines()
+    assert lines[0].startswith("optimizer.lr,test/accuracy,test/accuracy std")
+    assert [line.split(",")[0] for line in lines[1:]] == ["0.01", "0.1"]
+
+
+def test_json_is_one_document_however_it_is_asked_for(outputs: Path) -> None:
+    one, _ = typed("compare", "--json")
+    other, _ = typed("compare", "--format", "json")
+    assert one == other
+    document = json.loads(one)
+    assert (document["kind"], document["schema_version"], len(document["rows"])) == ("compare", 1, 2)
+    assert json.loads(typed("ls", "--json")[0])["kind"] == "ls"
+    wrong, _ = typed("compare", "--json", "--metric", "acc", code=1)
+    assert "no run has a metric 'acc'" in json.loads(wrong)["error"]["message"]
+
+
+def test_best_is_a_directory_for_scripts(outputs: Path) -> None:
+    assert typed("best", "outputs") == ("outputs/x/0.01-0\n", "")
+    assert typed("best", "outputs", "test/accuracy:min")[0] == "outputs/x/0.1-1\n"
+    assert json.loads(typed("best", "outputs", "--json")[0])["run"] == "outputs/x/0.01-0"
+    assert "did you mean 'val/accuracy'" in typed("best", "outputs", "val/acc", code=1)[1]
+    assert "is not a metric" in typed("best", "outputs", "optimizer.lr", code=1)[1]
+
+
+def test_best_of_nothing_that_has_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "runs/a", status="failed", metrics={"val/loss": 0.1})
+    out, told = typed("best", "runs", code=1)
+    assert out == ""
+    assert "no finished run" in told
+    make_run(tmp_path / "runs/b", metrics={"mine": 0.1})
+    assert "runs mine:max" in typed("best", "runs", "mine", code=1)[1]
+
+
+def test_no_runs_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "there is no folder outputs" in typed("compare", code=1)[1]
+    Path("empty").mkdir()
+    assert "empty holds no run" in typed("ls", "empty", code=1)[1]
+
+
+def test_watch_needs_a_terminal(outputs: Path) -> None:
+    assert "--watch" in typed("compare", "--watch", code=1)[1]
+
+
+def test_rm_asks_and_refuses_where_nobody_can_be_asked(outputs: Path) -> None:
+    run = outputs / "x/0.1-0"
+    _, told = typed("rm", str(run), code=1)
+    assert "assay rm --yes" in told
+    assert run.is_dir()
+    typed("rm", "--yes", str(run))
+    assert not run.exists()
+    _, told = typed("rm", "--yes", "outputs/x/0.1-1", "outputs", code=1)
+    assert "is not a run directory" in told
+    assert (outputs / "x/0.1-1").is_dir(), "all or none"
+
+
+def in_terminal(*words: str, answer: str = "", until: str = "", stop: bool = False) -> tuple[str, int]:
+    """What a command shows on a terminal of 60 columns, and its exit code."""
+    first, second = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "60", "LINES": "40", "TERM": "xterm"}
+    command = subprocess.Popen(
+        [*ASSAY, *words], stdin=second, stdout=second, stderr=second, env=environment, start_new_session=True
+    )
+    os.close(second)
+    shown, deadline, done = "", time.monotonic() + 120, not until
+    while time.monotonic() < deadline:
+        if select.select([first], [], [], 0.2)[0]:
+            try:
+                shown += os.read(first, 65536).decode(errors="replace")
+            except OSError:
+                break
+        if not done and until in shown:
+            done = True
+            if stop:
+                command.send_signal(signal.SIGINT)
+            else:
+                os.write(first, answer.encode())
+    os.close(first)
+    return shown, command.wait(timeout=60)
+
+
+def test_rm_takes_no_for_an_answer_and_yes(outputs: Path) -> None:
+    shown, code = in_terminal("rm", "outputs/x/0.1-0", "outputs/x/0.1-1", answer="n\n", until="[y/N]")
+    assert "Remove 2 runs for good?" in shown
+    assert code == 1
+    assert (outputs / "x/0.1-0").is_dir()
+    assert in_terminal("rm", "outputs/x/0.1-0", answer="y\n", until="[y/N]")[1] == 0
+    assert not (outputs / "x/0.1-0").exists()
+
+
+def test_watch_draws_until_ctrl_c(outputs: Path) -> None:
+    shown, code = in_terminal("compare", "--watch", until="more than noise", stop=True)
+    assert "2 configurations, 4 runs" in shown
+    assert code == 0
+
+
+def test_no_torch_for_any_of_them(outputs: Path) -> None:
+    lines = "from assay.cli.app import app\n"
+    for words in (["compare"], ["ls"], ["best", "outputs"], ["compare", "--format", "latex"]):
+        lines += f"app({words!r}, standalone_mode=False)\n"
+    lines += "import sys\nassert not {'torch', 'pandas', 'hydra', 'lightning'} & set(sys.modules), 'heavy'\n"
+    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

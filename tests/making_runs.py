@@ -1,0 +1,78 @@
+"""Run directories as `train` leaves them, made without training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.config.fingerprint import fingerprint_of
+from assay.config.identity import REPETITIONS
+from assay.config.serialize import to_yaml
+from assay.record.run_directory import RunDirectory
+from assay.record.run_record import RunRecord
+from assay.record.runs.plain_value import plain_value
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG: dict[str, Any] = {
+    "name": "digits_mlp",
+    "seed": 0,
+    "model": {"_target_": "assay.model.mlp.MLP", "hidden": [128]},
+    "optimizer": {"_target_": "torch.optim.AdamW", "lr": 0.001},
+    "data": {"source": {"_target_": "assay.data.digits.Digits"}, "batch_size": 64},
+    "trainer": {"max_epochs": 5},
+}
+CHOICES = {
+    "sweep": None,
+    "experiment": None,
+    "data": "digits",
+    "model": "mlp",
+    "optimizer": "adamw",
+    "loss": "ce",
+}
+METRICS = "epoch,step,val/loss,val/accuracy\n1,10,0.9,0.5\n2,20,0.5,0.75\n"
+
+
+def make_run(
+    path: Path,
+    *typed: str,
+    config: dict[str, Any] | None = None,
+    csv: str | None = METRICS,
+    **fields: Any,
+) -> RunRecord:
+    """Write the directory of a run for which this was typed: keys of `CONFIG`, options of groups."""
+    plain: dict[str, Any] = {**CONFIG, **(config or {}), "run_dir": str(path)}
+    choices = dict(CHOICES)
+    for override in typed:
+        key, _, text = override.partition("=")
+        if key in choices:
+            choices[key] = text
+            plain[key] = {**plain.get(key, {}), "_target_": f"somewhere.{text}"}
+        else:
+            first, _, last = key.partition(".")
+            value = plain_value(text)
+            plain[first] = {**plain.get(first, {}), last: value} if last else value
+    record = RunRecord(
+        run_id=path.name,
+        name=str(plain["name"]),
+        status="finished",
+        started="2026-11-22T12:00:00+00:00",
+        seed=int(plain["seed"]),
+        fingerprint=fingerprint_of(plain),
+        config_fingerprint=fingerprint_of(plain, REPETITIONS),
+        overrides=list(typed),
+        choices=choices,
+        finished="2026-11-22T12:01:00+00:00",
+        seconds=60.0,
+        directions={"val/loss": "min", "val/accuracy": "max", "test/accuracy": "max"},
+        packages={f"package-{number}": "1.0" for number in range(5)},
+    )
+    for name, value in fields.items():
+        setattr(record, name, value)
+    directory = RunDirectory.create(path)
+    directory.write("config.yaml", to_yaml(plain))
+    directory.write("overrides.yaml", to_yaml(list(typed)))
+    record.save(path)
+    if csv is not None:
+        directory.metrics.write_text(csv, encoding="utf-8")
+    return record

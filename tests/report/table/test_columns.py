@@ -1,0 +1,46 @@
+"""What makes two runs one configuration, and in which keys others differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.making_runs import make_run
+
+from assay.record.runs.config_values import ConfigValues
+from assay.record.runs.read_runs import read_runs
+from assay.report.table.columns import config_columns, identity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_repetitions_share_an_identity(tmp_path: Path) -> None:
+    make_run(tmp_path / "0", "seed=1")
+    make_run(tmp_path / "1", "seed=2", "name=other")
+    make_run(tmp_path / "2", "seed=1", "optimizer.lr=0.5")
+    first, second, third = read_runs([tmp_path])
+    assert identity(first) == identity(second) != identity(third)
+
+
+def test_older_records_go_by_what_was_typed(tmp_path: Path) -> None:
+    for number, typed in enumerate(("seed=1", "seed=2", "optimizer.lr=0.5")):
+        make_run(tmp_path / str(number), typed, config_fingerprint="")
+    first, second, third = read_runs([tmp_path])
+    assert identity(first) == identity(second) != identity(third)
+
+
+def test_of_very_many_keys_that_nobody_typed_some_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", config={"model": {f"size{n}": 1 for n in range(9)}})
+    make_run(tmp_path / "b", config={"model": {f"size{n}": 2 for n in range(9)}})
+    columns, values, notes = config_columns(read_runs([tmp_path]), (), ConfigValues())
+    assert columns == [f"model.size{n}" for n in range(6)]
+    assert [own["model.size0"] for own in values] == ["1", "2"]
+    assert "differ in 3 more keys" in notes[0]
+
+
+def test_names_that_were_given_are_a_column(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "name=baseline")
+    make_run(tmp_path / "b", "name=wide", "model=wide")
+    columns, values, _ = config_columns(read_runs([tmp_path]), (), ConfigValues())
+    assert columns == ["name", "model"]
+    assert values[0] == {"name": "baseline", "model": "mlp"}

@@ -1,0 +1,51 @@
+"""Intervals and p-values, against scipy.stats."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
+
+from assay.report.table.statistics import mean_of, welch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+scores = st.lists(st.integers(-10_000, 10_000).map(lambda number: number / 1000), min_size=2, max_size=12)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(scores)
+def test_the_interval_is_students(values: Sequence[float]) -> None:
+    found = mean_of(values)
+    error = stats.sem(values)
+    assert found.n == len(values)
+    if error == 0:
+        assert found.low == pytest.approx(found.mean)
+        return
+    low, high = stats.t.interval(0.95, len(values) - 1, loc=sum(values) / len(values), scale=error)
+    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-9, abs=1e-12)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(scores, scores)
+def test_the_p_value_is_welchs(one: Sequence[float], other: Sequence[float]) -> None:
+    found = welch(one, other)
+    if len(set(one)) == len(set(other)) == 1:
+        assert found is None
+        return
+    assert found is not None
+    both = ((statistics.fmean(values), statistics.stdev(values), len(values)) for values in (one, other))
+    expected = stats.ttest_ind_from_stats(*next(both), *next(both), equal_var=False).pvalue
+    assert math.isclose(found, expected, rel_tol=1e-7, abs_tol=1e-12)
+
+
+def test_too_few() -> None:
+    assert welch([0.5], [0.1, 0.2]) is None
+    one = mean_of([0.5])
+    assert (one.mean, one.std, one.low, one.half_width) == (0.5, None, None, None)
