@@ -11,7 +11,7 @@ import pytest
 
 from assay.errors import AssayError
 from assay.files.checksum import read_sums
-from assay.files.symlinks import appending, check_links
+from assay.files.symlinks import appending, check_links, read_end
 from assay.logger.run_csv import RunCSV
 from assay.record.journal import Journal
 from assay.record.log_file import log_file
@@ -200,3 +200,14 @@ def test_a_folder_in_the_place_of_a_file_is_named(name: str, run_dir: Path) -> N
     with pytest.raises(AssayError, match=f"{name} is a folder, and a file was expected") as caught:
         check_links(run_dir)
     assert "rm -r" in caught.value.hint
+
+
+def test_the_end_of_a_log_is_read_and_no_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_bytes(b"0123456789")
+    assert read_end(tmp_path / "log.txt", 4) == b"6789"
+    assert read_end(tmp_path / "log.txt", 40) == b"0123456789"
+    (tmp_path / "link").symlink_to(tmp_path / "log.txt")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe", "none"):
+        with pytest.raises(OSError):  # noqa: PT011 - each is refused in its own words
+            read_end(tmp_path / name, 4)

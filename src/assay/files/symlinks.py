@@ -73,6 +73,25 @@ def read_whole(path: Path, largest: int = 64 << 20) -> bytes:
         return file.read()
 
 
+def read_end(path: Path, most: int) -> bytes:
+    """The last bytes of a log of any size; a link is not followed, for they may be shown to others.
+
+    Args:
+        path: In a run or sweep directory.
+        most: Bytes.
+
+    Raises:
+        OSError: It cannot be read, or is a link, a pipe or a device.
+    """
+    descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        file.seek(max(0, status.st_size - most))
+        return file.read(most)
+
+
 def check_links(directory: Path) -> None:
     """Refuse a directory to write in whose links lead out of it; asked before anything in it is opened.
 

@@ -1,0 +1,116 @@
+"""Jobs that differ in their seed alone, as one configuration with one score."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from assay.record.varying import in_short
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.record.objective import Objective
+    from assay.report.sweep.contents import Contents, Job
+
+
+@final
+@dataclass(frozen=True)
+class Score:
+    """The score of a configuration.
+
+    Attributes:
+        mean: Of the jobs that have finished with one.
+        low: Lower end of the 95 % interval (Student's t); None for fewer than two.
+        high: Upper end.
+        count: How many these are.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    count: int
+
+
+@final
+@dataclass(frozen=True)
+class Group:
+    """One configuration.
+
+    Attributes:
+        values: What not all configurations share, as text.
+        jobs: One per seed.
+        scores: For each objective; None without one.
+    """
+
+    values: Mapping[str, str]
+    jobs: tuple[Job, ...]
+    scores: tuple[Score | None, ...]
+
+    @property
+    def finished(self) -> int:
+        """Jobs that have."""
+        return sum(job.status == "finished" for job in self.jobs)
+
+    @property
+    def status(self) -> str:
+        """Of its jobs, where it is one; else `finished` where some have."""
+        kinds = {job.status for job in self.jobs}
+        return next(iter(kinds)) if len(kinds) == 1 else "finished" if self.finished else "failed"
+
+    @property
+    def label(self) -> str:
+        """What it has of its own, on one line."""
+        short = " ".join(f"{key}={value}" for key, value in in_short(self.values).items())
+        return short or (self.jobs[0].name if len(self.jobs) == 1 else "all")
+
+    @property
+    def words(self) -> str:
+        """Its values alone: for a legend, where there is no room for keys."""
+        return ", ".join(in_short(self.values).values()) or self.label
+
+    @property
+    def seconds(self) -> float | None:
+        """Mean time of its jobs that have finished."""
+        times = [
+            job.outcome.seconds for job in self.jobs if job.status == "finished" and job.outcome is not None
+        ]
+        return statistics.fmean(times) if times else None
+
+
+def ranked(contents: Contents) -> list[Group]:
+    """Configurations from the best to the worst; those with a job that has not finished come last.
+
+    Args:
+        contents: Of the page.
+    """
+    together: dict[tuple[tuple[str, str], ...], list[Job]] = {}
+    for job in contents.jobs:
+        together.setdefault(tuple(job.values.items()), []).append(job)
+    groups = [
+        Group(dict(key), tuple(jobs), tuple(_score(jobs, aim) for aim in contents.objectives))
+        for key, jobs in together.items()
+    ]
+    first = contents.objectives[0]
+
+    def order(group: Group) -> tuple[bool, bool, float]:
+        score = group.scores[0]
+        return group.finished < len(group.jobs), *first.sort_key(score.mean if score else None)
+
+    return sorted(groups, key=order)
+
+
+def _score(jobs: Sequence[Job], aim: Objective) -> Score | None:
+    found = [aim.score(job.outcome) for job in jobs if job.status == "finished" and job.outcome is not None]
+    values = [value for value in found if value is not None]
+    if not values:
+        return None
+    mean, count = statistics.fmean(values), len(values)
+    if count < 2:
+        return Score(mean, None, None, count)
+    from scipy.stats import t  # type: ignore[import-untyped]  # it has no stubs
+
+    half = float(t.ppf(0.975, count - 1)) * statistics.stdev(values) / math.sqrt(count)
+    return Score(mean, mean - half, mean + half, count)

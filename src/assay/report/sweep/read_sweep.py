@@ -1,0 +1,188 @@
+"""A sweep's directory: its journal says which jobs there are, their run directories what became of them."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from assay.config.identity import REPETITIONS
+from assay.errors import AssayError
+from assay.record.journal import FILE, Journal
+from assay.record.objective import Objective, objectives
+from assay.record.run_directory import find_runs
+from assay.record.run_lock import is_written
+from assay.record.run_record import FILE as RECORD
+from assay.record.run_record import RunRecord
+from assay.record.varying import varying
+from assay.report.sweep.contents import Contents, Job, Span, place_of, spans_of, time_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from assay.record.journal import JobRecord
+    from assay.report.sweep.contents import JobStatus
+
+LEFT: Final = "attempts"
+"""Folder of what failed attempts left that were begun anew."""
+
+
+def is_sweep(directory: Path) -> bool:
+    """Whether a folder is a sweep's.
+
+    Args:
+        directory: Any folder.
+    """
+    return (directory / FILE).is_file()
+
+
+def read_sweep(directory: Path) -> Contents:
+    """Read a sweep, also one that still runs or was killed.
+
+    Args:
+        directory: Of the sweep; perhaps somebody else's, so nothing in it is more than data.
+
+    Raises:
+        AssayError: Its journal is missing or damaged.
+    """
+    journal = Journal.open(directory, repair=False)
+    records = [job_record for _, job_record in sorted(journal.jobs.items())]
+    places = _places(directory, records)
+    is_driven = is_written(directory)
+    notices: list[str] = []
+    jobs = []
+    for job_record, values in zip(records, varying(records), strict=True):
+        job = _job(job_record, values, places.get(job_record.number), notices, is_driven=is_driven)
+        jobs.append(replace(job, output=directory / "logs" / f"{job_record.number}.txt"))
+    left = sum(job.status not in ("finished", "failed", "pruned") for job in jobs)
+    if left:
+        goes_on = "it is still running" if is_driven else f"assay resume {shlex.quote(str(directory))}"
+        notices.append(f"{left} of {len(jobs)} jobs are not done: {goes_on}.")
+    differing = {key for values in varying(records) for key in values}
+    shared = tuple(
+        override
+        for override in (records[0].overrides if len(records) > 1 else ())
+        if override.partition("=")[0].lstrip("+") not in differing
+    )
+    return Contents(
+        directory.resolve().name,
+        str(directory),
+        tuple(jobs),
+        _objectives(journal, jobs),
+        shared,
+        tuple(shlex.join(["assay", "train", "-m", *command]) for command in journal.commands),
+        tuple(notices),
+        {
+            key: value.replace(" ", "").startswith("tag(log,")
+            for command in journal.commands
+            for key, _, value in (word.lstrip("+").partition("=") for word in command)
+            if "interval(" in value
+        },
+    )
+
+
+def _job(
+    job_record: JobRecord,
+    values: Mapping[str, str],
+    run_dir: Path | None,
+    notices: list[str],
+    *,
+    is_driven: bool,
+) -> Job:
+    record = None
+    if run_dir is not None:
+        try:
+            record = RunRecord.load(run_dir)
+        except AssayError as error:
+            notices.append(f"Job {job_record.number}: {error.message}")
+    is_alive = (
+        run_dir is not None and record is not None and record.status == "running" and is_written(run_dir)
+    )
+    status: JobStatus = job_record.status
+    if status == "running" and not is_driven and not is_alive:
+        status = "interrupted"  # its sweep was killed
+    if status == "waiting" and job_record.attempts:
+        status = "interrupted"
+    return Job(
+        str(job_record.number),
+        {key: value for key, value in values.items() if key not in REPETITIONS},
+        ", ".join([str(job_record.seed), *(f"fold {fold}" for fold in [values.get("fold")] if fold)]),
+        status,
+        job_record.outcome,
+        run_dir,
+        attempts=job_record.attempts,
+        spans=_spans(job_record, record, status, is_alive=is_alive),
+    )
+
+
+def _spans(
+    job_record: JobRecord, record: RunRecord | None, status: JobStatus, *, is_alive: bool
+) -> tuple[Span, ...]:
+    """By the journal, which knows of every attempt; by the record of what the journal does not say."""
+    ran = spans_of(record, is_alive=is_alive) if record is not None else ()
+    place = place_of(record.machine) if record is not None else ""
+    spans: list[Span] = []
+    for part in job_record.history:
+        start, end = time_of(part.started), time_of(part.ended)
+        if start is None:
+            continue
+        within = [span for span in ran if span.end >= start and (end is None or span.start <= end)]
+        if within:
+            start = max(start, within[0].start)  # what came before was waiting in a queue
+        ended: JobStatus = part.status
+        if end is None:
+            ended = status if part is job_record.history[-1] else "interrupted"
+            end = (
+                datetime.now(UTC) if ended == "running" else max((span.end for span in within), default=start)
+            )
+        spans.append(Span(start, max(start, end), ended, part.number, place))
+    return tuple(spans) or ran
+
+
+def _places(directory: Path, records: list[JobRecord]) -> dict[int, Path]:
+    """Run directories by the jobs' numbers; found by fingerprint where they are not called by the number."""
+    places = {
+        job_record.number: directory / str(job_record.number)
+        for job_record in records
+        if (directory / str(job_record.number) / RECORD).is_file()
+    }
+    lost = {
+        job_record.fingerprint: job_record.number
+        for job_record in records
+        if job_record.attempts and job_record.number not in places
+    }
+    if lost:
+        known = set(places.values())
+        for run_dir in find_runs(directory):
+            if run_dir in known or run_dir.is_relative_to(directory / LEFT):
+                continue
+            try:
+                number = lost.get(RunRecord.load(run_dir).fingerprint)
+            except AssayError:
+                continue
+            if number is not None:
+                places[number] = run_dir
+    return places
+
+
+def _objectives(journal: Journal, jobs: list[Job]) -> tuple[Objective, ...]:
+    """As the journal says; a journal of before leaves it to what the jobs kept their best checkpoint by."""
+    if journal.objectives:
+        return tuple(Objective(name, direction) for name, direction in journal.objectives)  # type: ignore[arg-type]  # checked by the journal
+    monitors = (job.outcome.best.get("monitor") for job in jobs if job.outcome is not None)
+    monitor = next((str(one) for one in monitors if one), "")
+    return tuple(objectives({"objective": monitor or None}, {}))
+
+
+def without_journal(contents: Contents, problem: str) -> Contents:
+    """The same, where a sweep's journal could not be read and its runs speak alone.
+
+    Args:
+        contents: Of the runs.
+        problem: What is wrong with the journal.
+    """
+    return replace(
+        contents, notices=(f"{problem}. What follows is from the run directories alone.", *contents.notices)
+    )

@@ -1,0 +1,220 @@
+"""The page of a sweep, or of several runs: which was best, what mattered, what failed, what ran where."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from assay.quoting import counted
+from assay.record.varying import in_short
+from assay.report.page.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
+from assay.report.sweep.curves import curve_figures
+from assay.report.sweep.failures import failures
+from assay.report.sweep.figures import parameter_figures, tradeoff
+from assay.report.sweep.groups import ranked
+from assay.report.sweep.timeline import duration, timeline
+from assay.run.summary import format_score
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from assay.figure.figure import Figure
+    from assay.record.objective import Objective
+    from assay.report.page.page import Block, Tone
+    from assay.report.sweep.contents import Contents, Job
+    from assay.report.sweep.failures import Failure
+    from assay.report.sweep.groups import Group, Score
+
+_TONES: Final[dict[str, Tone]] = {
+    **dict.fromkeys(("failed", "broken"), "bad"),
+    **dict.fromkeys(("pruned", "waiting"), "dim"),
+    **dict.fromkeys(("interrupted", "running"), "warn"),
+}
+_NAMED: Final = 12
+"""Jobs of one failure that are named."""
+
+
+def sweep_page(contents: Contents, folder: Path) -> Page:
+    """Make the page.
+
+    Args:
+        contents: What is known.
+        folder: Where the page will lie: what lies in it is linked.
+    """
+    groups = ranked(contents)
+    figures, notes = parameter_figures(contents, groups)
+    curves, unread = curve_figures(contents, groups)
+    against, when = tradeoff(contents, groups), timeline(contents)
+    repeated = len(groups) < len(contents.jobs)
+    problems = [*contents.notices, *unread]
+    thing = "job" if contents.is_sweep else "run"
+    sections = [
+        Section("summary", "Summary", [*_notes(problems, "warn"), *_summary(contents, groups)]),
+        Section(
+            "leaderboard",
+            "Leaderboard",
+            [_leaderboard(contents, groups, folder, repeated=repeated)],
+            _order(contents.objectives, repeated=repeated),
+        ),
+        Section("parameters", "Parameters", [*_figures(figures), *_notes(notes)]),
+        Section("tradeoff", "Trade-off", _figures([against] if against else [])),
+        Section("curves", "Learning curves", _figures(curves)),
+        Section("failures", "Failures", _failures(failures(contents), thing)),
+        Section("timeline", "Timeline", _figures([when] if when else [])),
+        Section("jobs", f"{thing.capitalize()}s", [_jobs(contents, folder)] if repeated else []),
+        Section("reproduce", "Reproduce", [Code("\n".join(contents.typed))] if contents.typed else []),
+    ]
+    return Page(
+        "sweep" if contents.is_sweep else "runs",
+        contents.title,
+        sections,
+        _status(contents),
+        [contents.source, *contents.shared],
+    )
+
+
+def _status(contents: Contents) -> tuple[str, Tone]:
+    counts = Counter(job.status for job in contents.jobs)
+    if counts["running"] or counts["waiting"] or counts["interrupted"]:
+        return f"{counts['finished']} of {len(contents.jobs)} finished", "warn"
+    if counts["failed"] or counts["broken"]:
+        return f"{counts['failed'] + counts['broken']} of {len(contents.jobs)} failed", "bad"
+    return "finished", "good"
+
+
+def _summary(contents: Contents, groups: Sequence[Group]) -> list[Block]:
+    cards = []
+    best = groups[0] if groups else None
+    for place, aim in enumerate(contents.objectives):
+        score = best.scores[place] if best else None
+        if best is not None and score is not None:
+            name, mean = f"{aim.name} of the best", format_score(aim.name, score.mean)
+            over = f"{_said(aim, score)} over {score.count} seeds, " if score.high is not None else ""
+            cards.append((name, mean, f"{over}{best.label}"))
+    counts = Counter(job.status for job in contents.jobs)
+    words = ", ".join(f"{count} {status}" for status, count in counts.items())
+    name = "jobs" if contents.is_sweep else "runs"
+    cards.append((name, str(len(contents.jobs)), words))
+    cards.append(("configurations", str(len(groups)), "that differ in more than the seed"))
+    took = sum((span.end - span.start).total_seconds() for job in contents.jobs for span in job.spans)
+    if took:
+        cards.append(("time", duration(took), f"of all {name} together"))
+    return [Cards(cards)]
+
+
+def _order(objectives: Sequence[Objective], *, repeated: bool) -> str:
+    first = objectives[0]
+    way = "highest" if first.direction == "maximize" else "lowest"
+    seeds = " Scores are means of the seeds with their 95 % interval (Student's t)." if repeated else ""
+    return f"By {first.name}, the {way} first; what has not finished comes last.{seeds}"
+
+
+def _leaderboard(contents: Contents, groups: Sequence[Group], folder: Path, *, repeated: bool) -> Table:
+    keys, aims = contents.keys, contents.objectives
+    rows: list[list[Cell | str]] = []
+    for rank, group in enumerate(groups, 1):
+        is_best = rank == 1 and group.scores[0] is not None
+        job = group.jobs[0]
+        short = in_short(group.values)
+        cells: list[Cell | str] = [Cell(str(rank), rank)]
+        cells += [] if repeated else [_link(job, folder)]
+        cells += [_value(group.values.get(key), short.get(key)) for key in keys]
+        cells += [_score(aim, score, is_best) for aim, score in zip(aims, group.scores, strict=True)]
+        cells += [f"{group.finished} of {len(group.jobs)}"] if repeated else []
+        cells += [Cell(group.status, tone=_TONES.get(group.status, "")), _time(group.seconds)]
+        rows.append(cells)
+    names = [aim.name for aim in aims]
+    head = ["#", *([] if repeated else ["job" if contents.is_sweep else "run"]), *keys, *names]
+    head += [*(["finished"] if repeated else []), "status", "time"]
+    return Table(_distinct(head), rows, numeric=frozenset(("#", *names, "time")), filtered=len(rows) > 5)
+
+
+def _jobs(contents: Contents, folder: Path) -> Table:
+    keys, aims = contents.keys, contents.objectives
+    rows = []
+    for job in contents.jobs:
+        short = in_short(job.values)
+        outcome = job.outcome
+        scores = [aim.score(outcome) if outcome is not None else None for aim in aims]
+        rows.append(
+            [
+                _link(job, folder),
+                *(_value(job.values.get(key), short.get(key)) for key in keys),
+                _value(job.seed, job.seed),
+                Cell(job.status, tone=_TONES.get(job.status, ""), title=outcome.reason if outcome else ""),
+                *(
+                    Cell(format_score(aim.name, score) if score is not None else "", score)
+                    for aim, score in zip(aims, scores, strict=True)
+                ),
+                Cell(str(job.attempts), job.attempts),
+                _time(outcome.seconds if outcome is not None else None),
+            ]
+        )
+    names = [aim.name for aim in aims]
+    head = ["job" if contents.is_sweep else "run", *keys, "seed", "status", *names, "attempts", "time"]
+    numeric = frozenset((*names, "attempts", "time"))
+    return Table(_distinct(head), rows, numeric=numeric, filtered=len(rows) > 5)
+
+
+def _failures(found: Sequence[Failure], thing: str) -> list[Block]:
+    blocks: list[Block] = []
+    for place, failure in enumerate(found):
+        names = ", ".join(job.name for job in failure.jobs[:_NAMED])
+        more = f" and {len(failure.jobs) - _NAMED} more" if len(failure.jobs) > _NAMED else ""
+        cause = f" ({failure.cause.replace('_', ' ')})" if failure.cause else ""
+        which = f"{counted(len(failure.jobs), thing)} {failure.status}{cause}: {names}{more}."
+        blocks.append(Note(f"{which} {failure.reason}".strip(), _TONES.get(failure.status, "")))
+        if failure.tail:
+            title = f"The end of {failure.log}"
+            blocks.append(Code(failure.tail, title, folded=place > 0))
+    return blocks
+
+
+def _notes(texts: Sequence[str], tone: Tone = "") -> list[Block]:
+    most = [Note(text, tone) for text in texts[:10]]
+    return [*most, *([Note(f"and {len(texts) - 10} more of these", tone)] if len(texts) > 10 else [])]
+
+
+def _figures(figures: Sequence[Figure]) -> list[Block]:
+    return [Figures(figures)] if figures else []
+
+
+def _link(job: Job, folder: Path) -> Cell:
+    number = float(job.name) if job.name.isdecimal() else None
+    href = ""
+    if job.run_dir is not None and job.run_dir.resolve().is_relative_to(folder.resolve()):
+        href = f"{quote(job.run_dir.resolve().relative_to(folder.resolve()).as_posix())}/"
+    return Cell(job.name, number, href=href, title=str(job.run_dir or ""))
+
+
+def _value(text: str | None, short: str | None) -> Cell:
+    if text is None:
+        return Cell("")
+    return Cell(short or text, title=text if short != text else "")
+
+
+def _score(aim: Objective, score: Score | None, is_best: bool) -> Cell:
+    if score is None:
+        return Cell("")
+    return Cell(_said(aim, score), score.mean, tone="best" if is_best else "")
+
+
+def _said(aim: Objective, score: Score) -> str:
+    mean = format_score(aim.name, score.mean)
+    return mean if score.high is None else f"{mean} ± {format_score(aim.name, score.high - score.mean)}"
+
+
+def _time(seconds: float | None) -> Cell:
+    return Cell("" if seconds is None else duration(seconds), seconds)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """A key may be called as a column of the page's own."""
+    seen: Counter[str] = Counter()
+    distinct = []
+    for name in names:
+        distinct.append(name + " " * seen[name])
+        seen[name] += 1
+    return distinct

@@ -1,0 +1,131 @@
+"""The page of a sweep: whole, escaped, small, and without an error in a browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.report.page.browser import needs_chromium, opened
+from tests.report.sweep.made import ACCURACY, LOSS, contents, job
+
+from assay.files.sealed import seal_json
+from assay.record.journal import JobRecord, Journal
+from assay.record.outcome import Outcome
+from assay.report.page.page import Table, render, write
+from assay.report.sweep.read_sweep import read_sweep
+from assay.report.sweep.sweep_page import sweep_page
+
+if TYPE_CHECKING:
+    from assay.report.page.page import Page
+
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m"
+
+
+def table(page: Page, name: str) -> Table:
+    section = next(section for section in page.sections if section.name == name)
+    return next(block for block in section.blocks if isinstance(block, Table))
+
+
+def test_each_part_of_a_real_sweep_is_there(trained_sweep: Path) -> None:
+    page = sweep_page(read_sweep(trained_sweep), trained_sweep)
+    shown = [section.name for section in page.sections if section.blocks]
+    assert shown == [
+        *("summary", "leaderboard", "parameters", "tradeoff", "curves", "failures", "timeline", "jobs"),
+        "reproduce",
+    ]
+    assert page.status == ("2 of 6 failed", "bad")
+    board = list(table(page, "leaderboard").cells)
+    assert [row[0].text for row in board] == ["1", "2", "3"]
+    assert board[0][1].text == "0.1"
+    assert "±" in board[0][2].text
+    assert [row[-2].text for row in board] == ["finished", "finished", "failed"]
+    jobs = list(table(page, "jobs").cells)
+    assert [row[0].href for row in jobs] == [f"{number}/" for number in range(6)]
+    text = render(page)
+    assert "the lowest first" not in text
+    assert "By val/accuracy, the highest first" in text
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [390, 1200])
+def test_a_browser_draws_it_without_an_error(trained_sweep: Path, tmp_path: Path, width: int) -> None:
+    page = sweep_page(read_sweep(trained_sweep), trained_sweep)
+    write(page, tmp_path / "page.html")
+    seen = opened(tmp_path / "page.html", tmp_path, width)
+    assert seen.console == []
+    assert seen.dom.count('class="main-svg"') >= len(page.figures)
+
+
+def test_text_of_a_users_reaches_no_page_unescaped() -> None:
+    jobs = [
+        job(EVIL, {EVIL: str(number), "x": EVIL}, loss, status=status, reason=EVIL, seed=EVIL)
+        for number, (loss, status) in enumerate([(0.5, "finished"), (0.4, "finished"), (None, "failed")])
+    ]
+    page = sweep_page(
+        contents(jobs, LOSS, ACCURACY, shared=(EVIL,), typed=(EVIL,), notices=(EVIL,)),
+        Path(),
+    )
+    found: list[str] = []
+
+    class Parser(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            found.append(tag)
+            assert not any(name.startswith("on") for name, _ in attrs)
+
+    Parser().feed(render(page))
+    assert "img" not in found
+    assert found.count("script") == 3, "data, library, and the page's own"
+
+
+def test_an_empty_and_a_waiting_sweep_have_a_page(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "empty", overrides=["seed=1,2"])
+    assert "Leaderboard" in render(sweep_page(read_sweep(tmp_path / "empty"), tmp_path))
+    journal.add([JobRecord(0, "f", ("seed=1",), "", 1)])
+    page = sweep_page(read_sweep(tmp_path / "empty"), tmp_path)
+    assert page.status == ("0 of 1 finished", "warn")
+    assert "assay resume" in render(page)
+
+
+def duplicated(sweep: Path, folder: Path, number: int) -> Path:
+    """A sweep of many jobs: real run directories of one, each with another learning rate and score."""
+    aims = {"objectives": ["val/loss"], "directions": ["minimize"]}
+    journal = Journal.create(folder, overrides=["optimizer.lr=choice()"], **aims)
+    record = json.loads((sweep / "0" / "record.json").read_text())
+    del record["sha256"]
+    jobs, events = [], []
+    for at in range(number):
+        pair, seed = divmod(at, 2)
+        lr = 10 ** (-4 + 8 * pair / number)
+        overrides = (f"optimizer.lr={lr!r}", f"model.hidden=[{16 << pair % 5}]", f"seed={seed}")
+        jobs.append(JobRecord(at, f"f{at}", overrides, "", seed))
+        run_dir = folder / str(at)
+        run_dir.mkdir()
+        shutil.copy(sweep / "0" / "metrics.csv", run_dir)
+        (run_dir / "record.json").write_text(seal_json(json.dumps(record | {"run_id": str(at)}, indent=2)))
+        outcome = Outcome("finished", metrics={"val/loss": (lr - 0.01) ** 2 + 0.01 * seed})
+        if at % 50 == 7:
+            outcome = Outcome("failed", "exception", f"ValueError {at}")
+        start = {"event": "start", "number": at, "attempt": 1, "at": f"2026-01-01T00:{at % 60:02}:00+00:00"}
+        end = {"event": "end", "number": at, "final": True, "at": "2026-01-01T01:00:00+00:00"}
+        events += [start, end | json.loads(outcome.to_json())]
+    journal.add(jobs)
+    journal._write(events)  # one write for all: each of its own is synced
+    return folder
+
+
+def test_a_thousand_jobs_make_a_small_page_soon(trained_sweep: Path, tmp_path: Path) -> None:
+    large = duplicated(trained_sweep, tmp_path / "large", 1000)
+    begin = time.perf_counter()
+    page = sweep_page(read_sweep(large), large)
+    text = render(page)
+    seconds = time.perf_counter() - begin
+    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]  # plotly ships no types
+
+    assert len(text.encode()) - len(get_plotlyjs().encode()) < 1_500_000
+    assert seconds < 60, "10 s on a machine with nothing else to do"
+    assert len(table(page, "jobs").rows) == 1000
