@@ -43,7 +43,8 @@ def said() -> set[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "say"
     ]
     first = [call.args[0] for call in calls if call.args]
-    return {one.value for one in first if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+    named = {one.value for one in first if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+    return named | {"ls", "compare"}  # one function says either
 
 
 def test_every_kind_that_is_said_is_described() -> None:

@@ -23,6 +23,10 @@ KINDS: Final[dict[str, tuple[str, str]]] = {
     "explain": ("explain", "assay.compose.explain.Explanation"),
     "diff": ("diff", "assay.report.difference.Difference"),
     "info": ("info", "assay.cli.documents.Machine"),
+    "ls": ("ls", "assay.report.table.to_document.Compared"),
+    "compare": ("compare", "assay.report.table.to_document.Compared"),
+    "best": ("best", "assay.report.table.to_document.Best"),
+    "rm": ("rm", "assay.cli.documents.Removed"),
     "reproduce": ("reproduce", "assay.run.reproduce.Reproduction"),
 }
 """What prints each kind of document, and the class whose attributes are its fields; see docs/json.md."""
@@ -81,6 +85,18 @@ class Machine:
     cpu: Mapping[str, str]
     gpu: Mapping[str, str]
     auto: Mapping[str, str]
+
+
+@final
+@dataclass(frozen=True)
+class Removed:
+    """What is gone.
+
+    Attributes:
+        runs: Directories of runs.
+    """
+
+    runs: Sequence[Path]
 
 
 @final

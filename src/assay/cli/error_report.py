@@ -65,6 +65,8 @@ def _told(debug: bool) -> Iterator[None]:
         raise typer.Exit(error.exit_code) from error
     except typer.Exit:
         raise
+    except typer.Abort as error:  # Ctrl-C or Ctrl-D as an answer
+        raise typer.Exit(exit_code_of("SIGINT")) from error
     except KeyboardInterrupt as error:
         name = error.name if isinstance(error, Stopped) else "SIGINT"
         raise typer.Exit(exit_code_of(name)) from error

@@ -72,7 +72,7 @@ class Problem:
                 name, line = file, ""
             hint = redact(error.hint)
             return cls(redact(error.message), key, name, int(line) if line else None, hint, error.exit_code)
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt | typer.Abort):
             name = error.name if isinstance(error, Stopped) else "SIGINT"
             return cls(stopped_by(name), code=exit_code_of(name))
         return cls(redact(exit_place(error) if isinstance(error, SystemExit) else one_line_of(error)))

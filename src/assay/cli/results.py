@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay.cli.arguments import Debug, Json  # noqa: TC001 - typer reads the annotations
+from assay.cli.documents import Removed
 from assay.cli.error_report import reported
 from assay.errors import AssayError
-from assay.terminal import Console, printable
+from assay.terminal import Console, in_a_line, printable
 
 if TYPE_CHECKING:
     from assay.cli.json_document import Document
@@ -102,29 +104,29 @@ def best(
         from assay.record.runs.read_runs import read_runs
         from assay.report.table.comparison import compare as compared
         from assay.report.table.ranking import default_metric
-        from assay.report.table.to_document import to_document
+        from assay.report.table.to_document import Best, to_document
         from assay.report.table.to_terminal import best_run
 
         runs = read_runs([path])
         comparison = compared(runs, sort=metric or default_metric([path], runs), where=where or ())
         found, ranking = best_run(comparison), comparison.ranking
+        place = shlex.quote(str(path))
         if ranking is None or metric.partition(":")[0] not in ("", ranking.metric):
             what = f"{metric!r} is not a metric" if metric else "no run has a score"
-            raise AssayError(f"{path}: {what}", hint=f"assay ls {path} shows what there is")
+            raise AssayError(f"{path}: {what}", hint=f"assay ls {place} shows what there is")
         if found is None:
-            why = (
-                "" if ranking.direction else f"; whether {ranking.metric} is better high or low is not known"
-            )
+            name = in_a_line(ranking.metric)
+            why = "" if ranking.direction else f"; whether {name} is better high or low is not known"
+            says_it = f"assay best {place} {shlex.quote(name)}:max"
             raise AssayError(
-                f"{path}: no finished run has the best {ranking.metric}{why}",
-                hint=f"assay best {path} {ranking.metric}:max"
-                if why
-                else f"assay ls {path} shows how they ended",
+                f"{path}: no finished run has the best {name}{why}",
+                hint=says_it if why else f"assay ls {place} shows how they ended",
             )
-        row = to_document(comparison)["rows"][comparison.best]
-        document.say("best", {"run": found, "metric": ranking.metric, "direction": ranking.direction, **row})
+        assert comparison.best is not None  # noqa: S101 - there is a best run
+        row = to_document(comparison).rows[comparison.best]
+        document.say("best", Best(found, ranking.metric, ranking.direction, row))
         for note in comparison.notes:
-            typer.echo(printable(f"note: {note}"), err=True)
+            typer.echo(in_a_line(f"note: {note}"), err=True)
         if not as_json:
             typer.echo(str(found) if sys.stdout.isatty() is False else printable(str(found)))
 
@@ -132,10 +134,11 @@ def best(
 def rm(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Remove run directories for good; asks first, and never removes one that is running."""
-    with reported(debug):
+    with reported(debug, as_json=as_json) as document:
         from assay.record.runs.remove import removable, remove
 
         found = [removable(run) for run in runs]
@@ -150,10 +153,11 @@ def rm(
                 raise AssayError("nothing was removed")
         for one in found:
             remove(one)
+        document.say("rm", Removed(found))
 
 
 def _show(
-    kind: str,
+    kind: Literal["ls", "compare"],
     paths: list[Path],
     choice: dict[str, Any],
     form: Format,

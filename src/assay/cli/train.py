@@ -86,11 +86,13 @@ def resume(
             return
         if config_dir is not None:
             raise AssayError(
-                "--config-dir is about sweeps: a run keeps its whole config", hint=f"assay resume {run}"
+                "--config-dir is about sweeps: a run keeps its whole config",
+                hint=f"assay resume {shlex.quote(str(run))}",
             )
         if failed:
             raise AssayError(
-                f"{run} is not a sweep, and --failed is about sweeps", hint=f"assay resume {run}"
+                f"{run} is not a sweep, and --failed is about sweeps",
+                hint=f"assay resume {shlex.quote(str(run))}",
             )
         from assay.record.run_record import RunRecord
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -67,7 +68,8 @@ def read(path: Path) -> Predictions:
         return _read(path)
     except FileNotFoundError as error:
         raise AssayError(
-            f"{path} is not there: the run has kept no predictions", hint=f"assay eval {path.parent}"
+            f"{path} is not there: the run has kept no predictions",
+            hint=f"assay eval {shlex.quote(str(path.parent))}",
         ) from error
     except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
         # pyarrow's own are of these kinds

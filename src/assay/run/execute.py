@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import math
+import shlex
 import time
 import traceback
 from contextlib import contextmanager, nullcontext
@@ -156,7 +157,7 @@ def _save(record: RunRecord, run_dir: Path) -> None:
         ended = f"{record.status}: {record.reason}" if record.reason else record.status
         raise AssayError(
             f"{run_dir / 'record.json'} cannot be written: {error.strerror}. The run has {ended}",
-            hint=f"what was saved can be read; make room, then `assay resume {run_dir}`",
+            hint=f"what was saved can be read; make room, then `assay resume {shlex.quote(str(run_dir))}`",
         ) from error
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -194,7 +195,9 @@ def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
     if record.status != "finished":
         raise AssayError(
             f"{run_dir} is not a finished run: its status is {record.status}",
-            hint=f"assay resume {run_dir}" if record.status in ("interrupted", "running") else "",
+            hint=f"assay resume {shlex.quote(str(run_dir))}"
+            if record.status in ("interrupted", "running")
+            else "",
         )
     removed = [n for n in record.files if n.startswith("checkpoints/") and not (run_dir / n).is_file()]
     needed = {n: one for n, one in record.files.items() if n not in (*removed, *RESULTS)}

@@ -11,6 +11,7 @@ from assay.errors import AssayError
 from assay.record.journal import FILE as JOURNAL
 from assay.record.journal import Journal
 from assay.record.objective import is_better_low
+from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -100,7 +101,7 @@ def no_such_metric(metric: str, there: Iterable[str]) -> AssayError:
         metric: As typed.
         there: Those that there are.
     """
-    names = sorted(there)
+    names = sorted(map(in_a_line, there))
     near = did_you_mean(metric, names, "; ")
     return AssayError(
         f"no run has a metric {metric!r}{near}", hint=f"there is: {named(names, metric)}" if names else ""

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from assay.quoting import counted
 from assay.report.table.cells import columns_of, count_text, short_names
+from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +56,7 @@ def to_terminal(
         kinds = counted(runs, "run")
         if not each:
             kinds = f"{counted(len(comparison.rows), 'configuration')}, {kinds}"
-        parts += [Text(kinds + (f"; all with {same}" if same else "")), table]
+        parts += [Text(kinds + (f"; all with {in_a_line(same)}" if same else "")), table]
         if left_out:
             parts.append(
                 _said(
@@ -102,7 +103,7 @@ def _said(what: str, text: str) -> Table:
     line = Table.grid(padding=(0, 2))
     line.add_column(no_wrap=True)
     line.add_column(overflow="fold")
-    line.add_row(Text(what, style="bold" if what != "broken" else "red"), Text(text))
+    line.add_row(Text(what, style="bold" if what != "broken" else "red"), Text(in_a_line(text)))
     return line
 
 
@@ -120,7 +121,7 @@ def _fitting(comparison: Comparison, width: int, console: Console, *, each: bool
 
 def _table(comparison: Comparison, metrics: tuple[str, ...], *, folded: bool, each: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
-    names = short_names(comparison.columns)
+    names = {key: in_a_line(name) for key, name in short_names(comparison.columns).items()}
     header, all_cells = columns_of(comparison)
     with_state = "status" in header[len(names) :]
     if folded:
@@ -129,7 +130,7 @@ def _table(comparison: Comparison, metrics: tuple[str, ...], *, folded: bool, ea
         for name in names.values():
             table.add_column(Text(name), overflow="fold")
     for metric in metrics:
-        table.add_column(Text(metric), justify="right", no_wrap=not folded)
+        table.add_column(Text(in_a_line(metric)), justify="right", no_wrap=not folded)
     if not each:
         table.add_column("n", justify="right", no_wrap=True)
     if with_state:
@@ -144,5 +145,5 @@ def _table(comparison: Comparison, metrics: tuple[str, ...], *, folded: bool, ea
         rest = [*([] if each else [count_text(row)]), *([row.state] if with_state else [])]
         style = "bold green" if number == comparison.best else "" if row.finished else _DIM
         every = [*values, *scores, *rest, *([str(row.runs[0].path)] if each else [])]
-        table.add_row(*(Text(one) for one in every), style=style)
+        table.add_row(*(Text(in_a_line(one)) for one in every), style=style)
     return table
