@@ -55,6 +55,7 @@ class Job:
         output: File that took what its process printed; None without one.
         attempts: Begun so far.
         spans: When and where it ran.
+        configuration: What tells configurations apart whose values are the same.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Job:
     output: Path | None = None
     attempts: int = 1
     spans: tuple[Span, ...] = ()
+    configuration: str = ""
 
     @property
     def label(self) -> str:

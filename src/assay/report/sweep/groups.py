@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from assay.record.varying import in_short
+from assay.report.table.comparison import verdict_of
+from assay.report.table.statistics import mean_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.record.objective import Objective
     from assay.report.sweep.contents import Contents, Job
-
-
-@final
-@dataclass(frozen=True)
-class Score:
-    """The score of a configuration.
-
-    Attributes:
-        mean: Of the jobs that have finished with one.
-        low: Lower end of the 95 % interval (Student's t); None for fewer than two.
-        high: Upper end.
-        count: How many these are.
-    """
-
-    mean: float
-    low: float | None
-    high: float | None
-    count: int
+    from assay.report.table.statistics import Mean
 
 
 @final
@@ -42,12 +26,12 @@ class Group:
     Attributes:
         values: What not all configurations share, as text.
         jobs: One per seed.
-        scores: For each objective; None without one.
+        scores: For each objective, the mean of the jobs that have finished with one; None without any.
     """
 
     values: Mapping[str, str]
     jobs: tuple[Job, ...]
-    scores: tuple[Score | None, ...]
+    scores: tuple[Mean | None, ...]
 
     @property
     def finished(self) -> int:
@@ -86,12 +70,12 @@ def ranked(contents: Contents) -> list[Group]:
     Args:
         contents: Of the page.
     """
-    together: dict[tuple[tuple[str, str], ...], list[Job]] = {}
+    together: dict[tuple[str, tuple[tuple[str, str], ...]], list[Job]] = {}
     for job in contents.jobs:
-        together.setdefault(tuple(job.values.items()), []).append(job)
+        together.setdefault((job.configuration, tuple(job.values.items())), []).append(job)
     groups = [
         Group(dict(key), tuple(jobs), tuple(_score(jobs, aim) for aim in contents.objectives))
-        for key, jobs in together.items()
+        for (_, key), jobs in together.items()
     ]
     first = contents.objectives[0]
 
@@ -102,15 +86,21 @@ def ranked(contents: Contents) -> list[Group]:
     return sorted(groups, key=order)
 
 
-def _score(jobs: Sequence[Job], aim: Objective) -> Score | None:
+def verdict(contents: Contents, groups: Sequence[Group]) -> str:
+    """Whether the gap between the best and the second is more than noise; empty where there are no two.
+
+    Args:
+        contents: Of the page.
+        groups: From `ranked`.
+    """
+    if len(groups) < 2 or not (first := groups[0].scores[0]) or not (second := groups[1].scores[0]):
+        return ""
+    aim = contents.objectives[0]
+    is_behind = aim.sort_key(second.mean) < aim.sort_key(first.mean)
+    return verdict_of(aim.name, first, second, is_behind=is_behind)[1]
+
+
+def _score(jobs: Sequence[Job], aim: Objective) -> Mean | None:
     found = [aim.score(job.outcome) for job in jobs if job.status == "finished" and job.outcome is not None]
     values = [value for value in found if value is not None]
-    if not values:
-        return None
-    mean, count = statistics.fmean(values), len(values)
-    if count < 2:
-        return Score(mean, None, None, count)
-    from scipy.stats import t  # type: ignore[import-untyped]  # it has no stubs
-
-    half = float(t.ppf(0.975, count - 1)) * statistics.stdev(values) / math.sqrt(count)
-    return Score(mean, mean - half, mean + half, count)
+    return mean_of(values) if values else None

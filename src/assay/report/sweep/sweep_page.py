@@ -12,7 +12,7 @@ from assay.report.page.page import Cards, Cell, Code, Figures, Note, Page, Secti
 from assay.report.sweep.curves import curve_figures
 from assay.report.sweep.failures import failures
 from assay.report.sweep.figures import parameter_figures, tradeoff
-from assay.report.sweep.groups import ranked
+from assay.report.sweep.groups import ranked, verdict
 from assay.report.sweep.timeline import duration, timeline
 from assay.run.summary import format_score
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from assay.report.page.page import Block, Tone
     from assay.report.sweep.contents import Contents, Job
     from assay.report.sweep.failures import Failure
-    from assay.report.sweep.groups import Group, Score
+    from assay.report.sweep.groups import Group
+    from assay.report.table.statistics import Mean
 
 _TONES: Final[dict[str, Tone]] = {
     **dict.fromkeys(("failed", "broken"), "bad"),
@@ -55,7 +56,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         Section(
             "leaderboard",
             "Leaderboard",
-            [_leaderboard(contents, groups, folder, repeated=repeated)],
+            [_leaderboard(contents, groups, folder, repeated=repeated), *_verdict(contents, groups)],
             _order(contents.objectives, repeated=repeated),
         ),
         Section("parameters", "Parameters", [*_figures(figures), *_notes(notes)]),
@@ -91,7 +92,7 @@ def _summary(contents: Contents, groups: Sequence[Group]) -> list[Block]:
         score = best.scores[place] if best else None
         if best is not None and score is not None:
             name, mean = f"{aim.name} of the best", format_score(aim.name, score.mean)
-            over = f"{_said(aim, score)} over {score.count} seeds, " if score.high is not None else ""
+            over = f"{_said(aim, score)} over {score.n} seeds, " if score.high is not None else ""
             cards.append((name, mean, f"{over}{best.label}"))
     counts = Counter(job.status for job in contents.jobs)
     words = ", ".join(f"{count} {status}" for status, count in counts.items())
@@ -102,6 +103,11 @@ def _summary(contents: Contents, groups: Sequence[Group]) -> list[Block]:
     if took:
         cards.append(("time", duration(took), f"of all {name} together"))
     return [Cards(cards)]
+
+
+def _verdict(contents: Contents, groups: Sequence[Group]) -> list[Block]:
+    said = verdict(contents, groups)
+    return [Note(f"{said[:1].upper()}{said[1:]}.")] if said else []
 
 
 def _order(objectives: Sequence[Objective], *, repeated: bool) -> str:
@@ -195,13 +201,13 @@ def _value(text: str | None, short: str | None) -> Cell:
     return Cell(short or text, title=text if short != text else "")
 
 
-def _score(aim: Objective, score: Score | None, is_best: bool) -> Cell:
+def _score(aim: Objective, score: Mean | None, is_best: bool) -> Cell:
     if score is None:
         return Cell("")
     return Cell(_said(aim, score), score.mean, tone="best" if is_best else "")
 
 
-def _said(aim: Objective, score: Score) -> str:
+def _said(aim: Objective, score: Mean) -> str:
     mean = format_score(aim.name, score.mean)
     return mean if score.high is None else f"{mean} ± {format_score(aim.name, score.high - score.mean)}"
 

@@ -232,8 +232,27 @@ def _verdict(ranked: Sequence[Row], ranking: Ranking | None) -> tuple[float | No
     if ranking is None or len(ranked) < 2:
         return None, ""
     first, second = (row.scores[ranking.metric] for row in ranked[:2])
-    gap = f"the best is ahead of the second by {abs(first.mean - second.mean):.4g} in {ranking.metric}"
-    if ranking.sort_key(second) < ranking.sort_key(first):  # some of its repetitions have not finished
+    # Where some repetitions of the second have not finished.
+    is_behind = ranking.sort_key(second) < ranking.sort_key(first)
+    return verdict_of(ranking.metric, first, second, is_behind=is_behind)
+
+
+def verdict_of(
+    metric: str, first: Mean, second: Mean, *, is_behind: bool = False
+) -> tuple[float | None, str]:
+    """Whether the gap between two scores is more than noise.
+
+    Args:
+        metric: Its name.
+        first: Of the best.
+        second: Of the one after it.
+        is_behind: Whether the second one's score is better, and it comes after for another reason.
+
+    Returns:
+        The p-value of Welch's t-test, None where n is too small; and a sentence.
+    """
+    gap = f"the best is ahead of the second by {abs(first.mean - second.mean):.4g} in {metric}"
+    if is_behind:
         gap = gap.replace("ahead of the second", "behind the second, which has not finished,")
     p = welch(first.values, second.values)
     numbers = f"n = {first.n} and {second.n}"
