@@ -11,6 +11,7 @@ import torch
 from assay.loss.at_least_float32 import at_least_float32
 from assay.metrics.tracker import Tracker
 from assay.metrics.values import LARGEST, is_scalar, listed, size
+from assay.task.output_kind import kind_of_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -138,11 +139,7 @@ class Module(L.LightningModule):
     @property
     def prediction_kind(self) -> Kind:
         """What the predictions of a test step are."""
-        if getattr(self.loss, "kind", None) == "embedding":
-            return "embeddings"
-        if self._task.has_real_targets:
-            return "values"
-        return "probabilities" if self._probabilities is not None else "scores"
+        return kind_of_outputs(self._task, self.loss)
 
     def _augment_once(self, batch: Any) -> Batch:
         # A closure that is called several times a step (L-BFGS) must see the same function each time.

@@ -67,7 +67,7 @@ def test_what_git_would_lose_is_kept(train: Train, tmp_path: Path) -> None:
     git("commit", "--quiet", "--message", "First")
     (tmp_path / "train_notes.txt").write_text("after\n")
     result = train("data=digits", "model=linear", "trainer.limit_train_batches=1", cwd=tmp_path)
-    assert files(result.run_dir) == FILES | {"code.patch"}
+    assert files(result.run_dir) == FILES | {"code.patch"} | set(RESULTS)
     patch = (result.run_dir / "code.patch").read_text()
     assert "-before" in patch
     assert "+after" in patch

@@ -37,13 +37,14 @@ class KeepPredictions(Callback):
 
     Attributes:
         problem: Why there is nothing to keep; empty otherwise.
+        num_seen: Samples that were tested.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self.problem = ""
         self._order: Iterator[Tensor] = iter(())
-        self._num_samples = self._num_seen = 0
+        self._num_samples = self.num_seen = 0
         self._chosen: Tensor | None = None
         self._pending: list[tuple[Tensor, Tensor, Tensor]] = []
         self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -78,7 +79,7 @@ class KeepPredictions(Callback):
                 f"it answers {len(positions)} samples with values of shape {list(predictions.shape)}"
             )
             return
-        self._num_seen += len(positions)
+        self.num_seen += len(positions)
         chosen = self._choose(positions, 4 * (predictions.shape[1] + targets[0].numel() + 1))
         if chosen is not None:
             positions, chosen = positions[chosen], chosen.to(predictions.device)
@@ -113,11 +114,11 @@ class KeepPredictions(Callback):
         self._flush()
         if trainer.world_size == 1:
             return
-        own = (self.problem, self._num_seen, self._kept)
+        own = (self.problem, self.num_seen, self._kept)
         every: list[Any] = [None] * trainer.world_size
         torch.distributed.all_gather_object(every, own)
         self.problem = next((problem for problem, _, _ in every if problem), "")
-        self._num_seen = sum(count for _, count, _ in every)
+        self.num_seen = sum(count for _, count, _ in every)
         self._kept = [block for _, _, kept in every for block in kept] if trainer.is_global_zero else []
 
     def positions(self) -> Tensor:
@@ -150,5 +151,5 @@ class KeepPredictions(Callback):
             targets.to(dtype).numpy(),
             tuple(class_names),
             subset,
-            self._num_seen if self._num_seen > len(positions) else 0,
+            self.num_seen if self.num_seen > len(positions) else 0,
         )

@@ -17,6 +17,7 @@ from assay.cli.inspect import check, configs, diff, explain, info
 from assay.cli.json_document import Problem, print_problem
 from assay.cli.results import best, compare, ls, rm
 from assay.cli.train import reproduce, resume, train
+from assay.cli.use import evaluate
 from assay.terminal import make_printable
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ app.command()(ls)
 app.command()(compare)
 app.command()(best)
 app.command()(rm)
+app.command("eval")(evaluate)
 
 
 def main() -> None:

@@ -27,6 +27,7 @@ KINDS: Final[dict[str, tuple[str, str]]] = {
     "compare": ("compare", "assay.report.table.to_document.Compared"),
     "best": ("best", "assay.report.table.to_document.Best"),
     "rm": ("rm", "assay.cli.documents.Removed"),
+    "eval": ("eval", "assay.run.evaluate.Evaluation"),
     "reproduce": ("reproduce", "assay.run.reproduce.Reproduction"),
 }
 """What prints each kind of document, and the class whose attributes are its fields; see docs/json.md."""

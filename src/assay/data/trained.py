@@ -96,7 +96,9 @@ class Trained:
 
     def _say(self, names: Sequence[str], lacking: Sequence[str]) -> None:
         if lacking:
-            self.notes.append(f"the data has no class {', '.join(lacking)}")
+            self.notes.append(
+                f"the data has no class {', '.join(lacking)}: scores averaged over the classes mean little"
+            )
         ours = [name for name in self.spec.class_names if name in names]
         if ours != [name for name in names if name in ours]:
             self.notes.append("the classes come in another order than in training; they were matched by name")

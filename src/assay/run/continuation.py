@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+import torch
 from omegaconf import open_dict
 
 from assay.errors import AssayError
@@ -12,6 +14,7 @@ from assay.logger.run_csv import RunCSV
 from assay.loop.pick_up import PickUp
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import lightning as L
@@ -25,6 +28,7 @@ _IDS: Final[dict[str, dict[str, str | None]]] = {
     "WandbLogger": {"id": None, "resume": "allow"},
 }
 """Arguments by which a logger goes on with a run it knows; None stands for the id."""
+_MOST_THREADS: Final = 1024
 _ID: Final = re.compile(r"[\w-]{1,128}", re.ASCII)
 
 
@@ -104,3 +108,19 @@ def same_logs(config: DictConfig, record: RunRecord) -> None:
                     node[name] = record.loggers[kind] if value is None else value
             elif kind == "TensorBoardLogger":  # its files only grow; what comes later is hidden
                 node.purge_step = record.resumed[-1]["from_step"] + 1
+
+
+@contextmanager
+def threads_of(record: RunRecord) -> Iterator[None]:
+    """Compute with as many threads as the run began with: sums depend on how they are divided.
+
+    Args:
+        record: Of the run.
+    """
+    before, then = torch.get_num_threads(), record.machine.get("threads")
+    if isinstance(then, int) and 0 < then <= _MOST_THREADS:
+        torch.set_num_threads(then)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -104,11 +104,11 @@ def load(
     run_dir = Path(run)
     config = read_config(run_dir, trusted_packages)
     device = torch.device(map_location) if map_location is not None else _fastest()
-    path = _checkpoint(run_dir, checkpoint)
-    state = _weights(path)
+    path = checkpoint_path(run_dir, checkpoint)
+    state = weights_of(path)
     dtype = next((value.dtype for value in state.values() if value.is_floating_point()), torch.float32)
     own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
-    with _said_of(run_dir / "config.yaml"):
+    with said_of(run_dir / "config.yaml"):
         built = build(config, key := "module" if own else "model")
         if not isinstance(built, torch.nn.Module):
             raise ConfigError("a torch.nn.Module was expected", key=key)
@@ -127,8 +127,16 @@ def load(
     return model.train()
 
 
-def _checkpoint(run_dir: Path, role: str) -> Path:
-    """The file that a run kept as its best or last checkpoint; the last where there never was a best one."""
+def checkpoint_path(run_dir: Path, role: str) -> Path:
+    """The file that a run kept as its best or last checkpoint; the last where there never was a best one.
+
+    Args:
+        run_dir: Run directory.
+        role: `best` or `last`.
+
+    Raises:
+        AssayError: There is none.
+    """
     if role not in ("best", "last"):
         raise AssayError(f"checkpoint={role!r}: 'best' or 'last' was expected")
     try:
@@ -162,7 +170,7 @@ def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch
         kind: Kind | None = None
         probabilities = None
         if OmegaConf.select(config, "module._target_") in (None, OUR_MODULE):
-            with _said_of(run_dir / "config.yaml"):
+            with said_of(run_dir / "config.yaml"):
                 loss = build(config, "loss")
             probabilities = getattr(loss, "probabilities", None)
             kind = kind_of_outputs(task_of(spec["task"]), loss)
@@ -191,7 +199,7 @@ def _preprocess(
     names = tuple(str(name) for name in spec.get("class_names") or ())
     if OmegaConf.select(config, "data._target_") != OUR_DATA:
         return Preprocess(spec, dtype=dtype), names
-    with _said_of(run_dir / "config.yaml"):
+    with said_of(run_dir / "config.yaml"):
         chain = build(config, "data.transform.eval")
         known = OmegaConf.select(config, "data.source._target_") in _SOURCES
         source = build(config, "data.source") if known else None
@@ -211,7 +219,15 @@ def _preprocess(
     return preprocess, names or tuple(targets or (f"value_{at}" for at in range(num_targets)))
 
 
-def _weights(path: Path) -> dict[str, torch.Tensor]:
+def weights_of(path: Path) -> dict[str, torch.Tensor]:
+    """Names and tensors of a checkpoint.
+
+    Args:
+        path: A file, perhaps of somebody else's.
+
+    Raises:
+        AssayError: It is damaged, or is something else.
+    """
     # An ordered mapping may bring attributes of its own, such as another `items`.
     loaded = CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu"))
     state = dict.get(loaded, "state_dict")
@@ -255,14 +271,18 @@ def read_config(
     config = load_mapping(path)
     config.pop("hydra", None)
     config[KEY] = Trust(project_packages(project_conf()), checked_names(trusted_packages)).packages
-    with _said_of(path):
+    with said_of(path):
         check_targets(config)
     return config
 
 
 @contextmanager
-def _said_of(path: Path) -> Iterator[None]:
-    """The key of an error is one of that file, not of the job that loads it."""
+def said_of(path: Path) -> Iterator[None]:
+    """The key of an error is one of that file, not of the job that loads it.
+
+    Args:
+        path: The config.
+    """
     try:
         yield
     except ConfigError as error:

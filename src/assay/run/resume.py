@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,6 +21,7 @@ from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
 from assay.record.segment import code_changes, machine_changes, segment_here, segments, shortened
+from assay.run.continuation import threads_of
 from assay.run.load import read_config
 from assay.run.resume_overrides import Change, change
 from assay.run.train import go_on, gpu_names, result_of
@@ -30,13 +30,12 @@ from assay.targets.trust import trust, typed_packages
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from omegaconf import DictConfig
 
     from assay.run.result import RunResult
 
-_MOST_THREADS: Final = 1024
 _LENGTH = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "trainer.min_epochs")
 
 
@@ -82,7 +81,7 @@ def resume(
             return replace(result_of(run_dir), reason="it is finished; there is nothing to add")
         RunDirectory(run_dir).remove_unfinished()
         entry = _start(run_dir, record, job, list(overrides))
-        with _threads_of(record):
+        with threads_of(record):
             return _go_on(job, record, entry, raise_errors=raise_errors)
 
 
@@ -101,18 +100,6 @@ def _go_on(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_error
         console.print(note, markup=False)
     again = _begun_again(record, entry, entry["overrides"])
     return go_on(job.config, again, patch=patch, raise_errors=raise_errors)
-
-
-@contextmanager
-def _threads_of(record: RunRecord) -> Iterator[None]:
-    """Compute with as many threads as the run began with: sums depend on how they are divided."""
-    before, then = torch.get_num_threads(), record.machine.get("threads")
-    if isinstance(then, int) and 0 < then <= _MOST_THREADS:
-        torch.set_num_threads(then)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _adds(job: Change) -> bool:

@@ -110,7 +110,7 @@ def _parsed(overrides: Sequence[str]) -> list[Override]:
 def _apply(config: DictConfig, override: Override) -> None:
     key = override.key_or_group
     if (CONF_DIR / key).is_dir() and key == "device":
-        _choose_device(config, str(override.value()))
+        choose_device(config, str(override.value()))
         return
     if (CONF_DIR / key).is_dir() or "@" in (override.get_key_element()):
         raise ConfigError(
@@ -143,7 +143,16 @@ def _apply(config: DictConfig, override: Override) -> None:
         raise ConfigError(first_line(error), key=key) from error
 
 
-def _choose_device(config: DictConfig, name: str) -> None:
+def choose_device(config: DictConfig, name: str) -> None:
+    """Put an option of group `device` into a job.
+
+    Args:
+        config: The job; changed in place.
+        name: Of the option.
+
+    Raises:
+        ConfigError: There is none of that name.
+    """
     path = CONF_DIR / "device" / f"{name}.yaml"
     if not path.is_file():
         names = sorted(path.stem for path in (CONF_DIR / "device").glob("*.yaml"))

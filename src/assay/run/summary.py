@@ -96,7 +96,7 @@ def say_run(console: Console, result: RunResult) -> None:
         return
     console.print()
     for stage in ("test", "val"):
-        scores = _of_stage(result.metrics, stage)
+        scores = scores_of(result.metrics, stage)
         if scores:
             console.print(f"[bold]{stage:<5}[/bold] {scores}")
             break
@@ -125,7 +125,13 @@ def load_command(run_dir: Path) -> str:
     return f'python -c "{code}"' if not set(run) & set('"$`\\') else f"python -c {shlex.quote(code)}"
 
 
-def _of_stage(metrics: Mapping[str, float], stage: str) -> str:
+def scores_of(metrics: Mapping[str, float], stage: str) -> str:
+    """The scores of one stage in a line, its loss last.
+
+    Args:
+        metrics: All of them.
+        stage: Such as `test`.
+    """
     own = {name: value for name, value in metrics.items() if name.startswith(f"{stage}/")}
     ordered = sorted(own, key=lambda name: (name.endswith("/loss"),))
     return "   ".join(f"{name.removeprefix(f'{stage}/')} {format_score(name, own[name])}" for name in ordered)

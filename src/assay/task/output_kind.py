@@ -18,6 +18,6 @@ def kind_of_outputs(task: Task, loss: Any) -> Kind:
     """
     if getattr(loss, "kind", None) == "embedding":
         return "embeddings"
-    if hasattr(loss, "probabilities"):
-        return "probabilities"
-    return "values" if task.has_real_targets else "scores"
+    if task.has_real_targets:
+        return "values"
+    return "probabilities" if hasattr(loss, "probabilities") else "scores"

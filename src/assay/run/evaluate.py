@@ -1,0 +1,292 @@
+"""Testing a run's weights again: on its own samples, or on others."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, final
+
+import lightning as L
+import torch
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from assay.build.assembly import Assembly
+from assay.build.datamodule import describe, open_data
+from assay.build.device import check_device
+from assay.build.library_warnings import quiet
+from assay.build.module import build_module
+from assay.build.node import build
+from assay.callbacks.seed_each_step import SeedEachStep
+from assay.data.data_module import DataModule
+from assay.data.spec import Spec
+from assay.data.trained import Trained
+from assay.errors import AssayError, ConfigError, first_line
+from assay.files.checksum import sha256
+from assay.files.symlinks import check_links
+from assay.record import predictions_file
+from assay.record.run_lock import writing
+from assay.record.run_record import RunRecord, finite, now
+from assay.record.secrets import redact_tree
+from assay.run.continuation import threads_of
+from assay.run.encoder_file import read_encoder
+from assay.run.evaluated_data import change_data
+from assay.run.kept_predictions import gathered, predictions_of
+from assay.run.load import checkpoint_path, read_config, said_of, weights_of
+from assay.targets.trust import typed_packages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from assay.task.predictions import Predictions
+
+log = logging.getLogger("assay")
+FOLDER: Final = "evaluations"
+_NOT_NEEDED: Final = ("augment", "scheduler", "param_groups", "callbacks", "logger")
+
+
+@final
+@dataclass(frozen=True)
+class Evaluation:
+    """What a run's weights came to when they were tested again; an entry of its record.
+
+    Attributes:
+        run_dir: Of the run; the record does not repeat it.
+        at: UTC, ISO 8601.
+        subset: What was tested; `all` where the data came undivided.
+        checkpoint: File within `checkpoints/`.
+        checkpoint_sha256: Its SHA-256.
+        overrides: What was typed.
+        data_sha256: Of the data's contents and division; empty where it cannot say.
+        same_data: Whether this is the data that the run was trained and tested on.
+        num_samples: How many were tested; 0 where a datamodule of somebody's own does not say.
+        metrics: Scores, named after the subset, such as `test/accuracy`.
+        notes: What the user should know, such as classes that the data lacks.
+        predictions: File in the run directory; empty where none were kept.
+        not_kept: Why the record has no entry of this; empty where it has. The record does not repeat it.
+    """
+
+    run_dir: Path
+    at: str
+    subset: str
+    checkpoint: str
+    checkpoint_sha256: str
+    overrides: Sequence[str]
+    data_sha256: str
+    same_data: bool
+    num_samples: int
+    metrics: Mapping[str, float]
+    notes: Sequence[str] = field(default_factory=list)
+    predictions: str = ""
+    not_kept: str = ""
+
+
+def evaluate(
+    run: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    checkpoint: Literal["best", "last"] = "best",
+    split: Literal["", "train", "val", "test"] = "",
+    trusted_packages: Sequence[str] = (),
+    config_dir: Path | None = None,
+) -> Evaluation:
+    """Test a run's weights on its own data or on other data, with all that it does to samples.
+
+    Nothing is learned from the samples: classes, a table's columns and categories, normalisation and the unit
+    of targets are the run's. The scores, with the date, become an entry of its record, and the predictions a
+    file in it.
+
+    Args:
+        run: Run directory.
+        overrides: Other data: `data=OPTION`, `data.source.KEY=VALUE`; another device: `device=cpu`;
+            `trusted_packages=[…]`, since what a run itself trusts does not count.
+        checkpoint: `best` or `last`; `last` is taken where a run kept no best one.
+        split: Subset to test. Left out, it is the test part of the run's data, or of data that comes with
+            one; of other data it is all.
+        trusted_packages: What the user trusts besides.
+        config_dir: The user's folder of config groups.
+
+    Returns:
+        The scores, and where they were kept.
+
+    Raises:
+        AssayError: There is no such run or checkpoint, another process is writing it, its data has changed,
+            or the model does not take the samples.
+    """
+    run_dir = Path(run)
+    record = RunRecord.load(run_dir)
+    if split not in ("", "train", "val", "test"):
+        raise AssayError(f"--split {split}: train, val or test was expected", hint="--split test")
+    config = read_config(run_dir, (*trusted_packages, *typed_packages(overrides)))
+    path = checkpoint_path(run_dir, checkpoint)
+    other = change_data(config, overrides, config_dir)
+    of_config = nullcontext() if other else said_of(run_dir / "config.yaml")
+    with _written(run_dir) as not_kept, quiet(), threads_of(record), of_config:
+        found, predictions = _test(config, record, run_dir, path, split, other=other)
+        found = replace(found, overrides=list(overrides), not_kept=not_kept)
+        return found if not_kept else _kept(found, predictions)
+
+
+@contextmanager
+def _written(run_dir: Path) -> Iterator[str]:
+    """Be the only writer of a run; gives the reason where nobody can write there."""
+    with ExitStack() as stack:
+        reason = ""
+        try:
+            check_links(run_dir)
+            stack.enter_context(writing(run_dir))
+        except AssayError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            reason = error.message
+        yield reason
+
+
+def _test(
+    config: DictConfig, record: RunRecord, run_dir: Path, path: Path, split: str, *, other: bool
+) -> tuple[Evaluation, Predictions | None]:
+    """Build what is needed of the run, and test it."""
+    check_device(config.trainer)
+    torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
+    with open_dict(config):
+        config.update(dict.fromkeys(_NOT_NEEDED))
+        config.trainer.update({"devices": 1, "num_nodes": 1, "strategy": "auto", "profiler": None})
+    trained = _trained(config, run_dir)
+    data = _data(config, trained, split, record.data_sha256)
+    digest = data.digest() if isinstance(data, DataModule) else record.data_sha256 if not other else ""
+    same = not other if not digest else digest == record.data_sha256
+    if not same and not other:
+        raise AssayError(
+            f"the data is not what {run_dir} was trained on: its SHA-256 is another one, so its test "
+            "part may hold samples that were trained",
+            hint="bring it back; to test all of what there is now, name it: data.source.KEY=VALUE",
+        )
+    trainer = build(
+        config,
+        "trainer",
+        callbacks=[SeedEachStep(config.seed)],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        default_root_dir=str(run_dir),
+    )
+    assembly = Assembly(build_module(config, trainer), data, trainer, config)
+    _load(assembly.module, path, run_dir)
+    with gathered(assembly) as keep, warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message="No (positive|negative) samples in targets"
+        )  # see the notes
+        trainer.test(assembly.module, datamodule=data, verbose=False)
+    subset = data.tested if isinstance(data, DataModule) else "test"
+    metrics = {
+        name.replace("test/", f"{subset}/", 1): float(value)
+        for name, value in trainer.callback_metrics.items()
+    }
+    if not metrics:
+        raise AssayError("nothing was tested: the module logs no scores in its test_step")
+    notes = list(trained.notes) if trained is not None else []
+    if same and subset == "test" and path.name == record.checkpoints.get("best", path.name):
+        notes += _unlike(metrics, record.metrics)
+    elif not same and subset in ("all", "train"):
+        notes.append("whether the run was trained on some of these samples is not known")
+    elif subset == "train":
+        notes.append("these are the samples that the run was trained on, without augmentation")
+    found = Evaluation(
+        run_dir=run_dir,
+        at=now(),
+        subset=subset,
+        checkpoint=path.name,
+        checkpoint_sha256=sha256(path),
+        overrides=[],
+        data_sha256=digest,
+        same_data=same,
+        num_samples=keep.num_seen or (len(data.tested_names()) if isinstance(data, DataModule) else 0),
+        metrics=metrics,
+        notes=notes,
+    )
+    return found, predictions_of(assembly, keep)
+
+
+def _trained(config: DictConfig, run_dir: Path) -> Trained | None:
+    """What the run knows of its data; None of a datamodule of somebody's own."""
+    spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
+    known = {one.name for one in fields(Spec)}
+    try:
+        described = Spec(
+            **{
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in spec.items()
+                if name in known
+            }
+        )
+    except (TypeError, ValueError) as error:
+        if not spec:
+            return None
+        raise AssayError(f"{run_dir / 'config.yaml'}: spec is not what a run writes: {error}") from error
+    return Trained(described, read_encoder(run_dir))
+
+
+def _data(config: DictConfig, trained: Trained | None, split: str, digest: str) -> L.LightningDataModule:
+    source = OmegaConf.select(config, "data.source")
+    if isinstance(source, DictConfig) and source.get("task") == "auto" and trained is not None:
+        source.task = trained.spec.task  # a few rows may look like another one
+    L.seed_everything(config.seed, workers=True, verbose=False)
+    data: Any = build(config, "data")
+    if not isinstance(data, DataModule):
+        if split not in ("", "test"):
+            raise ConfigError(
+                f"a datamodule of your own says what is tested; there is no --split {split}", key="data"
+            )
+        data = open_data(config)
+        describe(config, getattr(data, "spec", None))
+        return data  # type: ignore[no-any-return]  # a LightningDataModule by its slot
+    if trained is None:
+        raise AssayError("the run's config.yaml has no spec: the run ended before its data was read")
+    data.prepare_data()
+    data.setup_for(trained, split, digest)
+    return data
+
+
+def _load(module: L.LightningModule, path: Path, run_dir: Path) -> None:
+    try:
+        module.load_state_dict(weights_of(path))
+    except (RuntimeError, TypeError) as error:
+        raise AssayError(
+            f"{path} does not fit the model of {run_dir / 'config.yaml'}: {' '.join(str(error).split()):.300}"
+        ) from error
+
+
+def _unlike(metrics: Mapping[str, float], recorded: Mapping[str, float]) -> list[str]:
+    """Scores of the same samples that are not those on record, as on another machine."""
+    other = [
+        f"{name} {value:.6g} here, {recorded[name]:.6g} on record"
+        for name, value in metrics.items()
+        if name in recorded and finite(value) != finite(recorded[name])
+    ]
+    return [f"not as in the run: {'; '.join(other)}"] if other else []
+
+
+def _kept(found: Evaluation, predictions: Predictions | None) -> Evaluation:
+    """Write the predictions, then the entry that names them."""
+    stem = found.at.partition("+")[0].replace(":", "-")
+    names = (stem, *(f"{stem}-{number}" for number in range(2, 1000)))
+    name = next(name for name in names if not (found.run_dir / FOLDER / name).exists())
+    path = found.run_dir / FOLDER / name / predictions_file.FILE
+    try:
+        if predictions is not None:
+            predictions_file.write(path, predictions)
+            found = replace(found, predictions=path.relative_to(found.run_dir).as_posix())
+        record = RunRecord.load(found.run_dir)
+        entry = {key: value for key, value in asdict(found).items() if key not in ("run_dir", "not_kept")}
+        record.evaluations = [*record.evaluations, finite(redact_tree(entry))]
+        record.save(found.run_dir)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        return replace(
+            found, predictions="", not_kept=f"{found.run_dir} cannot be written: {first_line(error)}"
+        )
+    return found

@@ -1,0 +1,126 @@
+"""What is typed for `assay eval`: other data for a run's model, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.compose.compose import compose, job_config
+from assay.config.did_you_mean import did_you_mean
+from assay.config.tree import walk
+from assay.config.unread_keys import OUR_DATA
+from assay.errors import ConfigError, first_line
+from assay.run.resume_overrides import choose_device
+from assay.targets.judge_name import check_targets
+from assay.targets.trust import KEY as TRUSTED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from hydra.core.override_parser.types import Override
+
+_LOADING: Final = ("eval_batch_size", "num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
+
+
+def change_data(config: DictConfig, overrides: Sequence[str], config_dir: Path | None = None) -> bool:
+    """Put other data, or another device, into a run's config.
+
+    Args:
+        config: From `assay.run.load.read_config`; changed in place.
+        overrides: As typed.
+        config_dir: The user's folder of config groups.
+
+    Returns:
+        Whether there is other data.
+
+    Raises:
+        ConfigError: An override cannot be read, or would change what was trained, or nothing.
+    """
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise ConfigError(" ".join(str(error).split()), hint="data.source.path=FILE") from error
+    given = {one.key_or_group: one for one in parsed if one.key_or_group != TRUSTED}
+    for one in given.values():
+        if one.is_sweep_override():
+            raise ConfigError("one evaluation cannot have several values", key=one.key_or_group)
+    ours = OmegaConf.select(config, "data._target_") == OUR_DATA
+    for key in given:
+        _check(key, ours=ours)
+    if (device := given.pop("device", None)) is not None:
+        choose_device(config, str(device.value()))
+    if "data" in given:
+        _choose(config, list(overrides), config_dir, ours=ours)
+        check_targets(config)
+        return True
+    for key, one in given.items():
+        _set(config, key, one)
+    check_targets(config)
+    _check_tested(config, given)
+    return any(key.partition(".")[2].partition(".")[0] not in _LOADING for key in given)
+
+
+def _check(key: str, *, ours: bool) -> None:
+    root, _, rest = key.partition(".")
+    name = rest.partition(".")[0]
+    fine = key in ("data", "device") or (
+        root == "data" and (not ours or name == "source" or rest in _LOADING) and "_target_" not in key
+    )
+    if not fine:
+        raise ConfigError(
+            "this is what the run is made of, or nothing that an evaluation reads",
+            key=key,
+            hint="data=OPTION, data.source.KEY=VALUE or device=OPTION",
+        )
+
+
+def _choose(config: DictConfig, overrides: Sequence[str], config_dir: Path | None, *, ours: bool) -> None:
+    """The source of another option, with all that the run did to its samples."""
+    asked = [one for one in overrides if one.lstrip("+~").startswith(("data", TRUSTED))]
+    chosen = job_config(compose(asked, config_dir)).data
+    if not ours or OmegaConf.select(chosen, "_target_") != OUR_DATA:
+        raise ConfigError(
+            "another option cannot be chosen with a datamodule that is not assay's",
+            key="data",
+            hint="data.KEY=VALUE",
+        )
+    with open_dict(config):
+        config.data.source = OmegaConf.create(OmegaConf.to_container(chosen.source, resolve=True))
+        for name in _LOADING:
+            if any(one.startswith(f"data.{name}=") for one in asked):
+                config.data[name] = chosen[name]
+
+
+def _set(config: DictConfig, key: str, one: Override) -> None:
+    missing = object()
+    if OmegaConf.select(config, key, default=missing) is missing and not one.is_add():
+        keys = [entry.key for entry in walk(config.data, "data")]
+        raise ConfigError(f"the run has no such key{did_you_mean(key, keys, '; ')}", key=key)
+    try:
+        with open_dict(config):
+            if one.is_delete():
+                parent, _, name = key.rpartition(".")
+                del OmegaConf.select(config, parent)[name]
+            else:
+                OmegaConf.update(config, key, one.value(), merge=False, force_add=True)
+    except (OmegaConfBaseException, KeyError, TypeError) as error:
+        raise ConfigError(first_line(error), key=key) from error
+
+
+def _check_tested(config: DictConfig, given: dict[str, Any]) -> None:
+    """Refuse other training samples where the test part is a file of its own, which alone would be read."""
+    for key in given:
+        parent, _, name = key.rpartition(".")
+        other = f"{parent}.test_{name}"
+        value = OmegaConf.select(config, other) if parent == "data.source" else None
+        if value is not None and other not in given:
+            raise ConfigError(
+                f"this would not be tested: the run's test part is {other}={value}",
+                key=key,
+                hint=f"{other}=…, or {other}=null as well",
+            )

@@ -1,0 +1,301 @@
+"""A run tested again comes to its own scores; other data is treated as the run treats its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import chdir
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # scikit-learn ships no types
+from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # as above
+
+from assay.errors import AssayError, ConfigError, DataError
+from assay.record import predictions_file, run_lock
+from assay.record.run_lock import writing
+from assay.record.run_record import RunRecord
+from assay.run.evaluate import Evaluation, evaluate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+    from tests.conftest import Train, Trained
+
+KEPT = ("callbacks=[checkpoint,last_checkpoint]", "model=mlp", "optimizer.lr=0.01")
+SYNTHETIC = (
+    *("data=synthetic", "task=multilabel", "data.source.task=multilabel", "data.source.num_samples=300"),
+    *("data.source.input_shape=[20]", "data.source.num_classes=4"),
+)
+
+
+def stage(metrics: Any, name: str) -> dict[str, float]:
+    return {key: value for key, value in metrics.items() if key.startswith(f"{name}/")}
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("data=breast_cancer",),
+        ("data=diabetes", "precision=bf16"),
+        SYNTHETIC,
+        ("data=wine", "loss=triplet", "metrics=retrieval", "optimizer.lr=0.001"),
+    ],
+    ids=["binary", "regression", "multilabel", "embeddings"],
+)
+def test_the_same_data_comes_to_the_runs_own_scores(train: Train, overrides: tuple[str, ...]) -> None:
+    run = train(*KEPT, *overrides)
+    found = evaluate(run.run_dir)
+    assert found.metrics == stage(run.result.metrics, "test")
+    assert (found.subset, found.same_data, found.notes, found.not_kept) == ("test", True, [], "")
+    own = predictions_file.read(run.run_dir / predictions_file.FILE)
+    again = predictions_file.read(run.run_dir / found.predictions)
+    np.testing.assert_array_equal(own.outputs, again.outputs)
+    np.testing.assert_array_equal(own.targets, again.targets)
+    assert (own.keys, found.num_samples) == (again.keys, len(again.keys))
+
+
+def test_each_evaluation_is_an_entry_of_the_record(digits_run: Trained, tmp_path: Path) -> None:
+    run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run")
+    before = RunRecord.load(run_dir)
+    first = evaluate(run_dir)
+    second = evaluate(run_dir, ["data.eval_batch_size=100"], checkpoint="last", split="val")
+    assert first.metrics == stage(before.metrics, "test")
+    assert second.metrics == pytest.approx(stage(before.metrics, "val"), abs=1e-6)
+    record = RunRecord.load(run_dir)  # sealed again
+    assert [one["metrics"] for one in record.evaluations] == [first.metrics, second.metrics]
+    assert [one["checkpoint"] for one in record.evaluations] == ["best.ckpt", "last.ckpt"]
+    assert record.evaluations[0]["checkpoint_sha256"] == before.best["sha256"]
+    assert record.evaluations[1]["overrides"] == ["data.eval_batch_size=100"]
+    assert record.evaluations[0]["data_sha256"] == before.data_sha256
+    assert record.evaluations[0]["predictions"] != record.evaluations[1]["predictions"]
+    assert predictions_file.read(run_dir / record.evaluations[1]["predictions"]).subset == "val"
+    record.evaluations = []
+    assert record == before
+    trained = evaluate(run_dir, split="train")
+    assert trained.num_samples == 1257
+    assert "trained on" in trained.notes[0]
+    assert trained.metrics["train/accuracy"] > first.metrics["test/accuracy"]
+
+
+@pytest.fixture(scope="module")
+def flowers() -> pd.DataFrame:
+    data = load_iris(as_frame=True)
+    frame: pd.DataFrame = data.data.copy()
+    frame["kind"] = [str(data.target_names[index]) for index in data.target]
+    frame["soil"] = np.where(frame.index % 3 == 0, "wet", "dry")
+    return frame.sample(frac=1, random_state=0, ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def flower_run(train: Train, flowers: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    path = tmp_path_factory.mktemp("flowers") / "flowers.csv"
+    flowers[:110].to_csv(path, index=False)
+    return train(
+        *("data=table", f"data.source.path='{path}'", "data.source.target=kind", *KEPT),
+        "trainer.max_epochs=8",
+    )
+
+
+def on(run: Trained, frame: pd.DataFrame, folder: Path, *more: str) -> Evaluation:
+    """The run, tested on a file of these rows."""
+    frame.to_csv(folder / "new.csv", index=False)
+    return evaluate(run.run_dir, [f"data.source.path='{folder}/new.csv'", *more])
+
+
+def test_new_rows_are_all_tested_with_the_runs_preprocessing(
+    flower_run: Trained, flowers: pd.DataFrame, tmp_path: Path
+) -> None:
+    new = flowers[110:]
+    found = on(flower_run, new, tmp_path)
+    assert (found.subset, found.num_samples, found.same_data) == ("all", 40, False)
+    predictions = predictions_file.read(flower_run.run_dir / found.predictions)
+    names = [predictions.class_names[index] for index in predictions.outputs.argmax(1)]
+    assert found.metrics["all/accuracy"] == pytest.approx(accuracy_score(new["kind"], names), abs=1e-6)
+    # Shifted, fewer, in another order of rows, columns and classes: each row is told the same.
+    few = new[new["kind"] != "setosa"][:4][::-1]
+    few = few[[*few.columns[::-1]]].assign(more=1)
+    again = on(flower_run, few, tmp_path)
+    assert any("has no class setosa" in note for note in again.notes)
+    outputs = predictions_file.read(flower_run.run_dir / again.predictions).outputs
+    positions = [new.index.get_loc(index) for index in few.index]
+    np.testing.assert_allclose(outputs, predictions.outputs[positions], atol=1e-6)
+    divided = on(flower_run, flowers[:110], tmp_path)  # the run's own rows at another place
+    assert (divided.subset, divided.same_data) == ("test", True)
+    assert divided.metrics == stage(flower_run.result.metrics, "test")
+
+
+def test_rows_that_the_model_does_not_take_are_refused(
+    flower_run: Trained, flowers: pd.DataFrame, tmp_path: Path
+) -> None:
+    new = flowers[110:]
+    column = new.columns[0]
+    before = flower_run.record["evaluations"]
+    for frame, message in (
+        (new.assign(kind=["rose", *new["kind"][1:]]), "does not know the class 'rose'"),
+        (new.drop(columns=column), "no column"),
+        (new.assign(**{column: "long"}), "holds numbers in the training table"),
+        (new.assign(**{column: np.nan}), "."),
+        (new.drop(columns="kind"), "'kind'"),
+        (new[:0], "."),
+    ):
+        with pytest.raises((DataError, ConfigError), match=message) as caught:
+            on(flower_run, frame, tmp_path)
+        assert "\n" not in caught.value.message
+    strange = on(flower_run, new.assign(soil="sand"), tmp_path)
+    assert any("'soil' that no training row has, such as 'sand'" in note for note in strange.notes)
+    assert len(flower_run.record["evaluations"]) == len(before) + 1
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optimizer.lr=1", "optimizer.lr: this is what the run is made of"),
+        ("data.split.test=0.5", "data.split.test: this is what the run is made of"),
+        ("data.transform.normalize=null", "made of"),
+        ("data.source._target_=os.system", "made of"),
+        ("data.source.pth=x", "no such key; did you mean 'data.source.path'"),
+        ("data.source.path=a,b", "several values"),
+        ("data.source.path=nowhere.csv", "there is no such file"),
+        ("data=iris", r"shape \[4\]"),
+        ("data=wine", "does not know the class"),
+        ("data=diabetes", "its task is regression"),
+        ("data=nothing", "no option|nothing"),
+        ("device=gpus", "there is no option 'gpus'"),
+        ("data.source.path", "."),
+    ],
+)
+def test_what_would_do_nothing_or_harm_is_refused(flower_run: Trained, override: str, message: str) -> None:
+    before = flower_run.record
+    with pytest.raises(AssayError, match=message) as caught:
+        evaluate(flower_run.run_dir, [override])
+    assert "\n" not in caught.value.message
+    assert flower_run.record == before
+
+
+def test_data_that_has_changed_since_is_not_the_runs(
+    train: Train, flowers: pd.DataFrame, tmp_path: Path
+) -> None:
+    path = tmp_path / "flowers.csv"
+    flowers[:100].to_csv(path, index=False)
+    run = train("data=table", f"data.source.path='{path}'", "data.source.target=kind", *KEPT)
+    flowers.to_csv(path, index=False)
+    with pytest.raises(AssayError, match="its SHA-256 is another one"):
+        evaluate(run.run_dir)
+    found = evaluate(run.run_dir, [f"data.source.path='{path}'"])
+    assert (found.subset, found.num_samples, found.same_data) == ("all", 150, False)
+    assert any("is not known" in note for note in found.notes)
+
+
+def test_a_file_that_would_not_be_read_is_refused(
+    train: Train, flowers: pd.DataFrame, tmp_path: Path
+) -> None:
+    for name, rows in (("train", flowers[:90]), ("test", flowers[90:120]), ("new", flowers[120:])):
+        rows.to_csv(tmp_path / f"{name}.csv", index=False)
+    run = train(
+        *("data=table", f"data.source.path='{tmp_path}/train.csv'", "data.source.target=kind", *KEPT),
+        f"data.source.test_path='{tmp_path}/test.csv'",
+    )
+    with pytest.raises(ConfigError, match="this would not be tested"):
+        evaluate(run.run_dir, [f"data.source.path='{tmp_path}/new.csv'"])
+    found = evaluate(run.run_dir, [f"data.source.test_path='{tmp_path}/new.csv'"])
+    assert (found.subset, found.num_samples, found.same_data) == ("test", 30, False)
+    assert evaluate(run.run_dir).metrics == stage(run.result.metrics, "test")
+
+
+def test_pictures(train: Train, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    for folder, names in (("own", ("bird", "cat", "dog")), ("new", ("dog", "cat"))):
+        for name in names:
+            (tmp_path / folder / name).mkdir(parents=True)
+            for index in range(12):
+                pixels = draw.integers(0, 256, (8, 8, 3)) // (1 + "bcd".index(name[0]))
+                Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / folder / name / f"{index}.png")
+    run = train(
+        *("data=image_folder", f"data.source.root='{tmp_path}/own'", "data.num_workers=0", *KEPT),
+        *("data.split.test=0.3", "trainer.max_epochs=5", "data.batch_size=8"),
+    )
+    assert evaluate(run.run_dir).metrics == stage(run.result.metrics, "test")
+    found = evaluate(run.run_dir, [f"data.source.root='{tmp_path}/new'"])
+    predictions = predictions_file.read(run.run_dir / found.predictions)
+    assert predictions.keys[0] == "cat/0.png"
+    assert predictions.class_names == ("bird", "cat", "dog")
+    assert predictions.targets is not None
+    assert predictions.targets.tolist() == [1] * 12 + [2] * 12
+    right = float((predictions.outputs.argmax(1) == predictions.targets).mean())
+    assert found.metrics["all/accuracy"] == pytest.approx(right, abs=1e-6)
+
+
+def test_a_run_that_is_written_is_left_alone(
+    digits_run: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run")
+    monkeypatch.setattr(run_lock, "_PATIENCE", 0.0)
+    with writing(run_dir), pytest.raises(AssayError, match="still being written"):
+        evaluate(run_dir)
+    assert RunRecord.load(run_dir).evaluations == []
+
+
+def test_where_nothing_can_be_written_the_scores_are_told(
+    digits_run: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run")
+
+    def refuse(*arguments: Any, **options: Any) -> int:
+        raise OSError(30, os.strerror(30))
+
+    monkeypatch.setattr(run_lock, "appending", refuse)
+    found = evaluate(run_dir)
+    assert found.metrics == stage(digits_run.result.metrics, "test")
+    assert "Read-only file system" in found.not_kept
+    assert RunRecord.load(run_dir).evaluations == []
+    monkeypatch.undo()
+    monkeypatch.setattr(predictions_file, "write", refuse)
+    found = evaluate(run_dir)
+    assert "cannot be written" in found.not_kept
+    assert RunRecord.load(run_dir).evaluations == []
+
+
+def test_what_is_not_a_run_or_does_not_fit_is_one_message(digits_run: Trained, tmp_path: Path) -> None:
+    with pytest.raises(AssayError, match="is not a run directory"):
+        evaluate(tmp_path)
+    run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run")
+    with pytest.raises(AssayError, match="train, val or test was expected"):
+        evaluate(run_dir, split="all")  # type: ignore[arg-type]  # the point
+    shutil.copy(run_dir / "checkpoints" / "last.ckpt", run_dir / "last.ckpt")
+    (run_dir / "checkpoints" / "best.ckpt").write_bytes(b"x")
+    with pytest.raises(AssayError, match=r"best\.ckpt"):
+        evaluate(run_dir)
+    (run_dir / "record.json").write_text("{}")
+    with pytest.raises(AssayError, match="schema version"):
+        evaluate(run_dir)
+
+
+def test_code_of_the_users_own_is_tested_too(train: Train, tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text(
+        "import lightning as L, torch\n"
+        "class Mine(L.LightningModule):\n"
+        "    def __init__(self):\n"
+        "        super().__init__(); self.layer = torch.nn.Linear(13, 3)\n"
+        "    def training_step(self, batch, index):\n"
+        "        return torch.nn.functional.cross_entropy(self.layer(batch[0]), batch[1])\n"
+        "    def validation_step(self, batch, index): pass\n"
+        "    def test_step(self, batch, index):\n"
+        "        self.log('test/mine', self.training_step(batch, index))\n"
+        "    def configure_optimizers(self): return torch.optim.SGD(self.parameters(), 0.1)\n"
+    )
+    trusted = "trusted_packages=[theirs]"
+    with chdir(tmp_path):
+        run = train(
+            *("data=wine", "module._target_=theirs.Mine", trusted, "callbacks=[last_checkpoint]"),
+            cwd=tmp_path,
+        )
+        with pytest.raises(AssayError, match="theirs"):
+            evaluate(run.run_dir)
+        found = evaluate(run.run_dir, [trusted])
+    assert found.metrics == stage(run.result.metrics, "test")
+    assert found.predictions == ""
+    assert "no predictions are kept: Mine is not assay's own module" in (run.run_dir / "log.txt").read_text()
