@@ -121,7 +121,7 @@ def test_new_rows_are_all_tested_with_the_runs_preprocessing(
     again = on(flower_run, few, tmp_path)
     assert any("has no class setosa" in note for note in again.notes)
     outputs = predictions_file.read(flower_run.run_dir / again.predictions).outputs
-    positions = [new.index.get_loc(index) for index in few.index]
+    positions = np.array([list(new.index).index(index) for index in few.index])
     np.testing.assert_allclose(outputs, predictions.outputs[positions], atol=1e-6)
     divided = on(flower_run, flowers[:110], tmp_path)  # the run's own rows at another place
     assert (divided.subset, divided.same_data) == ("test", True)

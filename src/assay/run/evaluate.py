@@ -214,15 +214,12 @@ def _test(
 def _trained(config: DictConfig, run_dir: Path) -> Trained | None:
     """What the run knows of its data; None of a datamodule of somebody's own."""
     spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
-    known = {one.name for one in fields(Spec)}
+    known = [one.name for one in fields(Spec) if one.name in spec]
+    values: dict[str, Any] = {
+        name: tuple(spec[name]) if isinstance(spec[name], list) else spec[name] for name in known
+    }
     try:
-        described = Spec(
-            **{
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in spec.items()
-                if name in known
-            }
-        )
+        described = Spec(**values)
     except (TypeError, ValueError) as error:
         if not spec:
             return None

@@ -14,6 +14,7 @@ from assay.module import Module
 from assay.record import predictions_file, samples_file
 from assay.record.failure_cause import reason_of
 from assay.record.samples_file import KeptSample
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +132,7 @@ def remove(run_dir: Path) -> None:
 def _samples(
     data: DataModule, keep: KeepPredictions, predictions: Predictions, most: int
 ) -> list[KeptSample]:
-    worst = [int(index) for index in _worst(predictions, most)]
+    worst: list[int] = task_of(predictions.task).worst(predictions, most).tolist()
     drawn = np.random.default_rng(_SEED).permutation(len(predictions.keys))[:most].tolist()
     positions = keep.positions()[[*worst, *drawn]].tolist()
     reasons: list[Reason] = ["worst" if index < len(worst) else "random" for index in range(len(positions))]
@@ -141,15 +142,3 @@ def _samples(
             [*worst, *drawn], reasons, data.tested_samples(positions), strict=True
         )
     ]
-
-
-def _worst(predictions: Predictions, most: int) -> list[int]:
-    outputs, targets = predictions.outputs, predictions.targets
-    if targets is None or predictions.kind not in ("probabilities", "values"):
-        return []
-    if targets.ndim == 1:
-        size = 1 - outputs[np.arange(len(targets)), targets]
-    else:
-        size = np.abs(outputs - targets).max(1)
-    worst: list[int] = np.argsort(-size, kind="stable")[:most].tolist()
-    return worst
