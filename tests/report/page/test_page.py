@@ -84,6 +84,16 @@ def test_no_text_becomes_an_element_an_attribute_or_a_script() -> None:
     assert all(re.match(r"#|a/b\.html$|data:image/png;base64,", address) for address in hostile.addresses)
 
 
+def test_no_text_reverses_the_letters_around_it() -> None:
+    turned = "cat\u202egnp.exe\x1b\x00"
+    section = Section("one", turned, [Facts([(turned, Cell(turned, title=turned))]), Code(turned)])
+    drawn = Figure("curve", turned, (Line(turned, np.arange(2), np.arange(2)),))
+    text = render(Page("run", turned, [section, Section("two", "Two", [Figures([drawn])])]))
+    found = re.search(r'<script type="application/json">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    assert not set("\u202e\x1b\x00") & set(text.partition("<script")[0] + str(json.loads(found[1])))
+
+
 def test_what_it_draws_is_json_that_ends_no_script() -> None:
     found = re.search(r'<script type="application/json">(.*?)</script>', render(PAGE), re.DOTALL)
     assert found is not None

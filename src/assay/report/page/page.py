@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, final
 from assay.figure.thinned import thinned
 from assay.figure.to_plotly import to_plotly
 from assay.files.atomic import write_text
+from assay.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -308,10 +309,16 @@ def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.PackageLoader("assay.report.page"),
         autoescape=True,
+        finalize=_printable,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _printable(value: Any) -> Any:
+    """Texts without what reverses the letters around them; what is HTML already stays as it is."""
+    return printable(value) if type(value) is str else value
 
 
 def _source(environment: jinja2.Environment, name: str) -> str:
