@@ -163,8 +163,9 @@ def _add_file(found: Origins, default: ResultDefault, repository: IConfigReposit
     name = str(default.config_path)
     path = config_file(repository, name)
     if path is not None:
+        place = shown(path)
         for one in written(path, package):
-            where = f"{shown(path)}:{one.line}"
+            where = f"{place}:{one.line}"
             found.put(one.key, one.kind, Setting(joined(one.key), one.text, where, path, one.line))
         return
     loaded = repository.load_config(name)

@@ -89,7 +89,7 @@ def text(node: yaml.Node) -> str:
     style = getattr(node, "style", None)
     if style == "'":
         return "'" + value.replace("'", "''") + "'"
-    if style is not None:  # in double quotes, or a block of several lines
+    if style:  # in double quotes, or a block of several lines
         return json.dumps(value, ensure_ascii=False)
     return value or "null"
 
@@ -109,7 +109,11 @@ def shortened(value: str) -> str:
 
 def _read(path: Path) -> yaml.Node | None:
     check_yaml(path)
-    node: yaml.Node | None = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    content = path.read_text(encoding="utf-8")
+    try:
+        node: yaml.Node | None = yaml.compose(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError:  # which Python's parser tells as whoever loads the file does
+        node = yaml.compose(content, Loader=yaml.SafeLoader)
     return node
 
 

@@ -39,11 +39,12 @@ def launcher(tmp_path: Path) -> Iterator[SlurmLauncher]:
     SlurmLauncher(tmp_path / "sweep", cluster="local").close()  # what a test has left
 
 
-def test_lines_of_setup_run_before_the_job(tmp_path: Path, make_job_spec: MakeJobSpec) -> None:
-    launcher = SlurmLauncher(tmp_path / "sweep", cluster="local", setup=["export OMP_SETUP=yes", "sleep 3"])
-    job_spec, stopped = make_job_spec(number=0), make_job_spec(*ENDLESS, number=1)
-    assert run(launcher, job_spec)[0].status == "finished"
-    assert environment(job_spec)["OMP_SETUP"] == "yes"
+SETUP = ["export OMP_SETUP=yes", "sleep 3"]
+
+
+def test_lines_of_setup_run_before_a_job_that_is_stopped(tmp_path: Path, make_job_spec: MakeJobSpec) -> None:
+    launcher = SlurmLauncher(tmp_path / "sweep", cluster="local", setup=SETUP)
+    stopped = make_job_spec(*ENDLESS, number=1)
     launcher.start(stopped)
     until(lambda: Path(stopped.run_dir, "metrics.csv").is_file())
     launcher.stop(1, now=False)
@@ -110,9 +111,10 @@ def test_jobs_end_well_and_badly(launcher: SlurmLauncher, make_job_spec: MakeJob
 
 
 def test_a_job_that_loses_its_machine_goes_on_at_the_next(
-    launcher: SlurmLauncher, make_job_spec: MakeJobSpec
+    launcher: SlurmLauncher, make_job_spec: MakeJobSpec, tmp_path: Path
 ) -> None:
-    job_spec = make_job_spec("trainer.max_epochs=150", "seed=3")
+    """The run it is compared with is one that nobody stops, after lines for the shell."""
+    job_spec = make_job_spec("trainer.max_epochs=75", "seed=3")
     launcher.start(job_spec)
     until(Path(job_spec.run_dir, "metrics.csv").is_file)
     first = process_of(launcher)
@@ -122,8 +124,12 @@ def test_a_job_that_loses_its_machine_goes_on_at_the_next(
     record = RunRecord.load(Path(job_spec.run_dir))
     assert len(record.resumed) == 1
     assert record.resumed[0]["from_step"] > 0
-    whole = make_job_spec("trainer.max_epochs=150", "seed=3", number=1)
-    assert run(launcher, whole)[1].metrics == record.metrics
+    whole = make_job_spec("trainer.max_epochs=75", "seed=3", number=1)
+    after_lines = SlurmLauncher(tmp_path / "other", cluster="local", setup=SETUP)
+    ended = run(after_lines, whole)[1]
+    after_lines.close()
+    assert (ended.status, ended.metrics) == ("finished", record.metrics)
+    assert environment(whole)["OMP_SETUP"] == "yes"
     assert weights(job_spec.run_dir) == weights(whole.run_dir)
     ours, theirs = (Path(one.run_dir, "metrics.csv").read_bytes() for one in (job_spec, whole))
     assert ours == theirs
