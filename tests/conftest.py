@@ -56,6 +56,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let the libraries clean up after themselves."""
+    gc.unfreeze()
+
+
 @final
 @dataclass(frozen=True)
 class Pass:
