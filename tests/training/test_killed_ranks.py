@@ -120,7 +120,7 @@ def kill_one(
 
 
 def kill_and_resume(
-    forks: Forks, whole: Whole, kills: int, folder: Path, seed: int, again: float
+    forks: Forks, whole: Whole, kills: int, folder: Path, *, seed: int, again: float
 ) -> tuple[Counter[str], list[float]]:
     """Kill runs and let them go on; `again` is the chance that what goes on is killed, too."""
     parts: Counter[str] = Counter()
