@@ -10,7 +10,6 @@ import numpy as np
 
 from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points, Spans
 from assay.figure.parallel_axis import parallel_axis
-from assay.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -81,7 +80,6 @@ def escaped(text: str, longest: int | None = None) -> str:
     >>> escaped("<a href='x'>7 & 8</a>", longest=12)
     "&lt;a href='x'…"
     """
-    text = printable(text)
     if longest is not None and len(text) > longest:
         text = text[: longest - 1] + "…"
     return html.escape(text, quote=False).replace("$", "&#36;")

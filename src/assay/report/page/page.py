@@ -279,7 +279,7 @@ def render(page: Page) -> str:
         page=page,
         sections=[section for section in page.sections if section.blocks],
         shown={figure.name: figure for figure in shown},
-        figures=as_json(drawn),
+        figures=as_json(_printable(drawn)),
         style=_source(environment, "page.css"),
         library=library,
         script=script,
@@ -318,6 +318,10 @@ def _environment() -> jinja2.Environment:
 
 def _printable(value: Any) -> Any:
     """Texts without what reverses the letters around them; what is HTML already stays as it is."""
+    if isinstance(value, dict):
+        return {name: _printable(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_printable(one) for one in value]
     return printable(value) if type(value) is str else value
 
 
