@@ -15,6 +15,7 @@ from typing_extensions import override
 from assay.cli.arguments import overrides_help
 from assay.cli.inspect import check, configs, diff, explain, info
 from assay.cli.json_document import Problem, print_problem
+from assay.cli.report import report
 from assay.cli.results import best, compare, ls, rm
 from assay.cli.train import reproduce, resume, train
 from assay.cli.use import evaluate
@@ -107,6 +108,7 @@ app.command()(compare)
 app.command()(best)
 app.command()(rm)
 app.command("eval")(evaluate)
+app.command()(report)
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ KINDS: Final[dict[str, tuple[str, str]]] = {
     "best": ("best", "assay.report.table.to_document.Best"),
     "rm": ("rm", "assay.cli.documents.Removed"),
     "eval": ("eval", "assay.run.evaluate.Evaluation"),
+    "report": ("report", "assay.report.page.report.Report"),
     "reproduce": ("reproduce", "assay.run.reproduce.Reproduction"),
 }
 """What prints each kind of document, and the class whose attributes are its fields; see docs/json.md."""

@@ -125,7 +125,7 @@ def config_difference(one: DictConfig, other: DictConfig) -> Rows:
         elif "spec" in late and "spec" not in early:
             del late["spec"]
     resolve = waiting[0] != waiting[1]
-    return _rows(_values(pair[0], resolve=resolve), _values(pair[1], resolve=resolve))
+    return _rows(values_of(pair[0], resolve=resolve), values_of(pair[1], resolve=resolve))
 
 
 def record_difference(one: RunRecord, other: RunRecord) -> Rows:
@@ -136,7 +136,7 @@ def record_difference(one: RunRecord, other: RunRecord) -> Rows:
         other: Of another.
     """
     sides = [{name: getattr(record, name) for name in _MATTERS} for record in (one, other)]
-    first, second = (_values(OmegaConf.create({"record": side})) for side in sides)
+    first, second = (values_of(OmegaConf.create({"record": side})) for side in sides)
     return {key.removeprefix("record."): values for key, values in _rows(first, second).items()}
 
 
@@ -209,7 +209,7 @@ def _print_rows(console: Console, rows: Sequence[tuple[str | None, ...]]) -> Non
         console.print(line)
 
 
-def _values(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:
+def values_of(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:
     """Every value by its key; a list of plain values is one."""
     found: dict[str, str] = {}
     run_dir = str(config.get("run_dir") or "")

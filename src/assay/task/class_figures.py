@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_IN_MATRIX: Final = 50
 _MOST_BARS: Final = 30
-_MOST_CURVES: Final = 8
+_MOST_CURVES: Final = 10
 _MOST_CONFUSIONS: Final = 10
 
 

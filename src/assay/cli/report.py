@@ -1,0 +1,55 @@
+"""Looking at results: `assay report`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from assay.cli.arguments import Debug, Json  # noqa: TC001 - typer reads the annotations
+from assay.cli.error_report import reported
+from assay.terminal import Console
+
+
+def report(
+    path: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="The page.  [default: RUN/report.html]")
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    png: Annotated[
+        Path | None, typer.Option("--png", metavar="DIR", help="Write each figure as a picture, too.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="DIR", help="Write the numbers of each figure, too.")
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write one HTML page about a run, which opens offline: scores, curves, errors, samples, config."""
+    with reported(debug, as_json=as_json) as document:
+        from assay.report.page.report import report as write_report
+
+        written = write_report(path, out, png, csv)
+        document.say("report", written)
+        console = Console(highlight=False, soft_wrap=True)
+        size = written.page.stat().st_size / 1e6
+        lines = [("page", f"{written.page}  ({len(written.figures)} figures, {size:.1f} MB)")]
+        lines += [("png", f"{len(written.pictures)} pictures in {png}")] if png else []
+        lines += [("csv", f"{len(written.tables)} tables in {csv}")] if csv else []
+        run = shlex.quote(str(path))
+        lines += [
+            ("next", f"assay predict {run} INPUT"),
+            ("", f"assay compare {shlex.quote(str(path.parent))}"),
+        ]
+        for name, text in lines:
+            console.print(f"[bold]{name:<6}[/bold]", end="")
+            console.print(text, markup=False)
+        if show:
+            import webbrowser
+
+            if not webbrowser.open(written.page.resolve().as_uri()):
+                console.print("note  no browser could be opened; open the page by hand")

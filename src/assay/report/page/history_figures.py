@@ -1,0 +1,123 @@
+"""How a run went: learning curves, learning rate, throughput and memory."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from assay.figure.figure import Figure, Line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.record.runs.curves import Curve
+
+_LR: Final = "lr-"
+_STATS: Final = "DeviceStatsMonitor."
+_MEMORY: Final = re.compile(
+    r"(allocated_bytes\.all\.(current|peak)|reserved_bytes\.all\.current|cpu_vm_percent)$"
+)
+_EPOCH: Final = re.compile(r"^(\S+) INFO +assay\.progress: epoch (\d+)/", re.MULTILINE)
+_FIRST: Final = ("loss", "accuracy")
+
+
+def curve_figures(curves: Mapping[str, Curve]) -> list[Figure]:
+    """One figure per metric with a line per subset, those of the loss and the accuracy first.
+
+    Args:
+        curves: From `metrics.csv`; values of the test, which are single ones, are left out.
+    """
+    metrics: dict[str, list[Line]] = {}
+    for name, curve in curves.items():
+        subset, _, metric = name.rpartition("/")
+        if subset == "test" or name.startswith((_LR, _STATS)):
+            continue
+        told, metric = (
+            (f"{subset}, each batch", metric[:-5]) if metric.endswith("_step") else (subset, metric)
+        )
+        metrics.setdefault(metric, []).append(_line(told or metric, curve))
+    order = sorted(metrics, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
+    figures = [
+        Figure(
+            f"curve_{index}",
+            metric,
+            tuple(metrics[metric]),
+            "step",
+            metric,
+            caption=_not_finite(metrics[metric]),
+        )
+        for index, metric in enumerate(order)
+    ]
+    rates = [_line(name.removeprefix(_LR), curve) for name, curve in curves.items() if name.startswith(_LR)]
+    if rates:
+        figures.append(Figure("learning_rate", "Learning rate", tuple(rates), "step", "learning rate"))
+    return figures
+
+
+def memory_figures(curves: Mapping[str, Curve]) -> list[Figure]:
+    """What `callbacks=device_stats` has logged of memory.
+
+    Args:
+        curves: From `metrics.csv`.
+    """
+    found = {
+        name: curve for name, curve in curves.items() if name.startswith(_STATS) and _MEMORY.search(name)
+    }
+    shown = {name: curve for name, curve in found.items() if "batch_end" in name} or found
+    of_device = [_line(_short(name), curve, 2**-20) for name, curve in shown.items() if "bytes" in name]
+    of_machine = [_line(_short(name), curve) for name, curve in shown.items() if "bytes" not in name]
+    figures = []
+    if of_device:
+        figures.append(Figure("memory", "Memory of the device", tuple(of_device), "step", "MiB"))
+    if of_machine:
+        figures.append(
+            Figure("memory_of_machine", "Memory of the machine", tuple(of_machine), "step", "percent")
+        )
+    return figures
+
+
+def throughput_figure(log: str, num_train: int) -> Figure | None:
+    """Training samples per second in each epoch, by the times in the log; of fewer than two epochs none.
+
+    Args:
+        log: `log.txt`.
+        num_train: Samples of the training part; 0: not known.
+    """
+    ends: list[tuple[int, float]] = []
+    for at, epoch in _EPOCH.findall(log):
+        try:
+            ends.append((int(epoch), datetime.fromisoformat(at).timestamp()))
+        except ValueError:  # a damaged line
+            continue
+    spent = [
+        (epoch, end - before)
+        for (previous, before), (epoch, end) in zip(ends[:-1], ends[1:], strict=True)  # noqa: RUF007 - a list
+        if epoch == previous + 1 and end > before
+    ]
+    if not spent:
+        return None
+    epochs, seconds = (np.array(column, dtype=float) for column in zip(*spent, strict=True))
+    if num_train:
+        line = Line("", epochs, num_train / seconds)
+        title, label = "Throughput", "training samples per second"
+    else:
+        line, title, label = Line("", epochs, seconds), "Time of each epoch", "seconds"
+    caption = "From the end of one epoch to the end of the next, validation and checkpoints included."
+    return Figure("throughput", title, (line,), "epoch", label, caption=caption)
+
+
+def _line(name: str, curve: Curve, factor: float = 1.0) -> Line:
+    return Line(name, np.asarray(curve.steps), np.asarray(curve.values, dtype=float) * factor)
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2].removeprefix("cpu_")
+
+
+def _not_finite(lines: Sequence[Line]) -> str:
+    values: Any = np.concatenate([np.asarray(line.y, dtype=float) for line in lines])
+    missing = int((~np.isfinite(values)).sum())
+    return f"{missing:,} of {len(values):,} values are not finite: gaps." if missing else ""

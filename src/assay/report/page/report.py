@@ -1,0 +1,103 @@
+"""`assay report`: the page of a run, with its figures as pictures and as numbers where asked for."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from assay.errors import AssayError
+from assay.figure.to_csv import to_csv
+from assay.files.atomic import write_bytes, write_text
+from assay.record.run_record import FILE
+from assay.report.page.page import write
+from assay.report.page.run_page import run_page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from assay.figure.figure import Figure
+    from assay.report.page.page import Page
+
+
+@final
+@dataclass(frozen=True)
+class Report:
+    """What was written.
+
+    Attributes:
+        kind: What it is a report of: `Run`.
+        title: Of whom.
+        page: The HTML file.
+        figures: Their names, in the order of the page.
+        pictures: Files of figures, from `--png`.
+        tables: Files of their numbers, from `--csv`.
+    """
+
+    kind: str
+    title: str
+    page: Path
+    figures: Sequence[str]
+    pictures: Sequence[Path] = ()
+    tables: Sequence[Path] = ()
+
+
+def report(path: Path, out: Path | None = None, png: Path | None = None, csv: Path | None = None) -> Report:
+    """Write a report.
+
+    Args:
+        path: A run directory.
+        out: The file; None for `report.html` in the run directory.
+        png: A folder for each figure as a picture.
+        csv: A folder for each figure's numbers.
+
+    Raises:
+        AssayError: There is no run, or something cannot be written.
+    """
+    if not path.is_dir():
+        raise AssayError(f"there is no folder {path}", hint="name a run directory, such as outputs/NAME/DATE")
+    if not (path / FILE).exists():
+        raise AssayError(
+            f"{path} is not a run directory: it has no {FILE}", hint="assay ls lists the runs below a folder"
+        )
+    page = run_page(path)
+    file = out or path / "report.html"
+    if file.is_dir():
+        raise AssayError(f"{file} is a folder", hint=f"--out {file / 'report.html'}")
+    pictures = _each(page, png, ".png", _picture) if png else ()
+    tables = _each(page, csv, ".csv", to_csv) if csv else ()
+    _written(file, lambda: write(page, file))
+    return Report(page.kind, page.title, file, [figure.name for figure in page.figures], pictures, tables)
+
+
+def _each(page: Page, folder: Path, suffix: str, content: Callable[[Figure], str | bytes]) -> list[Path]:
+    paths = []
+    for figure in page.figures:
+        path, made = folder / f"{figure.name}{suffix}", content(figure)
+        if isinstance(made, str):
+            _written(path, lambda: write_text(path, made))  # noqa: B023 - called at once
+        else:
+            _written(path, lambda: write_bytes(path, made))  # noqa: B023 - called at once
+        paths.append(path)
+    return paths
+
+
+def _picture(figure: Figure) -> bytes:
+    from assay.figure.to_matplotlib import to_matplotlib
+
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters that no font of the machine has
+        to_matplotlib(figure).savefig(file, format="png")
+    return file.getvalue()
+
+
+def _written(path: Path, write_it: Callable[[], None]) -> None:
+    try:
+        write_it()
+    except OSError as error:
+        raise AssayError(
+            f"{path} cannot be written: {error.strerror or error}", hint="--out FILE writes it somewhere else"
+        ) from error

@@ -1,0 +1,364 @@
+"""The page of a run, from its directory alone; what is missing or damaged becomes a marked box."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from assay.config.yaml_file import load_mapping
+from assay.config.yaml_lines import shortened
+from assay.errors import AssayError, first_line
+from assay.figure.figure import Figure, Heatmap
+from assay.files.symlinks import read_whole
+from assay.record import predictions_file, samples_file
+from assay.record.run_directory import RunDirectory
+from assay.record.run_lock import is_written
+from assay.record.run_record import RunRecord
+from assay.record.runs.curves import read_curves
+from assay.report.difference import values_of
+from assay.report.page.config_sources import config_sources
+from assay.report.page.history_figures import curve_figures, memory_figures, throughput_figure
+from assay.report.page.page import (
+    Block,
+    Cards,
+    Cell,
+    Code,
+    Facts,
+    Figures,
+    Note,
+    Page,
+    Picture,
+    Pictures,
+    Section,
+    Table,
+    Tone,
+)
+from assay.task.score import LEVEL, num_draws
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from assay.record.samples_file import KeptSample
+    from assay.task.predictions import Predictions
+
+TONES: Final[dict[str, Tone]] = {"finished": "good", "failed": "bad", "interrupted": "warn", "pruned": "dim"}
+"""Of each status."""
+_ENDED: Final = {"failed": "failed", "interrupted": "been interrupted", "pruned": "been pruned"}
+_PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "torchmetrics", "hydra-core", "numpy")
+_LARGEST_MATRIX: Final = 10_000
+_HOW_SAID: Final = "What the model said, and after it what is right where that is something else."
+_LARGEST_PICTURES: Final = 600_000
+"""Bytes of all pictures on a page."""
+_TITLES: Final = {"worst": "The most wrong", "random": "At random"}
+
+
+def run_page(run_dir: Path) -> Page:
+    """Look at a run.
+
+    Args:
+        run_dir: Its directory.
+
+    Raises:
+        AssayError: It has no record, or one that cannot be read.
+    """
+    record = RunRecord.load(run_dir)
+    status = "running" if record.status == "running" and is_written(run_dir) else record.outcome.status
+    values, config_note = _config(run_dir)
+    predictions, missing = _predictions(run_dir)
+    about = [
+        record.started.replace("T", " ").replace("+00:00", " UTC"),
+        _duration(record.seconds) if record.finished else "",
+        f"seed {record.seed}",
+        *(f"{group} {record.choices[group]}" for group in ("data", "model") if record.choices.get(group)),
+        f"{record.model['parameters']:,} parameters" if "parameters" in record.model else "",
+        *record.tags,
+    ]
+    sections = [
+        Section("scores", "Scores", [*_ending(record, status), *_scores(record, predictions)]),
+        Section("training", "Training", _training(run_dir, values.get("spec.num_train", ""))),
+        Section("predictions", "Predictions", _judged(record, predictions, missing)),
+        Section("samples", "Samples", _samples(run_dir, predictions)),
+        Section("config", "Config", _sources(values, config_note, record)),
+        Section("environment", "Environment", _environment(record)),
+        Section("reproduce", "Reproduce", _reproduce(run_dir, record)),
+    ]
+    title = record.name if record.name == record.run_id else f"{record.name} / {record.run_id}"
+    return Page("Run", title, sections, (status, TONES.get(status, "")), [fact for fact in about if fact])
+
+
+def _ending(record: RunRecord, status: str) -> list[Block]:
+    """What is to be known before the scores are read."""
+    if status == "running":
+        return [Note("This run is still going on: what is shown is what it has written so far.", "warn")]
+    outcome = record.outcome
+    if status == "finished":
+        return [Note(outcome.reason, "warn")] if outcome.reason else []
+    cause = f" ({outcome.cause.replace('_', ' ')})" if outcome.cause else ""
+    return [
+        Note(
+            f"The run has {_ENDED.get(status, status)}{cause}: {outcome.reason or 'no reason is known'}",
+            "bad",
+        )
+    ]
+
+
+def _scores(record: RunRecord, predictions: Predictions | None) -> list[Block]:
+    blocks: list[Block] = []
+    if predictions is not None:
+        blocks += _drawn(lambda: _judged_scores(predictions))
+    logged = [
+        (name, value)
+        for name, value in sorted(record.metrics.items(), key=lambda one: not one[0].startswith("test/"))
+        if not name.startswith(("lr-", "DeviceStatsMonitor"))
+    ]
+    best = _best(record.best)
+    if logged:
+        blocks.append(Facts([(name, Cell(f"{value:.6g}", title=repr(value))) for name, value in logged]))
+    if best:
+        blocks.append(Note(best, "dim"))
+    return blocks or [Note("The run has logged no metrics.", "warn")]
+
+
+def _judged_scores(predictions: Predictions) -> list[Block]:
+    scores = [] if predictions.targets is None else task_of(predictions.task).scores(predictions)
+    if not scores:
+        return []
+    num_samples = len(predictions.keys)
+    cards = [
+        (
+            one.name,
+            f"{one.value:.4g}" if math.isfinite(one.value) else "undefined",
+            f"{one.low:.4g} to {one.high:.4g}" if math.isfinite(one.low) else "no interval",
+        )
+        for one in scores
+    ]
+    some = f", of {predictions.num_evaluated:,}" if predictions.num_evaluated else ""
+    caption = (
+        f"On {num_samples:,} {predictions.subset} samples{some}. Below each score its {LEVEL:.0%} interval, "
+        f"by the percentile bootstrap over the samples ({num_draws(num_samples):,} draws): what another "
+        "test set of this size could have said, not what another seed would."
+    )
+    return [Cards(cards, caption)]
+
+
+def _training(run_dir: Path, num_train: str) -> list[Block]:
+    try:
+        curves = read_curves(run_dir)
+    except AssayError as error:
+        return [Note(f"There are no learning curves: {error.message}", "warn")]
+    figures = curve_figures(curves)
+    log = read_whole(run_dir / "log.txt", 64 << 20) if (run_dir / "log.txt").is_file() else b""
+    speed = throughput_figure(log.decode(errors="replace"), int(num_train) if num_train.isdecimal() else 0)
+    memory = memory_figures(curves)
+    figures += ([speed] if speed else []) + memory
+    blocks: list[Block] = [Figures(figures)] if figures else [Note("Nothing has been logged yet.", "warn")]
+    if not memory:
+        blocks.append(Note("Memory was not logged; callbacks=[default,device_stats] logs it.", "dim"))
+    return blocks
+
+
+def _judged(record: RunRecord, predictions: Predictions | None, missing: str) -> list[Block]:
+    if predictions is None:
+        return [Note(f"There is nothing to draw: {missing}", "warn"), *_matrices(record)]
+    return _drawn(lambda: _judged_figures(predictions))
+
+
+def _judged_figures(predictions: Predictions) -> list[Block]:
+    if predictions.targets is None:
+        return [
+            Note("What is right of these samples is not known: there is nothing to compare with.", "warn")
+        ]
+    figures = task_of(predictions.task).figures(predictions)
+    none = "These outputs are neither probabilities nor values, or too few: there is nothing to draw."
+    return [Figures(figures)] if figures else [Note(none, "warn")]
+
+
+def _matrices(record: RunRecord) -> list[Block]:
+    """Confusion matrices that the run's metrics have left in the record, where predictions are missing."""
+    figures = []
+    for number, (name, rows) in enumerate(record.matrices.items()):
+        try:
+            matrix = np.array(rows, dtype=float)
+        except (TypeError, ValueError):
+            continue
+        if matrix.ndim == 2 and 0 < matrix.size <= _LARGEST_MATRIX:
+            names = [[str(index) for index in range(size)] for size in matrix.shape]
+            heatmap = Heatmap(matrix, names[1], names[0], shows_values=matrix.shape[0] <= 16)
+            figures.append(Figure(f"matrix_{number}", name, (heatmap,), "predicted", "target"))
+    return [Figures(figures)] if figures else []
+
+
+def _drawn(make: Callable[[], list[Block]]) -> list[Block]:
+    """Blocks, or a box that says why they could not be made: a report comes out of anything."""
+    try:
+        return make()
+    except Exception as error:
+        return [Note(f"These predictions cannot be judged: {first_line(error)}", "bad")]
+
+
+def _predictions(run_dir: Path) -> tuple[Predictions | None, str]:
+    try:
+        return predictions_file.read(run_dir / predictions_file.FILE), ""
+    except AssayError as error:
+        return None, str(error).replace("\n  → ", "; ")
+
+
+def _samples(run_dir: Path, predictions: Predictions | None) -> list[Block]:
+    try:
+        samples = samples_file.read(run_dir / samples_file.FILE)
+    except AssayError as error:
+        return [Note(error.message, "warn")]
+    blocks: list[Block] = []
+    for reason in _TITLES:
+        chosen = [sample for sample in samples if sample.reason == reason]
+        if chosen:
+            blocks += _drawn(lambda: _shown(_TITLES[reason], chosen, predictions))  # noqa: B023 - called at once
+    return blocks
+
+
+def _shown(title: str, samples: Sequence[KeptSample], predictions: Predictions | None) -> list[Block]:
+    told = _Told(predictions)
+    pictures = [one for one in samples if one.picture is not None]
+    small = [one for one in pictures if len(one.picture or b"") <= _LARGEST_PICTURES // len(pictures)]
+    left_out = len(pictures) - len(small)
+    blocks: list[Block] = []
+    if small:
+        caption = f"{left_out} pictures are too large for a page." if left_out else ""
+        cards = [Picture(one.picture or b"", *told.of(one.key)) for one in small]
+        blocks.append(Pictures(title, cards, f"{_HOW_SAID} {caption}".strip()))
+    rows = [one for one in samples if one.picture is None and one.row is not None]
+    if rows:
+        columns = list(dict.fromkeys(name for one in rows for name in one.row or {}))
+        table: list[list[Cell | str]] = []
+        for one in rows:
+            said, key, tone = told.of(one.key)
+            values = [one.row.get(name) if one.row else None for name in columns]
+            table.append(
+                [key, Cell(said, tone=tone), *("" if value is None else _text(value) for value in values)]
+            )
+        blocks.append(Table(("sample", title.lower(), *columns), table, _HOW_SAID))
+    return blocks
+
+
+class _Told:
+    """What is said of a sample by its key."""
+
+    def __init__(self, predictions: Predictions | None) -> None:
+        self._predictions = predictions
+        self._index = {} if predictions is None else {key: at for at, key in enumerate(predictions.keys)}
+        judge = None if predictions is None or predictions.targets is None else task_of(predictions.task)
+        self._right = None if judge is None or predictions is None else judge.is_right(predictions)
+
+    def of(self, key: str) -> tuple[str, str, Tone]:
+        if self._predictions is None or key not in self._index:
+            return "", key, ""
+        at = self._index[key]
+        tone: Tone = "" if self._right is None or self._right[at] else "bad"
+        return task_of(self._predictions.task).said(self._predictions, at), key, tone
+
+
+def _config(run_dir: Path) -> tuple[dict[str, str], str]:
+    """Values as they stand in the file: an interpolation in somebody's config is not resolved here."""
+    try:
+        return values_of(load_mapping(RunDirectory(run_dir).config)), ""
+    except AssayError as error:
+        return {}, error.message
+
+
+def _sources(values: dict[str, str], problem: str, record: RunRecord) -> list[Block]:
+    if problem:
+        return [
+            Note(f"The config is not shown: {problem}", "warn"),
+            Code("\n".join(record.overrides), "Typed"),
+        ]
+    kept = {key: value for key, value in values.items() if not key.startswith("hydra.")}
+    tones: dict[str, Tone] = {"typed": "best", "option": "", "follows": "dim", "default": "dim"}
+    rows: list[list[Cell | str]] = [
+        [key, Cell(shortened(value), title=value), Cell(source, tone=tones[kind]), Cell(kind, tone="dim")]
+        for key, value, source, kind in config_sources(kept, record)
+    ]
+    caption = (
+        "typed: on the command line, as a value or as an option of a group. option: of a group that nobody "
+        "chose by hand. follows: from the data or another value. default: of the main config."
+    )
+    typed = shlex.join(record.overrides) or "nothing: all defaults"
+    return [Code(typed, "Typed"), Table(("key", "value", "from", "how"), rows, caption, filtered=True)]
+
+
+def _environment(record: RunRecord) -> list[Block]:
+    machine, git = record.machine, record.git or {}
+    gpus = machine.get("gpus") or []
+    memory = machine.get("memory_bytes")
+    state = (
+        f"{str(git.get('commit'))[:12]}{', with changes' if git.get('dirty') else ''}"
+        if git
+        else "no repository"
+    )
+    facts = [
+        ("machine", str(machine.get("hostname", ""))),
+        ("system", str(machine.get("platform", ""))),
+        ("processor", f"{machine.get('cpu', '')}, {machine.get('cores', '?')} cores"),
+        ("memory", f"{memory / 2**30:.1f} GiB" if isinstance(memory, int | float) else ""),
+        ("GPU", ", ".join(map(str, gpus)) if isinstance(gpus, list) and gpus else "none"),
+        ("Python", str(machine.get("python", ""))),
+        *((name, str(record.packages[name])) for name in _PACKAGES if name in record.packages),
+        ("code", state),
+        ("branch", str(git.get("branch") or "")),
+        ("data", record.data_sha256[:16]),
+        ("weights", record.weights_sha256[:16]),
+    ]
+    packages = "\n".join(f"{name}=={version}" for name, version in sorted(record.packages.items()))
+    blocks: list[Block] = [Facts([(name, value) for name, value in facts if value])]
+    return (
+        [*blocks, Code(packages, f"All {len(record.packages)} packages", folded=True)] if packages else blocks
+    )
+
+
+def _reproduce(run_dir: Path, record: RunRecord) -> list[Block]:
+    kept = [word for word in record.overrides if not word.startswith("hydra.run.dir=")]
+    lines = [
+        "# the same run again, bit for bit where the machine allows it",
+        f"assay reproduce {shlex.quote(str(run_dir))}",
+        "",
+        "# a new run with the same words, and with other seeds",
+        shlex.join(["assay", "train", *kept]),
+        shlex.join(
+            ["assay", "train", "-m", *(word for word in kept if not word.startswith("seed=")), "seed=1,2,3"]
+        ),
+    ]
+    git = record.git or {}
+    notes: list[Block] = []
+    if not git.get("commit"):
+        notes.append(Note("The code was not in a git repository: only the config says what ran."))
+    elif git.get("dirty"):
+        whole = git.get("patch_complete")
+        notes.append(
+            Note("The code had changes; code.patch has them" + (", as a whole." if whole else " in part."))
+        )
+    return [Code("\n".join(lines)), *notes]
+
+
+def _best(best: dict[str, Any]) -> str:
+    if not isinstance(best.get("value"), float | int) or not {"epoch", "monitor"} <= best.keys():
+        return ""
+    return (
+        f"Above: the last value of each metric. Best checkpoint: epoch {best['epoch']}, {best['monitor']} "
+        + (f"{best['value']:.6g}.")
+    )
+
+
+def _text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
