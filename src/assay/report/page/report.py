@@ -28,7 +28,7 @@ class Report:
     """What was written.
 
     Attributes:
-        kind: What it is a report of: `Run`.
+        of: What it is a report of: `run`.
         title: Of whom.
         page: The HTML file.
         figures: Their names, in the order of the page.
@@ -36,7 +36,7 @@ class Report:
         tables: Files of their numbers, from `--csv`.
     """
 
-    kind: str
+    of: str
     title: str
     page: Path
     figures: Sequence[str]
@@ -69,7 +69,9 @@ def report(path: Path, out: Path | None = None, png: Path | None = None, csv: Pa
     pictures = _each(page, png, ".png", _picture) if png else ()
     tables = _each(page, csv, ".csv", to_csv) if csv else ()
     _written(file, lambda: write(page, file))
-    return Report(page.kind, page.title, file, [figure.name for figure in page.figures], pictures, tables)
+    return Report(
+        page.kind.lower(), page.title, file, [figure.name for figure in page.figures], pictures, tables
+    )
 
 
 def _each(page: Page, folder: Path, suffix: str, content: Callable[[Figure], str | bytes]) -> list[Path]:

@@ -12,6 +12,7 @@ from assay.config.yaml_file import load_mapping
 from assay.config.yaml_lines import shortened
 from assay.errors import AssayError, first_line
 from assay.figure.figure import Figure, Heatmap
+from assay.files.sealed import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.record import predictions_file, samples_file
 from assay.record.run_directory import RunDirectory
@@ -264,18 +265,21 @@ class _Told:
 
 def _config(run_dir: Path) -> tuple[dict[str, str], str]:
     """Values as they stand in the file: an interpolation in somebody's config is not resolved here."""
+    path = RunDirectory(run_dir).config
     try:
-        return values_of(load_mapping(RunDirectory(run_dir).config)), ""
+        whole = yaml_is_whole(read_whole(path))
+        return values_of(load_mapping(path)), "" if whole else f"{path} is not as the run has written it"
+    except OSError as error:
+        return {}, f"{path} cannot be read: {error.strerror}"
     except AssayError as error:
         return {}, error.message
 
 
 def _sources(values: dict[str, str], problem: str, record: RunRecord) -> list[Block]:
-    if problem:
-        return [
-            Note(f"The config is not shown: {problem}", "warn"),
-            Code("\n".join(record.overrides), "Typed"),
-        ]
+    typed = Code(shlex.join(record.overrides) or "nothing: all defaults", "Typed")
+    warnings = [Note(problem, "warn")] if problem else []
+    if not values:
+        return [*warnings, typed]
     kept = {key: value for key, value in values.items() if not key.startswith("hydra.")}
     tones: dict[str, Tone] = {"typed": "best", "option": "", "follows": "dim", "default": "dim"}
     rows: list[list[Cell | str]] = [
@@ -286,8 +290,7 @@ def _sources(values: dict[str, str], problem: str, record: RunRecord) -> list[Bl
         "typed: on the command line, as a value or as an option of a group. option: of a group that nobody "
         "chose by hand. follows: from the data or another value. default: of the main config."
     )
-    typed = shlex.join(record.overrides) or "nothing: all defaults"
-    return [Code(typed, "Typed"), Table(("key", "value", "from", "how"), rows, caption, filtered=True)]
+    return [*warnings, typed, Table(("key", "value", "from", "how"), rows, caption, filtered=True)]
 
 
 def _environment(record: RunRecord) -> list[Block]:
