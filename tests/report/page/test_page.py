@@ -109,16 +109,6 @@ def test_the_browser_is_told_to_load_nothing_and_to_run_only_these_scripts() -> 
     assert not re.search("script-src [^;]*unsafe-inline", found[1])
 
 
-def test_no_letter_hides_or_turns_others_around() -> None:
-    name = "a\x1b[31m\u202eb"
-    figure = Figure("one", name, (Line(name, [1], [2]), Line("b", [1], [2])))
-    text = render(Page("run", name, [Section("s", name, [Figures([figure]), Note(name)])]))
-    assert "\x1b" not in text
-    assert "\u202e" not in text
-    assert "\\\\x1b[31m\\\\u202eb" in text  # in the JSON of the figure
-    assert "<h1>a\\x1b[31m\\u202eb</h1>" in text
-
-
 def test_a_page_without_figures_needs_no_library() -> None:
     text = render(Page("run", "a", [Section("s", "S", [Note("nothing to draw")])]))
     assert len(text) < 60_000

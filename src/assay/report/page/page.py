@@ -279,7 +279,7 @@ def render(page: Page) -> str:
         page=page,
         sections=[section for section in page.sections if section.blocks],
         shown={figure.name: figure for figure in shown},
-        figures=as_json(_printable(drawn)),
+        figures=as_json(drawn),
         style=_source(environment, "page.css"),
         library=library,
         script=script,
@@ -302,15 +302,6 @@ def as_json(value: Any) -> str:
     return text
 
 
-def _printable(tree: Any) -> Any:
-    """Plain data whose texts forge nothing: letters that are not seen are written as in Python."""
-    if isinstance(tree, str):
-        return printable(tree)
-    if isinstance(tree, dict):
-        return {name: _printable(value) for name, value in tree.items()}
-    return [_printable(value) for value in tree] if isinstance(tree, list) else tree
-
-
 @functools.cache
 def _environment() -> jinja2.Environment:
     import jinja2
@@ -320,7 +311,6 @@ def _environment() -> jinja2.Environment:
         autoescape=True,
         finalize=_printable,
         undefined=jinja2.StrictUndefined,
-        finalize=lambda value: printable(value) if type(value) is str else value,  # not what is safe
         trim_blocks=True,
         lstrip_blocks=True,
     )
