@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.making_runs import make_run
 
 from assay.run.result import RunResult
 from assay.run.summary import format_score, say_run
@@ -58,13 +59,16 @@ def test_a_finished_run() -> None:
     assert lines[1] == "test  accuracy 98.61 %   loss 0.04321"
     assert lines[2] == "best  epoch 7, val/loss 0.25"
     assert lines[3] == "run   outputs/x/run"
-    assert lines[4] == "next  assay train -m data=wine 'callbacks=[default,ema]' seed=1,2,3"
-    assert "assay.load('outputs/x/run')" in lines[5]
+    assert lines[4:] == [
+        "next  assay report outputs/x/run",
+        "      assay predict outputs/x/run INPUT",
+        "      assay train -m data=wine 'callbacks=[default,ema]' seed=1,2,3",
+    ]
 
 
 def test_what_is_said_to_type_next_is_one_command() -> None:
-    command = said(result(overrides=("tags=[a b]", "name='x'", "seed=1", "hydra.run.dir=y")))[4]
-    words = shlex.split(command.removeprefix("next  "))
+    command = said(result(overrides=("tags=[a b]", "name='x'", "seed=1", "hydra.run.dir=y")))[6]
+    words = shlex.split(command)
     assert words == ["assay", "train", "-m", "tags=[a b]", "name='x'", "seed=1,2,3"]
 
 
@@ -97,3 +101,15 @@ def test_a_run_whose_directory_has_a_space_is_resumed_by_one_command(tmp_path: P
 def test_a_run_that_left_no_directory() -> None:
     lines = said(result(status="failed", reason="no", run_dir=Path("/nowhere/run")))
     assert lines == ["failed: no"]
+
+
+def test_what_changed_since_the_previous_run_and_how_the_score_moved() -> None:
+    for name, lr, loss in (("before", "0.1", 0.5), ("run", "0.01", 0.25)):
+        path = Path("outputs/digits_mlp/date") / name
+        metrics = {"val/loss": loss, "test/accuracy": 1 - loss}
+        made = make_run(path, f"optimizer.lr={lr}", metrics=metrics)
+    lines = said(result(run_dir=path, metrics=made.metrics, best={}))
+    assert lines[2:4] == [
+        "since outputs/digits_mlp/date/before: optimizer.lr 0.1 → 0.01",
+        "      test/accuracy 50.00 % → 75.00 % (better)",
+    ]

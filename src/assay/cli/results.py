@@ -216,7 +216,7 @@ def _watch(kind: str, comparison: Any, form: Format) -> None:
             while True:
                 start = time.monotonic()
                 found = comparison()
-                live.update(to_terminal(found, console.width, console, each=kind == "ls"), refresh=True)
+                live.update(to_terminal(found, console.width, each=kind == "ls"), refresh=True)
                 time.sleep(max(2.0, time.monotonic() - start))
     except KeyboardInterrupt:
         return

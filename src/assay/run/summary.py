@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from assay.quoting import counted
+from assay.record.runs.previous import since_previous
 from assay.task.task_of import task_of
-from assay.terminal import Console
+from assay.terminal import Console, in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from assay.record.run_record import RunRecord
     from assay.run.result import RunResult
 
+_MOST = 6
+"""Changes that are named."""
 _SHARES = ("accuracy", "precision", "recall", "f1", "auroc", "one_nn", "recall_at")
 
 
@@ -104,11 +107,44 @@ def say_run(console: Console, result: RunResult) -> None:
         monitor = result.best["monitor"]
         score = format_score(monitor, result.best["value"])
         console.print(f"[bold]best[/bold]  epoch {result.best['epoch']}, {monitor} {score}")
+    for label, text in zip(("since", ""), since(result.run_dir), strict=False):
+        console.print(f"[bold]{label:<5}[/bold] {escape(text)}")
     console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
-    console.print(f"[bold]next[/bold]  assay train -m {escape(_again(result.overrides))}seed=1,2,3")
+    run = shlex.quote(str(result.run_dir))
+    commands = [f"assay report {run}"]
     kept = (result.run_dir / "checkpoints" / f"{name}.ckpt" for name in ("best", "last"))
     if any(path.is_file() for path in kept):
-        console.print(f"      {load_command(result.run_dir)}", markup=False)
+        commands.append(f"assay predict {run} {_input(result.run_dir)}")
+    commands.append(f"assay train -m {_again(result.overrides)}seed=1,2,3")
+    for label, command in zip(("next", *[""] * len(commands)), commands, strict=False):
+        console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
+
+
+def since(run_dir: Path) -> list[str]:
+    """What has changed since the previous run of the same name, and how the scores have moved: two lines.
+
+    Args:
+        run_dir: Of a finished run.
+
+    Returns:
+        Nothing where there is no earlier run that has finished.
+    """
+    step = since_previous(run_dir)
+    if step is None:
+        return []
+    changes = [f"{key} {was} → {is_}" for key, (was, is_) in step.changes.items()]
+    more = f" and {counted(len(changes) - _MOST, 'more change')}" if len(changes) > _MOST else ""
+    changed = ", ".join(changes[:_MOST]) + more or "nothing has changed"
+    moves = [
+        f"{name} {format_score(name, was)} → {format_score(name, is_)}" + (f" ({judged})" if judged else "")
+        for name, was, is_, judged in step.moves
+    ]
+    return [in_a_line(f"{step.before.path}: {changed}"), *([in_a_line("   ".join(moves))] if moves else [])]
+
+
+def _input(run_dir: Path) -> str:
+    """What stands for new data in a command: rows of a table, else whatever the run takes."""
+    return "NEW_ROWS.csv" if (run_dir / "encoder.json").is_file() else "INPUT"
 
 
 def load_command(run_dir: Path) -> str:

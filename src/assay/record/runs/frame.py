@@ -12,6 +12,7 @@ from assay.record.runs.curves import read_curves
 from assay.record.runs.plain_value import plain_value
 from assay.record.runs.read_runs import read_runs
 from assay.record.runs.run import is_config
+from assay.record.runs.value import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -105,23 +106,6 @@ def curves(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
             "value": pd.Series([one for *_, curve in parts for one in curve.values], dtype="float64"),
         }
     )
-
-
-def value_of(run: Run, key: str, configs: ConfigValues) -> str | None:
-    """A value of a run's config as it was typed, else as its config has it; None where there is none.
-
-    Args:
-        run: Of which.
-        key: Full key.
-        configs: Reads what was not typed.
-    """
-    typed = run.typed.get(key)
-    if typed is not None and "$" not in typed:
-        return typed
-    try:
-        return configs.value(run, key) if run.status != "broken" else None
-    except AssayError:  # its config is damaged; its record is not
-        return typed
 
 
 def _parts(found: list[Run]) -> Iterator[tuple[str, str, Any]]:

@@ -7,11 +7,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
+from assay.record.runs.columns import config_columns, identity
 from assay.record.runs.config_values import ConfigValues
 from assay.record.runs.plain_value import plain_value
 from assay.record.runs.run import is_config
-from assay.report.table.columns import config_columns, identity
-from assay.report.table.condition import meeting, no_such_key, value
+from assay.record.runs.value import value
+from assay.report.table.condition import meeting, no_such_key
 from assay.report.table.ranking import Ranking, no_such_metric, ranking_of
 from assay.report.table.statistics import LEVEL, mean_of, welch
 

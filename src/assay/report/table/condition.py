@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import AssayError
-from assay.record.runs.frame import value_of
-from assay.record.runs.plain_value import plain_value, shown
+from assay.record.runs.plain_value import plain_value
 from assay.record.runs.run import same_value
+from assay.record.runs.value import OF_THE_RECORD, value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,8 +25,6 @@ _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-OF_THE_RECORD: Final = ("status", "cause", "name", "seed", "started", "seconds")
-"""What a record says beside the config, under these keys."""
 
 
 def meeting(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigValues) -> list[Run]:
@@ -55,22 +53,6 @@ def meeting(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigValue
             raise no_such_key(key, runs, "--where")
         kept = [run for run in kept if _holds(values[run.path], sign, text)]
     return kept
-
-
-def value(run: Run, key: str, configs: ConfigValues) -> Any:
-    """What a run says under a key: a number, text, or None where it says nothing.
-
-    Args:
-        run: Of which.
-        key: As for `meeting`.
-        configs: Reads what was not typed.
-    """
-    if key in OF_THE_RECORD:
-        return getattr(run, key)
-    if key in run.choices:
-        return shown(run.choices[key])
-    score = run.score(key)
-    return value_of(run, key, configs) if score is None else score
 
 
 def no_such_key(key: str, runs: Sequence[Run], option: str) -> AssayError:

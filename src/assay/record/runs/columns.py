@@ -8,7 +8,7 @@ from assay.errors import AssayError
 from assay.record.run_record import RunRecord
 from assay.record.runs.plain_value import plain_value, shown
 from assay.record.runs.run import is_config
-from assay.report.table.condition import value
+from assay.record.runs.value import value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from tests.making_runs import make_run
 
+from assay.record.runs.columns import config_columns, identity
 from assay.record.runs.config_values import ConfigValues
 from assay.record.runs.read_runs import read_runs
-from assay.report.table.columns import config_columns, identity
 
 if TYPE_CHECKING:
     from pathlib import Path
