@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -15,7 +16,6 @@ from assay.terminal import Console, in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from assay.build.assembly import Assembly
     from assay.record.run_record import RunRecord
@@ -139,7 +139,10 @@ def since(run_dir: Path) -> list[str]:
         f"{name} {format_score(name, was)} → {format_score(name, is_)}" + (f" ({judged})" if judged else "")
         for name, was, is_, judged in step.moves
     ]
-    return [in_a_line(f"{step.before.path}: {changed}"), *([in_a_line("   ".join(moves))] if moves else [])]
+    here = Path.cwd()
+    before = step.before.path
+    place = before.relative_to(here) if before.is_relative_to(here) else before
+    return [in_a_line(f"{place}: {changed}"), *([in_a_line("   ".join(moves))] if moves else [])]
 
 
 def _input(run_dir: Path) -> str:

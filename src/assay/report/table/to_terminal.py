@@ -54,7 +54,7 @@ def to_terminal(comparison: Comparison, width: int, *, each: bool = False) -> Re
         kinds = counted(runs, "run")
         if not each:
             kinds = f"{counted(len(comparison.rows), 'configuration')}, {kinds}"
-        parts += [Text(kinds + (f"; all with {same}" if same else "")), table]
+        parts += [Text(in_a_line(kinds + (f"; all with {same}" if same else ""))), table]
         if left_out:
             parts.append(
                 _said(
