@@ -11,7 +11,7 @@ from assay.data.data_module import DataModule
 from assay.data.samples import Samples, Stream, Unfitted
 
 if TYPE_CHECKING:
-    from assay.task.task import TaskName
+    from assay.task.task_name import TaskName
 
 Given = Mapping[str, Samples | Stream | Unfitted]
 

@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression  # type: i
 from assay.data.synthetic import Synthetic
 
 if TYPE_CHECKING:
-    from assay.task.task import TaskName
+    from assay.task.task_name import TaskName
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])

@@ -12,7 +12,8 @@ from sklearn.utils.multiclass import type_of_target  # type: ignore[import-untyp
 from assay.compose.options import list_options
 from assay.data.spec import Spec
 from assay.errors import DataError
-from assay.task.task import LOSS_KINDS, TaskName
+from assay.task.task import LOSS_KINDS
+from assay.task.task_name import TaskName
 from assay.task.task_of import TASKS
 
 SIZES = {"multiclass": 5, "binary": 2, "multilabel": 4, "regression": 3}

@@ -13,7 +13,7 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.task.task import TaskName
+    from assay.task.task_name import TaskName
 
 _TASKS: dict[str, TaskName] = {
     "breast_cancer": "binary",

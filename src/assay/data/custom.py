@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import IndexedDataset
-    from assay.task.task import TaskName
+    from assay.task.task_name import TaskName
 
 _MOST = 10**8
 """Samples, whose targets have to be held in memory."""

@@ -13,7 +13,7 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from assay.task.task import TaskName
+    from assay.task.task_name import TaskName
 
 _DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
 _MOST, _MOST_CLASSES = 10**8, 10**6

@@ -12,7 +12,7 @@ from assay.data.samples import Samples
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.task.task import TaskName
+    from assay.task.task_name import TaskName
 
 
 @final

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.task.task import TaskName
+    from assay.task.task_name import TaskName
 
 _PARTS = {"train", "val", "test"}
 _PEEK = 32

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from assay.task.task import TaskName
+    from assay.task.task_name import TaskName
 
 
 @dataclass(frozen=True)

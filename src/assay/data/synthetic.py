@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.task.task import TaskName
+    from assay.task.task_name import TaskName
 
 _DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
 _BLOCK = 1024

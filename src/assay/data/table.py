@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.task.task import TaskName
+    from assay.task.task_name import TaskName
 
 
 @final

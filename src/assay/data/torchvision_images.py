@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.task.task import TaskName
+    from assay.task.task_name import TaskName
 
 _FAILURES = (OSError, RuntimeError, ValueError, AssertionError, EOFError, LookupError, TarError)
 

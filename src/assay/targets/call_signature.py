@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from assay.targets.annotation import example_of
 from assay.targets.judge_name import trusted_in
 from assay.targets.resolve import resolve
-from assay.task.task import TaskName
+from assay.task.task_name import TaskName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

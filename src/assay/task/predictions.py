@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from assay.task.task import TaskName
+    from assay.task.task_name import TaskName
 
 Kind = Literal["probabilities", "values", "embeddings", "scores"]
 """What outputs are; `scores` are those of a loss that says no probabilities."""

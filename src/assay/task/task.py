@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from assay.errors import DataError
 
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from assay.figure.figure import Figure
     from assay.task.predictions import Predictions
     from assay.task.score import Score
+    from assay.task.task_name import TaskName
 
-TaskName = Literal["multiclass", "binary", "multilabel", "regression"]
-"""A task as a config names it; `assay.task.task_of.task_of` gives the object."""
 LOGIT_KINDS: Final = frozenset({"multiclass", "binary"})
 """What a loss may have as its class attribute `kind`: one logit per class, or one per yes-or-no label."""
 LOSS_KINDS: Final = LOGIT_KINDS | {"embedding"}

@@ -13,7 +13,8 @@ from assay.task.regression import Regression
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.task.task import Task, TaskName
+    from assay.task.task import Task
+    from assay.task.task_name import TaskName
 
 TASKS: Final[Mapping[str, Task]] = MappingProxyType(
     {task.name: task for task in (Multiclass(), Binary(), Multilabel(), Regression())}

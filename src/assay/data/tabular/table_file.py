@@ -21,7 +21,7 @@ from assay.task.task_of import infer_task
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.task.task import TaskName
+    from assay.task.task_name import TaskName
 
 _SEPARATORS = ";\t|,"
 _FEW_CLASSES = 20
