@@ -268,7 +268,7 @@ def test_forges_no_table(verb: str, folder: Path) -> None:
 def test_is_text_in_a_model_card(folder: Path) -> None:
     result = typed(folder, "export", "runs/real", "--format", "safetensors", "--out", "exported")
     assert result.exit_code == 0, result.output
-    (card,) = (folder / "exported").parent.rglob("MODEL_CARD.md")
+    (card,) = (folder / "exported").rglob("MODEL_CARD.md")
     text = card.read_text(encoding="utf-8")
     outside = re.sub(r"^(```+).*?^\1$|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)
     assert "<script>" not in outside

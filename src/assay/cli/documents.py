@@ -29,6 +29,7 @@ KINDS: Final[dict[str, tuple[str, str]]] = {
     "rm": ("rm", "assay.cli.documents.Removed"),
     "eval": ("eval", "assay.run.evaluate.Evaluation"),
     "report": ("report", "assay.report.page.report.Report"),
+    "export": ("export", "assay.run.export.description.Exported"),
     "reproduce": ("reproduce", "assay.run.reproduce.Reproduction"),
 }
 """What prints each kind of document, and the class whose attributes are its fields; see docs/json.md."""

@@ -1,11 +1,11 @@
-"""Using what was trained: `assay eval`."""
+"""Using what was trained: `assay eval` and `assay export`."""
 
 from __future__ import annotations
 
 import shlex
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from assay.terminal import Console
 
 if TYPE_CHECKING:
     from assay.run.evaluate import Evaluation
+    from assay.run.export.description import Exported
 
 
 class Role(StrEnum):
@@ -87,3 +88,60 @@ def _say(found: Evaluation) -> None:
         console.print(str(found.run_dir / found.predictions), markup=False)
     console.print("[bold]next[/bold]  ", end="")
     console.print(f"assay predict {run} INPUT", markup=False)
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    *,
+    file_format: Annotated[
+        str, typer.Option("--format", "-f", metavar="onnx|torch_export|safetensors", help="Of the file.")
+    ] = "onnx",
+    quantize: Annotated[
+        str | None, typer.Option("--quantize", metavar="int8", help="Round weights to 8 bits (onnx).")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="PATH", help="File or folder.  [default: RUN/export/FORMAT]"),
+    ] = None,
+    checkpoint: Annotated[Role, typer.Option("--checkpoint", help="Which weights.")] = Role.best,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write a run's model into a file that runs without assay, with a model card beside it.
+
+    What the run's data does to raw input and what the outputs mean is inside where the format can hold it
+    (safetensors holds the weights alone). The file is compared with the original on the run's own test
+    samples first; one that says something else is not kept.
+    """
+    with reported(debug, as_json=as_json) as document:
+        from assay.record.run_record import RunRecord
+
+        RunRecord.load(run)  # a mistyped directory costs no wait
+        with loading():
+            from assay.run.export.export import export as export_run
+
+        options: Any = {"out": out, "checkpoint": checkpoint.value, "quantize": quantize}
+        exported = export_run(run, file_format, **options)  # type: ignore[arg-type]  # it judges the name
+        _say_exported(exported)
+        document.say("export", exported)
+
+
+def _say_exported(exported: Exported) -> None:
+    from assay.run.export.model_card import agreement_in_words
+
+    console, about = Console(highlight=False, soft_wrap=True), exported.description
+    size = f"{exported.size / 1e6:.2f} MB"
+    lines = [("file", f"{exported.path} ({size}{', int8' if exported.quantized else ''})")]
+    lines.append(("card", str(exported.card)))
+    lines += [
+        ("input", f"{one['name']}: {one['dtype']} [{', '.join(map(str, one['shape']))}]")
+        for one in about["inputs"]
+    ]
+    lines.append(("output", about["output"]["name"]))
+    lines.append(("inside", "; ".join(about["inside"]) or "the bare model"))
+    lines.append(("check", agreement_in_words(exported)))
+    lines += [("note", note) for note in exported.notes]
+    lines.append(("next", f"the lines that run it are in {shlex.quote(str(exported.card))}"))
+    for name, text in lines:
+        console.print(f"[bold]{name:<6}[/bold] ", end="")
+        console.print(text, markup=False)

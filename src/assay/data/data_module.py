@@ -22,6 +22,7 @@ from assay.data.splitting.splits import Parts, check_inputs, read_parts
 from assay.data.splitting.subset import Part, blocks
 from assay.data.transform.normalize import Normalize, statistics
 from assay.data.transform.transform_options import Scale, chain_of, given, given_scale
+from assay.data.transform.transforms import Transforms
 from assay.errors import DataError
 from assay.task.task_of import task_of
 
@@ -211,6 +212,17 @@ class DataModule(L.LightningDataModule):
                 f"{trained.dtype}, after data.transform.eval {tuple(first.shape[1:])} and {first.dtype}",
                 hint="give both the transforms that change channels or type",
             )
+
+    def raw(self, name: str) -> Part:
+        """Samples as the source gives them, encoded, but neither transformed nor normalised.
+
+        Args:
+            name: `train`, `val` or `test`.
+        """
+        if self._parts is None:
+            raise RuntimeError("setup() comes first")
+        rows = torch.as_tensor(self._parts.rows[name])
+        return Part(self._parts.data[name], rows, keys=rows, transforms=Transforms())
 
     def _part(self, parts: Parts, name: str, chain: str) -> Part:
         rows = torch.as_tensor(parts.rows[name])

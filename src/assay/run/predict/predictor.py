@@ -109,7 +109,7 @@ class Predictor(nn.Module):
         restored = self._target_scale.restore(outputs).float()
         if self.kind != "probabilities":
             return restored
-        columns = restored.reshape(len(restored), -1)
+        columns = restored.reshape(restored.shape[0], -1)
         if columns.shape[1] == 1 and self._by_class:
             return torch.cat([1 - columns, columns], 1)
         return columns

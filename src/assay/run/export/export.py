@@ -1,0 +1,299 @@
+"""From a run to a file that runs without assay, checked before it gets its name."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib.util
+import os
+import shutil
+import uuid
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import torch
+
+from assay.errors import AssayError, first_line
+from assay.files.atomic import sync_directory
+from assay.run.export.agreement import compare
+from assay.run.export.check_samples import original_outputs, prepared, read_samples, targets_of
+from assay.run.export.description import Exported, describe
+from assay.run.export.model_card import MARK, model_card
+from assay.run.export.original import read_original
+from assay.run.export.table_inputs import codes_of
+from assay.run.export.trace import trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from assay.run.export.agreement import Agreement
+    from assay.run.export.check_samples import CheckSamples
+    from assay.run.export.original import Original
+
+    _Run = Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]
+
+Format = Literal["onnx", "torch_export", "safetensors"]
+SUFFIXES: Final[Mapping[str, str]] = {"onnx": ".onnx", "torch_export": ".pt2", "safetensors": ".safetensors"}
+CARD: Final = "MODEL_CARD.md"
+_NEEDS: Final = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "safetensors": ("safetensors",)}
+
+
+def export(
+    run_dir: Path,
+    file_format: Format = "onnx",
+    *,
+    out: Path | None = None,
+    checkpoint: Literal["best", "last"] = "best",
+    quantize: Literal["int8"] | None = None,
+    trusted_packages: Sequence[str] = (),
+) -> Exported:
+    """Export a run's model with what its data does to raw input.
+
+    Args:
+        run_dir: The run.
+        file_format: `onnx`, `torch_export`, or `safetensors` for the weights alone.
+        out: The file, or a folder for `model.onnx` and the like; by default `export/<format>` in the run.
+        checkpoint: `best` or `last`.
+        quantize: `int8`: weights and what goes through them rounded to 8 bits (ONNX).
+        trusted_packages: As for `assay.load`.
+
+    Raises:
+        AssayError: The run cannot be read, its model cannot be exported, or the file does not say what the
+            original says. There is no file then.
+    """
+    _check_choices(file_format, quantize)
+    path = _target(run_dir, file_format, out, quantize)
+    _check_card(path.with_name(CARD))
+    original = read_original(run_dir, checkpoint, trusted_packages)
+    samples = read_samples(original)
+    outputs = original_outputs(original, samples)
+    with _unfinished(path.parent) as folder:
+        made = folder / path.name
+        inside, notes = _write_checked(original, samples, outputs, made, file_format)
+        agreement = _compare(original, samples, outputs, made, file_format, inside=inside)
+        if quantize:
+            agreement = _quantize(original, samples, outputs, made, inside=inside)
+        size = sum(one.stat().st_size for one in folder.iterdir())
+        description = describe(original, samples, file_format=file_format, inside=inside)
+        notes = tuple(note for note in (*notes, samples.note, *_notes(original)) if note)
+        exported = Exported(
+            path, path.with_name(CARD), description, size, agreement, samples.subset, notes, quantize or ""
+        )
+        (folder / CARD).write_text(model_card(exported, original), encoding="utf-8")
+        _move(folder, path)
+    return exported
+
+
+def _check_choices(file_format: str, quantize: str | None) -> None:
+    if file_format not in SUFFIXES:
+        raise AssayError(f"--format {file_format}: one of {', '.join(SUFFIXES)} was expected")
+    if quantize not in (None, "int8"):
+        raise AssayError(f"--quantize {quantize}: int8 was expected")
+    if quantize and file_format != "onnx":
+        raise AssayError(
+            f"--quantize int8 is for ONNX files; {file_format} was asked for", hint="--format onnx"
+        )
+    missing = [name for name in _NEEDS.get(file_format, ()) if importlib.util.find_spec(name) is None]
+    if missing:
+        raise AssayError(
+            f"--format {file_format} needs the package {missing[0]}, which is not installed",
+            hint="pip install 'assay[export]'",
+        )
+
+
+def _target(run_dir: Path, file_format: str, out: Path | None, quantize: str | None) -> Path:
+    suffix = SUFFIXES[file_format]
+    if out is None:
+        return run_dir / "export" / "-".join(filter(None, (file_format, quantize))) / f"model{suffix}"
+    if out.suffix == suffix and not out.is_dir():
+        return out
+    if out.suffix in SUFFIXES.values() and not out.is_dir():
+        raise AssayError(f"--out {out}: a file of --format {file_format} ends in {suffix}")
+    if out.exists() and not out.is_dir():
+        raise AssayError(f"--out {out} is a file; one that ends in {suffix}, or a folder, was expected")
+    return out / f"model{suffix}"
+
+
+def _check_card(card: Path) -> None:
+    """Refuse to replace a card that somebody has written."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if not card.read_text(encoding="utf-8", errors="replace").startswith(MARK):
+            raise AssayError(
+                f"{card} is there and was not written by assay export: it would be replaced",
+                hint="--out another folder, or rename it",
+            )
+
+
+def _notes(original: Original) -> list[str]:
+    stored = {one.dtype for one in original.stored.state_dict().values() if one.is_floating_point()}
+    widened = ", ".join(sorted(str(one).removeprefix("torch.") for one in stored - {torch.float32}))
+    return [
+        f"the weights are {widened} in the checkpoint and float32 in the file" if widened else "",
+        f"the run is {original.record.status}" if original.record.status != "finished" else "",
+    ]
+
+
+def _write_checked(
+    original: Original, samples: CheckSamples, outputs: NDArray[np.float32], made: Path, file_format: str
+) -> tuple[bool, tuple[str, ...]]:
+    """Write the file; with the transforms of evaluation inside, where that is possible and right."""
+    if file_format == "safetensors":
+        _write(original, samples, made, file_format, inside=False)
+        return False, ()
+    if not original.transforms:
+        _write(original, samples, made, file_format, inside=True)
+        return True, ()
+    try:
+        if not original.takes_any_size and len({raw.shape[1:] for raw in samples.raw}) > 1:
+            raise AssayError("samples have several shapes before them")
+        _write(original, samples, made, file_format, inside=True)
+        _compare(original, samples, outputs, made, file_format, inside=True)
+    except AssayError as error:
+        _write(original, samples, made, file_format, inside=False)
+        names = ", ".join(type(one).__name__ for one in original.transforms.transforms)
+        return False, (f"the file takes pictures after {names} (data.transform.eval): {error.message}",)
+    return True, ()
+
+
+def _write(original: Original, samples: CheckSamples, made: Path, file_format: str, *, inside: bool) -> None:
+    metadata = describe(original, samples, file_format=file_format, inside=inside)
+    if file_format == "safetensors":
+        from assay.run.export.torch_file import write_safetensors
+
+        write_safetensors(made, original.stored, metadata)
+        return
+    example = tuple(
+        map(torch.from_numpy, _numeric(original, _example(original, samples, inside=inside)).values())
+    )
+    program = trace(
+        original.exportable(with_transforms=inside),
+        example,
+        any_size=inside and original.takes_any_size,
+    )
+    if file_format == "torch_export":
+        from assay.run.export.torch_file import write_torch_export
+
+        write_torch_export(made, program, metadata)
+        return
+    from assay.run.export.onnx_file import write_onnx
+
+    columns = () if original.encoder is None else original.encoder.columns
+    write_onnx(
+        made,
+        program,
+        names=[{"categories": "codes"}.get(one["name"], one["name"]) for one in metadata["inputs"]],
+        output=metadata["output"]["name"],
+        categories=[column for column in columns if column.kind == "category"],
+        metadata=metadata,
+    )
+
+
+def _example(original: Original, samples: CheckSamples, *, inside: bool) -> dict[str, NDArray[Any]]:
+    """Inputs of three samples: a trace takes one sample for a constant."""
+    first = prepared(original, samples.raw[0], with_transforms=inside)
+    return {name: np.concatenate([values[:1]] * 3) for name, values in first.items()}
+
+
+def _numeric(original: Original, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Inputs of a traced model: codes in place of texts."""
+    if original.encoder is None:
+        return inputs
+    columns = original.encoder.columns
+    return {
+        ("codes" if name == "categories" else name): codes_of(values, columns)
+        if name == "categories"
+        else values
+        for name, values in inputs.items()
+    }
+
+
+def _compare(
+    original: Original,
+    samples: CheckSamples,
+    outputs: NDArray[np.float32],
+    made: Path,
+    file_format: str,
+    *,
+    inside: bool,
+    int8: bool = False,
+) -> Agreement:
+    if file_format == "safetensors":
+        exported = _reloaded_outputs(original, samples, made)
+    else:
+        run = _opened(made, file_format)
+        batches = (prepared(original, raw, with_transforms=inside) for raw in samples.raw)
+        if file_format == "torch_export":
+            batches = (_numeric(original, batch) for batch in batches)
+        try:
+            exported = np.concatenate([run(batch) for batch in batches])
+        except Exception as error:  # whatever the runtime raises
+            raise AssayError(f"the file does not run: {type(error).__name__}: {first_line(error)}") from error
+    return compare(
+        outputs,
+        exported,
+        targets_of(original, samples),
+        kind=original.kind,
+        by_class=original.task is not None and original.task.by_class,
+        int8=int8,
+        resizes=inside and original.takes_any_size,
+    )
+
+
+def _opened(made: Path, file_format: str) -> _Run:
+    if file_format == "onnx":
+        from assay.run.export.onnx_file import open_onnx
+
+        return open_onnx(made)
+    from assay.run.export.torch_file import open_torch_export
+
+    return open_torch_export(made)
+
+
+def _reloaded_outputs(original: Original, samples: CheckSamples, made: Path) -> NDArray[np.float32]:
+    from assay.run.export.torch_file import read_safetensors
+
+    fresh = copy.deepcopy(original.stored)
+    read_safetensors(made, fresh)
+    predictor = copy.copy(original.predictor)
+    predictor.model = fresh.float()
+    return original_outputs(dataclasses.replace(original, predictor=predictor), samples)
+
+
+def _quantize(
+    original: Original, samples: CheckSamples, outputs: NDArray[np.float32], made: Path, *, inside: bool
+) -> Agreement:
+    from assay.run.export.onnx_file import quantize
+
+    quantize(made)
+    return _compare(original, samples, outputs, made, "onnx", inside=inside, int8=True)
+
+
+@contextmanager
+def _unfinished(parent: Path) -> Iterator[Path]:
+    """A folder beside the final place, gone in the end."""
+    existing = next(one for one in (parent, *parent.resolve().parents) if one.is_dir())
+    folder = existing / f".export.{uuid.uuid4().hex[:12]}.tmp"
+    try:
+        folder.mkdir()
+        yield folder
+    except OSError as error:
+        raise AssayError(f"{parent} cannot be written: {first_line(error)}") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _move(folder: Path, path: Path) -> None:
+    """Give the files their names; the model comes last, so that it is never without its weights and card."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for made in sorted(folder.iterdir(), key=lambda one: one.name == path.name):
+        descriptor = os.open(made, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        made.replace(path.with_name(made.name))
+    sync_directory(path.parent)

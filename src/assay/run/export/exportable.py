@@ -1,0 +1,150 @@
+"""A trained model as it leaves assay: raw input in, probabilities (or values, embeddings) out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
+
+from assay.run.export.table_inputs import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.data.tabular.table_encoder import Column
+    from assay.data.transform.normalize import Normalize
+    from assay.data.transform.transforms import Transforms
+    from assay.run.predict.predictor import Predictor
+
+
+@final
+class Exportable(nn.Module):
+    """What a run's data does to raw input, the model, and what its outputs mean, as one traceable module.
+
+    Args:
+        predictor: Of the run; its model and `postprocess`.
+        normalize: Of the run's data.
+        transforms: Of evaluation; empty where they cannot be traced.
+        encode: Of a table; None: the inputs are one tensor.
+    """
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        *,
+        normalize: Normalize,
+        transforms: Transforms,
+        encode: Encode | None = None,
+    ) -> None:
+        super().__init__()
+        self.predictor, self.encode, self._normalize = predictor, encode, normalize
+        self._transforms = [_traceable(transform) for transform in transforms.transforms]
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Outputs `[B, ...]` for raw input.
+
+        Args:
+            inputs: One tensor `[B, ...]`; of a table what `Encode` takes.
+        """
+        raw = self.encode(*inputs) if self.encode is not None else inputs[0]
+        for transform in self._transforms:
+            raw = transform(raw)
+        outputs = self.predictor.model(self._normalize(raw, torch.float32))
+        outputs = self.predictor.postprocess(outputs)
+        return outputs if self.encode is None else self.encode.mark_missing(outputs, *inputs)
+
+
+def takes_any_size(transforms: Transforms) -> bool:
+    """Whether the first transform brings pictures of any size to a fixed one.
+
+    Args:
+        transforms: Of evaluation.
+    """
+    return isinstance(_traceable(next(iter(transforms.transforms), nn.Identity())), _Resize)
+
+
+def _traceable(transform: Any) -> Any:
+    """The same without branches on the picture's size, where there is such a thing."""
+    if type(transform) is not v2.Resize or len(transform.size or ()) != 2:
+        return transform
+    mode = str(getattr(transform.interpolation, "value", transform.interpolation))
+    if mode not in ("bilinear", "bicubic"):
+        return transform
+    return _Resize(tuple(transform.size), mode, bool(transform.antialias))
+
+
+@final
+class _Resize:
+    """`v2.Resize` to a height and width, which leaves pictures alone that have them already: a branch."""
+
+    def __init__(self, size: tuple[int, int], mode: str, antialias: bool) -> None:
+        self._size, self._mode, self._antialias = size, mode, antialias
+
+    def __call__(self, pictures: Tensor) -> Tensor:
+        """Pictures `[B, C, height, width]` in the type that they have.
+
+        Args:
+            pictures: `[B, C, H, W]`, uint8 or floats.
+        """
+        resized = F.interpolate(
+            pictures.float(), self._size, mode=self._mode, antialias=self._antialias, align_corners=False
+        )
+        if pictures.is_floating_point():
+            return resized
+        return resized.round().clamp(0, 255).to(pictures.dtype)
+
+
+@final
+class Encode(nn.Module):
+    """A fitted table encoder as tensor operations: numbers imputed, categories as one column each.
+
+    Args:
+        columns: What the table's encoder has learned.
+    """
+
+    fill: Tensor
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        super().__init__()
+        self.numbers = tuple(column for column in columns if column.kind != "category")
+        self.categories = tuple(column for column in columns if column.kind == "category")
+        fill = [float("nan") if column.fill is None else float(column.fill) for column in self.numbers]
+        self.register_buffer("fill", torch.tensor([fill], dtype=torch.float32))
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Float32 `[B, F]`, as `TableEncoder.transform` gives them.
+
+        Args:
+            inputs: Numbers float32 `[B, N]`, not finite where missing, dates in days since 1970; codes int64
+                `[B, C]`: the position of a category among the column's, `UNKNOWN` or `MISSING`. Each only
+                where the table has such columns.
+        """
+        encoded = []
+        if self.numbers:
+            encoded.append(torch.where(torch.isfinite(inputs[0]), inputs[0], self.fill))
+        for position, column in enumerate(self.categories):
+            code = inputs[-1][:, position : position + 1]
+            encoded.append((code == torch.arange(column.width, device=code.device)).to(torch.float32))
+        return torch.cat(encoded, dim=1)
+
+    def mark_missing(self, outputs: Tensor, *inputs: Tensor) -> Tensor:
+        """Outputs, NaN in rows that lack a value for which training has learned none.
+
+        A network may hide a NaN: `max(nan, 0)` is 0 in some runtimes.
+
+        Args:
+            outputs: `[B, ...]`.
+            inputs: As for `forward`.
+        """
+        missing = []
+        for_good = [position for position, column in enumerate(self.numbers) if column.fill is None]
+        if for_good:
+            missing.append(~torch.isfinite(inputs[0][:, for_good]).all(dim=1))
+        if any(column.fill is None for column in self.categories):
+            missing.append((inputs[-1] == MISSING).any(dim=1))
+        for rows in missing:
+            outputs = torch.where(rows[:, None], torch.nan, outputs)
+        return outputs

@@ -1,0 +1,297 @@
+"""An exported file says what the run's model says, runs without assay, and is kept only if it does."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from contextlib import chdir
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnxruntime  # type: ignore[import-untyped]  # ships no types
+import pandas as pd
+import pytest
+import torch
+from scipy.special import expit, softmax  # type: ignore[import-untyped]  # ships no types
+
+from assay.errors import AssayError
+from assay.run.export.export import SUFFIXES, export
+from assay.run.export.exportable import Exportable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from tests.conftest import Train, Trained
+
+SHORT = ("callbacks=[default]", "trainer.max_epochs=2", "optimizer.lr=0.01")
+
+
+def onnx_outputs(path: Path, inputs: Mapping[str, Any]) -> NDArray[np.float32]:
+    outputs: NDArray[np.float32] = onnxruntime.InferenceSession(str(path)).run(None, dict(inputs))[0]
+    return outputs
+
+
+def held_out(run: Trained) -> tuple[Any, NDArray[np.int64]]:
+    """What the run's source holds, and the rows of its test part."""
+    parts: Any = run.datamodule._parts
+    return parts.data["test"], parts.rows["test"]
+
+
+def trained_outputs(run: Trained) -> NDArray[np.float32]:
+    """Of the trained module itself on the batches that it was tested with."""
+    batches = [
+        run.datamodule.on_after_batch_transfer(batch, 0)[0] for batch in run.datamodule.test_dataloader()
+    ]
+    with torch.no_grad():
+        outputs: NDArray[np.float32] = run.module.model.eval()(torch.cat(batches)).numpy()
+    return outputs
+
+
+# -- runs of each task ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pictures_run(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Pictures of bytes in colour that evaluation scales and crops."""
+    draw = np.random.default_rng(0)
+    labels = np.arange(300) % 3
+    pictures = draw.integers(0, 90, (300, 3, 20, 18)) + 80 * np.eye(3, dtype=int)[labels][:, :, None, None]
+    folder = tmp_path_factory.mktemp("my pictures")
+    np.savez(folder / "all.npz", inputs=pictures.astype(np.uint8), targets=labels)
+    return train(
+        *(
+            "data=arrays",
+            f"data.source.root='{folder / 'all.npz'}'",
+            "data/transform=resize",
+            "model=small_cnn",
+        ),
+        *("data.transform.size=[12,12]", 'data.source.class_names=[red,green,"a|b<script>"]', *SHORT),
+        *("model=small_cnn", "model.widths=[8,8]"),
+    )
+
+
+@pytest.fixture(scope="module")
+def binary_run(train: Train) -> Trained:
+    return train("experiment=breast_cancer_binary", *SHORT)
+
+
+@pytest.fixture(scope="module")
+def labels_run(train: Train) -> Trained:
+    return train(
+        *("data=synthetic", "data.source.task=multilabel", "data.source.num_classes=4", "metrics=multilabel"),
+        *("data.source.input_shape=[6]", "data.source.num_samples=400", "data.source.dtype=float32"),
+        *("loss=bce_with_logits", "model=mlp", *SHORT),
+    )
+
+
+@pytest.fixture(scope="module")
+def houses() -> pd.DataFrame:
+    """Prices that depend on numbers with gaps, a date, and categories, some of them integers with gaps."""
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "size": draw.gamma(9, 13, 400).round(1),
+            "garden": draw.random(400) > 0.5,
+            "district": draw.choice(["Nord", "Süd", "West"], 400),
+            "floor": draw.choice(["1", "2", "ground"], 400),
+            "built": pd.Timestamp("1999-05-06") + pd.to_timedelta(draw.integers(0, 9000, 400), unit="D"),
+        }
+    )
+    frame["price"] = 90_000 + 2_100 * frame["size"] + 60_000 * (frame["district"] == "Süd")
+    frame["size"] = frame["size"].mask(frame.index % 50 == 7)
+    frame["district"] = frame["district"].mask(frame.index % 40 == 3)
+    return frame
+
+
+@pytest.fixture(scope="module")
+def houses_run(train: Train, houses: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    path = tmp_path_factory.mktemp("houses") / "houses.csv"
+    houses.to_csv(path, index=False)
+    return train(
+        *("data=table", f"data.source.path='{path}'", "data.source.target=price", "loss=mse"),
+        *("metrics=regression", "data.source.missing=impute", "data.source.keep=[built]", *SHORT),
+    )
+
+
+@pytest.fixture(scope="module")
+def embedding_run(train: Train) -> Trained:
+    return train(
+        *("experiment=digits_embedding", "callbacks=[default]", "trainer.max_epochs=1"),
+        *("trainer.limit_train_batches=2", "model.widths=[8,8]"),
+    )
+
+
+# -- onnx ----------------------------------------------------------------------------------------------------
+
+
+def test_classes_by_a_perceptron(digits_run: Trained, tmp_path: Path) -> None:
+    exported = export(digits_run.run_dir, "onnx", out=tmp_path / "my models")
+    assert exported.path == tmp_path / "my models" / "model.onnx"
+    data, rows = held_out(digits_run)
+    found = onnx_outputs(exported.path, {"inputs": data.inputs[rows].numpy()})
+    np.testing.assert_allclose(found, softmax(trained_outputs(digits_run), 1), atol=1e-5)
+    assert exported.agreement.num_samples == len(rows)
+    accuracy = np.mean(found.argmax(1) == data.targets[rows].numpy())
+    assert accuracy == pytest.approx(digits_run.record["metrics"]["test/accuracy"], abs=1e-7)
+    assert exported.agreement.exported_accuracy == pytest.approx(accuracy)
+    metadata = onnxruntime.InferenceSession(str(exported.path)).get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["names"]) == list("0123456789")
+    about = json.loads(metadata["assay"])
+    assert about["run"]["fingerprint"] == digits_run.record["fingerprint"]
+    assert about["run"]["metrics"]["test/accuracy"] == digits_run.record["metrics"]["test/accuracy"]
+    assert about["inputs"] == [
+        {"name": "inputs", "dtype": "float32", "shape": ["batch", 1, 8, 8], "range_seen": [0.0, 16.0]}
+    ]
+    onnx.checker.check_model(str(exported.path), full_check=True)
+
+
+def test_pictures_of_any_size_by_a_network_of_convolutions(pictures_run: Trained, tmp_path: Path) -> None:
+    exported = export(pictures_run.run_dir, "onnx", out=tmp_path / "pictures.onnx")
+    assert exported.description["inputs"][0]["shape"] == ["batch", 3, "height", "width"]
+    assert "Resize" in exported.description["inside"]
+    data, rows = held_out(pictures_run)
+    found = onnx_outputs(exported.path, {"inputs": data.inputs[rows].numpy()})
+    np.testing.assert_allclose(found, softmax(trained_outputs(pictures_run), 1), atol=1e-2)
+    sizes = onnxruntime.InferenceSession(str(exported.path)).get_inputs()[0].shape
+    assert sizes == ["batch", 3, "height", "width"]
+    larger = np.repeat(np.repeat(data.inputs[rows[:5]].numpy(), 3, axis=2), 2, axis=3)
+    assert (onnx_outputs(exported.path, {"inputs": larger}).argmax(1) == found[:5].argmax(1)).all()
+
+
+def test_one_logit_becomes_two_columns(binary_run: Trained, tmp_path: Path) -> None:
+    exported = export(binary_run.run_dir, "onnx", out=tmp_path)
+    data, rows = held_out(binary_run)
+    found = onnx_outputs(exported.path, {"inputs": data.inputs[rows].numpy()})
+    yes = expit(trained_outputs(binary_run)[:, 0])
+    np.testing.assert_allclose(found, np.stack([1 - yes, yes], 1), atol=1e-5)
+    assert len(exported.description["names"]) == found.shape[1] == 2
+
+
+def test_several_labels(labels_run: Trained, tmp_path: Path) -> None:
+    exported = export(labels_run.run_dir, "onnx", out=tmp_path)
+    data, rows = held_out(labels_run)
+    found = onnx_outputs(exported.path, {"inputs": data.inputs[rows].numpy()})
+    np.testing.assert_allclose(found, expit(trained_outputs(labels_run)), atol=1e-5)
+    assert exported.agreement.same_labels == 1
+
+
+def test_embeddings(embedding_run: Trained, tmp_path: Path) -> None:
+    exported = export(embedding_run.run_dir, "onnx", out=tmp_path)
+    data, rows = held_out(embedding_run)
+    found = onnx_outputs(exported.path, {"inputs": data.inputs[rows].numpy()})
+    np.testing.assert_allclose(found, trained_outputs(embedding_run), atol=1e-4)
+    assert exported.description["output"]["name"] == "embeddings"
+    assert exported.agreement.same_labels is None
+
+
+def test_rows_of_a_table_with_gaps_and_new_categories(
+    houses_run: Trained, houses: pd.DataFrame, tmp_path: Path
+) -> None:
+    exported = export(houses_run.run_dir, "onnx", out=tmp_path)
+    _, rows = held_out(houses_run)
+    config, raw = houses_run.datamodule, houses.iloc[rows]
+    days = (raw["built"] - pd.Timestamp("1970-01-01")).dt.days
+    numbers = raw.assign(built=days)[["size", "garden", "built"]].astype("float64").to_numpy("float32")
+    texts = raw[["district", "floor"]].astype(object).where(raw[["district", "floor"]].notna(), "").to_numpy()
+    found = onnx_outputs(exported.path, {"numbers": numbers, "categories": texts})
+    spec = config.spec
+    prices = trained_outputs(houses_run) * spec.target_std[0] + spec.target_mean[0]
+    np.testing.assert_allclose(found, prices, rtol=1e-5)
+    assert np.isnan(numbers).any()
+    assert (texts == "").any()
+    new = np.array([["Mars", "2.0"], ["", "2"]], dtype=object)
+    found = onnx_outputs(exported.path, {"numbers": numbers[:2], "categories": new})
+    assert np.isfinite(found).all()
+
+
+# -- the lines of the card, without assay --------------------------------------------------------------------
+
+
+def code_in(card: Path) -> str:
+    found = re.search(r"```python\n(.*?)```", card.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_the_lines_of_the_card_run_without_assay(
+    houses_run: Trained, houses: pd.DataFrame, pictures_run: Trained, tmp_path: Path
+) -> None:
+    files = [
+        export(houses_run.run_dir, "onnx", out=tmp_path / "a" / "prices.onnx"),
+        export(houses_run.run_dir, "torch_export", out=tmp_path / "b"),
+        export(pictures_run.run_dir, "torch_export", out=tmp_path / "c"),
+    ]
+    rows = held_out(houses_run)[1]
+    new = houses.iloc[rows].drop(columns="price")
+    codes = []
+    for exported in files:
+        new.to_csv(exported.path.with_name("NEW_ROWS.csv"), index=False)
+        codes.append(f"os.chdir({str(exported.path.parent)!r})\n{code_in(exported.card)}")
+    script = "\n".join(["import os, sys", *codes, "assert 'assay' not in sys.modules"])
+    done = subprocess.run(
+        [sys.executable, "-I", "-W", "error", "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    spec = houses_run.datamodule.spec
+    prices = trained_outputs(houses_run) * spec.target_std[0] + spec.target_mean[0]
+    shown = np.array([float(found) for found in re.findall(r"\[+\s*([\d.]+)\s*\]", done.stdout)])
+    np.testing.assert_allclose(shown, np.concatenate([prices, prices])[:, 0], rtol=1e-5)
+    assert re.search(r"^(red|green|a\|b<script>) [01]\.\d+$", done.stdout, re.MULTILINE)
+
+
+def test_weights_alone(digits_run: Trained, tmp_path: Path) -> None:
+    exported = export(digits_run.run_dir, "safetensors", out=tmp_path)
+    from safetensors.torch import load_file
+
+    saved = digits_run.checkpoint("best")["state_dict"]
+    loaded = load_file(exported.path)
+    assert {f"model.{name}" for name in loaded} == set(saved)
+    assert all(torch.equal(loaded[name], saved[f"model.{name}"]) for name in loaded)
+    code = code_in(exported.card).replace('"RUN"', repr(str(digits_run.run_dir)))
+    names: dict[str, Any] = {}
+    with chdir(tmp_path):
+        exec(code, names)  # noqa: S102 - the lines that a user is told to run
+    assert all(torch.equal(value.cpu(), loaded[name]) for name, value in names["model"].state_dict().items())
+
+
+# -- 8 bits --------------------------------------------------------------------------------------------------
+
+
+def test_weights_of_8_bits(digits_run: Trained, tmp_path: Path) -> None:
+    exported = export(digits_run.run_dir, "onnx", out=tmp_path, quantize="int8")
+    whole = digits_run.run_dir / "checkpoints" / "best.ckpt"
+    assert exported.size < whole.stat().st_size / 3
+    data, rows = held_out(digits_run)
+    found = onnx_outputs(exported.path, {"inputs": data.inputs[rows].numpy()})
+    accuracy = np.mean(found.argmax(1) == data.targets[rows].numpy())
+    assert exported.agreement.exported_accuracy == pytest.approx(accuracy)
+    assert f"accuracy {100 * accuracy:.2f} % (original" in exported.card.read_text(encoding="utf-8")
+    for other in ("torch_export", "safetensors"):
+        with pytest.raises(AssayError, match="int8 is for ONNX files"):
+            export(digits_run.run_dir, other, out=tmp_path / other, quantize="int8")
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["MODEL_CARD.md", "model.onnx"]
+
+
+# -- what must not be kept -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file_format", "quantize"), [("onnx", None), ("torch_export", None), ("onnx", "int8")]
+)
+def test_a_file_that_says_something_else_is_not_kept(
+    digits_run: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_format: Any, quantize: Any
+) -> None:
+    out = tmp_path / "new folder" / f"digits{SUFFIXES[file_format]}"
+    monkeypatch.setattr(Exportable, "forward", without_normalisation)
+    with pytest.raises(AssayError, match=r"Nothing was kept"):
+        export(digits_run.run_dir, file_format, out=out, quantize=quantize)
+    assert list(tmp_path.iterdir()) == []
+
+
+def without_normalisation(module: Exportable, *inputs: torch.Tensor) -> torch.Tensor:
+    return module.predictor.postprocess(module.predictor.model(inputs[0]))

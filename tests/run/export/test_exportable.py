@@ -1,0 +1,87 @@
+"""Tensor operations that say what the run's own encoder and torchvision's Resize say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
+
+from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.transform.transforms import Transforms
+from assay.run.export.exportable import Encode, _traceable, takes_any_size
+from assay.run.export.table_inputs import codes_of, table_inputs
+
+
+def encoded(frame: pd.DataFrame, encoder: TableEncoder) -> tuple[torch.Tensor, ...]:
+    inputs = table_inputs(frame, encoder.columns)
+    tensors = [torch.from_numpy(inputs["numbers"])] if "numbers" in inputs else []
+    if "categories" in inputs:
+        tensors.append(torch.from_numpy(codes_of(inputs["categories"], encoder.columns)))
+    return tuple(tensors)
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "town": draw.choice(["Nord", "Süd", "rare", "odd"], 200, p=[0.5, 0.4, 0.05, 0.05]),
+            "size": draw.normal(100, 30, 200),
+            "built": pd.Timestamp("1999-05-06") + pd.to_timedelta(draw.integers(0, 9000, 200), unit="D"),
+            "garden": draw.random(200) > 0.5,
+            "floor": draw.choice(["1", "2", "0"], 200),
+        }
+    )
+    frame.loc[::17, "size"] = np.nan
+    frame.loc[::19, "town"] = None
+    return frame
+
+
+@pytest.mark.parametrize("max_categories", [None, 3])
+@pytest.mark.parametrize("columns", [slice(None), ["size", "garden"], ["town", "floor"]], ids=str)
+def test_a_table_as_its_encoder_has_it(
+    frame: pd.DataFrame, max_categories: int | None, columns: object
+) -> None:
+    frame = frame[columns] if isinstance(columns, list) else frame
+    encoder = TableEncoder(impute=True, max_categories=max_categories)
+    encoder.fit(frame, np.arange(150))
+    new = frame.copy()
+    if "town" in new:
+        new.loc[[150, 160], "town"] = "Mars"
+        new["floor"] = new["floor"].astype(float)  # a column of integers with a gap
+    torch.testing.assert_close(Encode(encoder.columns)(*encoded(new, encoder)), encoder.transform(new))
+
+
+def test_a_value_that_must_not_be_missing_makes_the_row_nan(frame: pd.DataFrame) -> None:
+    whole = frame.dropna().reset_index(drop=True)
+    encoder = TableEncoder()
+    encoder.fit(whole, np.arange(100))
+    encode, rows = Encode(encoder.columns), whole.head(4).copy()
+    rows.loc[1, "size"] = np.inf
+    rows.loc[2, "town"] = None
+    marked = encode.mark_missing(torch.zeros(4, 2), *encoded(rows, encoder))
+    assert marked.isnan().tolist() == [[False] * 2, [True] * 2, [True] * 2, [False] * 2]
+
+
+@pytest.mark.parametrize("interpolation", [v2.InterpolationMode.BILINEAR, v2.InterpolationMode.BICUBIC])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_resizing_without_a_branch(interpolation: v2.InterpolationMode, dtype: torch.dtype) -> None:
+    resize = v2.Resize([20, 12], interpolation=interpolation)
+    draw = torch.Generator().manual_seed(0)
+    for size in ((20, 12), (64, 48), (7, 31)):
+        pictures = torch.randint(256, (3, 3, *size), generator=draw).to(dtype)
+        found, wanted = _traceable(resize)(pictures), resize(pictures)
+        assert found.dtype == wanted.dtype
+        # torchvision has another kernel for bytes, which may round to the neighbouring level
+        torch.testing.assert_close(
+            found.float(), wanted.float(), atol=1.0 if dtype == torch.uint8 else 1e-3, rtol=0
+        )
+
+
+def test_what_takes_pictures_of_any_size() -> None:
+    assert takes_any_size(Transforms([v2.Resize([8, 8]), v2.CenterCrop(4)]))
+    assert not takes_any_size(Transforms([v2.CenterCrop(4)]))
+    assert not takes_any_size(Transforms([v2.Resize(8)]))
+    assert not takes_any_size(Transforms())

@@ -1,0 +1,59 @@
+"""What is on the card, and that no name of somebody's is more than its letters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from assay.errors import AssayError
+from assay.run.export.export import export
+from assay.run.export.model_card import MARK, plain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Trained
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a|b", r"a\|b"),
+        ("<script>", "&lt;script&gt;"),
+        ("[x](http://y)", r"\[x\]\(http://y\)"),
+        ("a\n# b", r"a \# b"),
+        ("`code` *bold* $x$", r"\`code\` \*bold\* \$x\$"),
+        ("\x1b[31m", r"\\x1b\[31m"),
+    ],
+)
+def test_text_is_text(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+def test_what_is_on_it(digits_run: Trained, tmp_path: Path) -> None:
+    exported = export(digits_run.run_dir, "safetensors", out=tmp_path)
+    card, record = exported.card.read_text(encoding="utf-8"), digits_run.record
+    assert card.startswith(MARK)
+    accuracy = f"| test/accuracy | {100 * record['metrics']['test/accuracy']:.2f} % |"
+    for words in (record["fingerprint"], record["data_sha256"], accuracy, "360 test samples"):
+        assert words in card
+    counts = digits_run.datamodule.spec.class_counts
+    assert all(f"| {name} | {count} |" in card for name, count in enumerate(counts))
+    assert "takes inputs that are encoded, transformed and normalised already" in card
+
+
+def test_scores_of_other_weights_are_not_this_file_s(digits_run: Trained, tmp_path: Path) -> None:
+    exported = export(digits_run.run_dir, "safetensors", out=tmp_path, checkpoint="last")
+    card = exported.card.read_text(encoding="utf-8")
+    assert "The run's test scores are of its best checkpoint, not of this file." in card
+    assert "| test/accuracy" not in card
+
+
+def test_a_card_of_somebody_s_is_left_alone(digits_run: Trained, tmp_path: Path) -> None:
+    (tmp_path / "MODEL_CARD.md").write_text("# Mine", encoding="utf-8")
+    with pytest.raises(AssayError, match="was not written by assay export"):
+        export(digits_run.run_dir, "safetensors", out=tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == ["MODEL_CARD.md"]
+    export(digits_run.run_dir, "safetensors", out=tmp_path / "a")
+    export(digits_run.run_dir, "safetensors", out=tmp_path / "a")  # its own is replaced

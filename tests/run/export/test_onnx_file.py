@@ -1,0 +1,103 @@
+"""Weights beside the graph, texts looked up by the graph, weights of 8 bits."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnxruntime  # type: ignore[import-untyped]  # ships no types
+import pytest
+import torch
+from torch import nn
+
+from assay.data.tabular.table_encoder import Column
+from assay.errors import AssayError
+from assay.run.export import onnx_file
+from assay.run.export.onnx_file import open_onnx, quantize, write_onnx
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch.export import ExportedProgram
+
+BATCH = torch.export.Dim("batch")
+
+
+def traced(model: nn.Module, *example: torch.Tensor) -> ExportedProgram:
+    return torch.export.export(model.eval(), example, dynamic_shapes=tuple({0: BATCH} for _ in example))
+
+
+def test_large_weights_lie_beside_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_file, "_IN_ONE_FILE", 1000)
+    model, inputs = nn.Sequential(nn.Linear(40, 50), nn.ReLU(), nn.Linear(50, 3)), torch.randn(5, 40)
+    path = tmp_path / "large.onnx"
+    write_onnx(path, traced(model, inputs), names=["inputs"], output="values", metadata={"names": ["ü"]})
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["large.onnx", "large.onnx.data"]
+    assert (tmp_path / "large.onnx.data").stat().st_size > 8000 > path.stat().st_size
+    found = open_onnx(path)({"inputs": inputs[:2].numpy()})
+    np.testing.assert_allclose(found, model(inputs[:2]).detach().numpy(), atol=1e-6)
+    session = onnxruntime.InferenceSession(str(path))
+    assert json.loads(session.get_modelmeta().custom_metadata_map["names"]) == ["ü"]
+    assert (session.get_inputs()[0].shape, session.get_outputs()[0].shape) == (["batch", 40], ["batch", 3])
+
+
+class Codes(nn.Module):
+    def forward(self, numbers: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
+        return torch.cat([numbers, codes.float()], 1)
+
+
+def test_texts_become_codes(tmp_path: Path) -> None:
+    columns = [
+        Column("town", "category", codes={"Süd": 0, "b": 1}, other=1),
+        Column("floor", "category", fill="2", codes={"1": 0, "2": 1}),
+    ]
+    path = tmp_path / "texts.onnx"
+    program = traced(Codes(), torch.ones(3, 1), torch.ones(3, 2, dtype=torch.int64))
+    names = ["numbers", "codes"]
+    write_onnx(path, program, names=names, output="values", categories=columns, metadata={})
+    texts = np.array([["Süd", "2.0"], ["Mars", ""], ["", "9"]], dtype=object)
+    found = open_onnx(path)({"numbers": np.zeros((3, 1), np.float32), "categories": texts})
+    assert found.tolist() == [[0, 0, 1], [0, 1, 1], [0, -2, -1]]
+    onnx.checker.check_model(str(path), full_check=True)
+
+
+def test_weights_of_8_bits(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    convolved = [nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.AdaptiveAvgPool2d(2)]
+    model = nn.Sequential(*convolved, nn.Flatten(), nn.Linear(128, 5))
+    inputs, path = torch.randn(20, 3, 8, 8), tmp_path / "model.onnx"
+    write_onnx(path, traced(model, inputs), names=["inputs"], output="values", metadata={"names": []})
+    before = path.stat().st_size
+    whole = open_onnx(path)({"inputs": inputs.numpy()})
+    quantize(path)
+    assert path.stat().st_size < before
+    rounded = open_onnx(path)({"inputs": inputs.numpy()})
+    assert 0 < np.abs(rounded - whole).max() < 0.1 * np.abs(whole).max()
+    assert "assay" in onnxruntime.InferenceSession(str(path)).get_modelmeta().custom_metadata_map
+    assert {"ConvInteger", "MatMulInteger"} <= {node.op_type for node in onnx.load(path).graph.node}
+
+
+def test_nothing_to_round(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    write_onnx(path, traced(nn.ReLU(), torch.ones(3, 2)), names=["inputs"], output="values", metadata={})
+    with pytest.raises(AssayError, match="has no weights that could be rounded"):
+        quantize(path)
+
+
+def test_an_operation_that_onnx_lacks(tmp_path: Path) -> None:
+    class Lacking(nn.Module):
+        def forward(self, inputs: torch.Tensor) -> Any:
+            return torch.linalg.eigvals(inputs[:, None] * inputs[:, :, None]).real
+
+    with pytest.raises(AssayError, match="cannot be written as ONNX") as caught:
+        write_onnx(
+            tmp_path / "x.onnx",
+            traced(Lacking(), torch.randn(3, 4)),
+            names=["inputs"],
+            output="values",
+            metadata={},
+        )
+    assert "\n" not in caught.value.message
+    assert not list(tmp_path.iterdir())
