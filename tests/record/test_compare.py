@@ -6,11 +6,14 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+from assay.record import predictions_file
 from assay.record.compare import causes, differences, first_row
 from assay.record.run_record import RunRecord
 from assay.record.segment import package_changes
+from assay.task.predictions import Predictions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,6 +85,25 @@ def test_scores_and_weights(tmp_path: Path) -> None:
 )
 def test_causes(fields: dict[str, Any], first: str) -> None:
     assert causes(record(**fields), record())[0].startswith(first)
+
+
+def test_predictions(tmp_path: Path) -> None:
+    outputs = np.array([[0.25, np.nan], [0.5, 0.5]], np.float32)
+    one = Predictions("multiclass", "scores", ("0", "1"), outputs, None, ("a", "b"))
+    now = tmp_path / "now"
+    predictions_file.write(tmp_path / predictions_file.FILE, one)
+    for other, expected in (
+        (one, []),
+        (
+            replace(one, outputs=outputs + np.array([[0], [1e-7]], np.float32)),
+            ["predictions: of 1 of 2 samples other ones"],
+        ),
+        (replace(one, keys=("0", "2")), ["predictions: they are of other samples"]),
+    ):
+        predictions_file.write(now / predictions_file.FILE, other)
+        assert differences(tmp_path, record(), now, record()) == expected
+    (now / predictions_file.FILE).unlink()
+    assert differences(tmp_path, record(), now, record()) == []
 
 
 def test_many_packages_are_counted() -> None:

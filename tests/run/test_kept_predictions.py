@@ -12,9 +12,11 @@ import pytest
 from PIL import Image
 from sklearn import metrics  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # as above
+from tests.conftest import unchanged_process
 
 from assay.record import predictions_file, samples_file
 from assay.record.manifest import changed_since
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -178,3 +180,20 @@ def test_what_cannot_be_kept_ends_no_run(train: Train, monkeypatch: pytest.Monke
     assert run.result.status == "finished"
     assert "what was predicted is not kept: " in (run.run_dir / "log.txt").read_text()
     assert not list(run.run_dir.glob("*.parquet"))
+
+
+def test_only_the_end_of_a_run_has_them(train: Train) -> None:
+    run = train("data=wine", *MLP, "callbacks=[last_checkpoint]", "trainer.max_epochs=2")
+    first = (run.run_dir / predictions_file.FILE).read_bytes()
+    with unchanged_process(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("assay.module.Module.on_train_epoch_end", _interrupt)
+        assert resume(run.run_dir, ["trainer.max_epochs=4"]).status == "interrupted"
+    assert not list(run.run_dir.glob("*.parquet"))
+    with unchanged_process():
+        assert resume(run.run_dir).status == "finished"
+    assert (run.run_dir / predictions_file.FILE).read_bytes() != first
+    assert not changed_since(run.run_dir, run.record["files"])
+
+
+def _interrupt(self: Any) -> None:
+    raise KeyboardInterrupt

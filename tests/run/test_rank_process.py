@@ -19,6 +19,9 @@ from tests.command import ASSAY
 import assay
 from assay.data.bundled import Bundled
 from assay.data.data_module import DataModule
+from assay.record import predictions_file
+from assay.record.run_record import RunRecord
+from assay.run.evaluate import evaluate
 
 PROJECT = Path(__file__).parents[1] / "training" / "project"
 
@@ -111,3 +114,18 @@ def test_metrics_are_those_of_all_samples(run_dir: Path, part: str, role: Litera
     assert found == {name: pytest.approx(value, rel=1e-5) for name, value in expected.items()}
     matrix = np.array(record["matrices"][f"{part}/confusion_matrix"])
     np.testing.assert_array_equal(matrix, sk.confusion_matrix(truth, predicted))
+
+
+def test_one_file_has_what_both_ranks_predicted(run_dir: Path) -> None:
+    predictions = predictions_file.read(run_dir / predictions_file.FILE)
+    record = RunRecord.load(run_dir)
+    rows = np.array([int(key) for key in predictions.keys])
+    assert len(rows) == 114
+    assert (np.diff(rows) > 0).all(), "each sample once, in order"
+    np.testing.assert_array_equal(predictions.targets, Bundled("breast_cancer").read()["all"].targets[rows])
+    assert not list(run_dir.glob(".*.tmp"))
+    found = evaluate(run_dir, ["trusted_packages=[own_project]"])  # one process, other batches
+    again = predictions_file.read(run_dir / found.predictions)
+    assert again.keys == predictions.keys
+    np.testing.assert_allclose(again.outputs, predictions.outputs, atol=1e-6)
+    assert found.metrics == pytest.approx({name: record.metrics[name] for name in found.metrics}, rel=1e-5)

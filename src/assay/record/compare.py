@@ -6,6 +6,8 @@ import csv
 import math
 from typing import TYPE_CHECKING, Any
 
+from assay.errors import AssayError
+from assay.record import predictions_file
 from assay.record.segment import differences_within, machine_changes, segments
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ def differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) 
     ]
     if scores:
         lines.append("final scores: " + "; ".join(scores[:_SHOWN]))
+    if other := _other_predictions(run_dir, again):
+        lines.append(other)
     if record.weights_sha256 and record.weights_sha256 != made.weights_sha256:
         then, now = record.weights_sha256[:12], made.weights_sha256[:12]
         lines.append(f"weights: SHA-256 {then} then, {now or 'none'} now")
@@ -97,6 +101,20 @@ def _relative(first: Any, second: Any) -> float:
         return 0.0
     size = abs(first - second) / max(abs(first), abs(second))
     return size if math.isfinite(size) else math.inf
+
+
+def _other_predictions(run_dir: Path, again: Path) -> str:
+    """How many samples a model says something else of; empty where none, or where a run has kept nothing."""
+    import numpy as np
+
+    try:
+        before, after = (predictions_file.read(one / predictions_file.FILE) for one in (run_dir, again))
+    except AssayError:
+        return ""
+    if before.keys != after.keys or before.outputs.shape != after.outputs.shape:
+        return "predictions: they are of other samples"
+    same = np.isclose(before.outputs, after.outputs, rtol=0, atol=0, equal_nan=True).all(1)
+    return "" if same.all() else f"predictions: of {int((~same).sum()):,} of {len(same):,} samples other ones"
 
 
 def first_row(then: Path, now: Path) -> str:

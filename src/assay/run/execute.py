@@ -39,6 +39,7 @@ from assay.record.secrets import redact_tree
 from assay.run import kept_predictions
 from assay.run.continuation import logger_ids, pick_up, same_data
 from assay.run.encoder_file import write_encoder
+from assay.run.log_results import log_results
 from assay.run.summary import say_start
 from assay.task.task_of import task_of
 
@@ -210,7 +211,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
             trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
         record.metrics.update(_scalars(trainer.callback_metrics))
         if trainer.is_global_zero:
-            kept_predictions.write(assembly, keep, run_dir)
+            log_results(assembly, record.metrics, kept_predictions.write(assembly, keep, run_dir))
     record.matrices = dict(getattr(module, "matrices", {}))
 
 
