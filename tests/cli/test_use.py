@@ -1,4 +1,4 @@
-"""`assay eval` and `assay export` as they are typed."""
+"""`assay eval`, `assay predict` and `assay export` as they are typed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
 import pytest
+from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # ships no types
+from tests.contract.json_page import problems_of
 from typer.testing import CliRunner
 
 from assay.cli.app import app
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Trained
+    from typer.testing import Result
 
 
 def test_eval(digits_run: Trained, tmp_path: Path) -> None:
@@ -110,3 +115,75 @@ def test_without_the_extra(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert said.exit_code == 1
     assert "needs the package onnxscript, which is not installed" in said.stderr
     assert "pip install 'assay[export]'" in said.stderr
+
+
+def typed(*words: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, ["predict", *map(str, words)], env={"COLUMNS": "120"})
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Path:
+    np.save(tmp_path / "digits.npy", load_digits().images[:60, None].astype(np.float32))
+    return tmp_path / "digits.npy"
+
+
+def test_the_first_rows_are_shown(digits_run: Trained, digits: Path) -> None:
+    lines = typed(digits_run.run_dir, digits, "--top-k", "2").stdout.splitlines()
+    assert lines[0].split() == ["input", "row", "prediction", "probability", "top_2", "probability_2"]
+    assert len(lines) == 1 + 20 + 2
+    assert lines[-2] == f"all    assay predict {digits_run.run_dir} {digits} --out predictions.csv"
+    assert lines[-1] == f"next   assay export {digits_run.run_dir}"
+
+
+def test_a_file_has_all_rows(digits_run: Trained, digits: Path, tmp_path: Path) -> None:
+    out = tmp_path / "found.csv"
+    gone = tmp_path / "gone\x1b[31m.npy"
+    lines = typed(digits_run.run_dir, digits, gone, "--out", out, "--checkpoint", "last").stdout.splitlines()
+    assert lines[0] == f"out    {out}: 61 rows"
+    assert lines[-1].startswith("failed 1 of 61 samples, see column error; ")
+    assert lines[-1].endswith("gone\\x1b[31m.npy: there is no such file")
+    frame = pd.read_csv(out)
+    assert frame["error"].notna().tolist() == [False] * 60 + [True]
+    right = (frame["prediction"][:60] == load_digits().target[:60]).mean()
+    assert right > 0.8
+
+
+def test_one_document(digits_run: Trained, digits: Path, tmp_path: Path) -> None:
+    found = json.loads(typed(digits_run.run_dir, digits, "--json").stdout)
+    assert not problems_of(found)
+    assert (found["kind"], found["num_samples"], found["num_failed"]) == ("predict", 60, 0)
+    assert len(found["rows"]) == 60
+    assert found["rows"][7]["row"] == 7
+    out = tmp_path / "x.jsonl"
+    found = json.loads(typed(digits_run.run_dir, digits, "--json", "--out", out).stdout)
+    assert (found["rows"], found["out"]) == ([], str(out))
+    found = json.loads(typed(digits_run.run_dir, tmp_path / "gone", "--json", code=1).stdout)
+    assert found["error"]["message"].endswith("gone: there is no such file")
+    assert found["num_failed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "code"),
+    [
+        (["--batch-size", "0"], "--batch-size: 0: a whole number above 0, or auto, was expected", 2),
+        (["--out", "x.xlsx"], "--out: x.xlsx: a name that ends in .parquet, .csv, .jsonl was expected", 2),
+        (["--checkpoint", "bset"], "is not one of", 2),
+        (["--top-k", "0"], "Input should be greater than or equal to 1", 2),
+    ],
+)
+def test_what_is_mistyped(
+    digits_run: Trained, digits: Path, words: list[str], message: str, code: int
+) -> None:
+    assert message in typed(digits_run.run_dir, digits, *words, code=code).stderr
+
+
+def test_nothing_could_be_predicted(digits_run: Trained, digits: Path, tmp_path: Path) -> None:
+    said = typed(digits_run.run_dir, tmp_path / "gone.npy", code=1)
+    assert f"error: no sample could be predicted, of 1; {tmp_path / 'gone.npy'}: there is no" in said.stderr
+    assert "is not a run directory" in typed(tmp_path, digits, code=1).stderr
+    shutil.copytree(digits_run.run_dir, tmp_path / "run")
+    path = tmp_path / "run" / "checkpoints" / "best.ckpt"
+    path.write_bytes(path.read_bytes()[:1000])
+    assert "best.ckpt" in typed(tmp_path / "run", digits, code=1).stderr

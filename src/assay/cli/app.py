@@ -18,7 +18,7 @@ from assay.cli.json_document import Problem, print_problem
 from assay.cli.report import report
 from assay.cli.results import best, compare, ls, rm
 from assay.cli.train import reproduce, resume, train
-from assay.cli.use import evaluate, export
+from assay.cli.use import evaluate, export, predict
 from assay.terminal import make_printable
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ app.command()(explain)
 app.command()(diff)
 app.command()(resume)
 app.command()(reproduce)
+app.command()(predict)
 app.command()(export)
 app.command()(info)
 app.command()(ls)

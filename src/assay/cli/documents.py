@@ -30,6 +30,7 @@ KINDS: Final[dict[str, tuple[str, str]]] = {
     "eval": ("eval", "assay.run.evaluate.Evaluation"),
     "report": ("report", "assay.report.page.report.Report"),
     "export": ("export", "assay.run.export.description.Exported"),
+    "predict": ("predict", "assay.run.predict.predict.Predicted"),
     "reproduce": ("reproduce", "assay.run.reproduce.Reproduction"),
 }
 """What prints each kind of document, and the class whose attributes are its fields; see docs/json.md."""

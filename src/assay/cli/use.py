@@ -1,8 +1,10 @@
-"""Using what was trained: `assay eval` and `assay export`."""
+"""Using what was trained: `assay eval`, `assay predict` and `assay export`."""
 
 from __future__ import annotations
 
 import shlex
+import sys
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,11 +13,15 @@ import typer
 
 from assay.cli.arguments import ConfigDir, Debug, Json, Overrides, loading
 from assay.cli.error_report import reported
+from assay.errors import AssayError, ConfigError
 from assay.terminal import Console
 
 if TYPE_CHECKING:
     from assay.run.evaluate import Evaluation
     from assay.run.export.description import Exported
+    from assay.run.predict.predict import Predicted
+
+_SHOWN, _WIDE = 20, 1000
 
 
 class Role(StrEnum):
@@ -88,6 +94,83 @@ def _say(found: Evaluation) -> None:
         console.print(str(found.run_dir / found.predictions), markup=False)
     console.print("[bold]next[/bold]  ", end="")
     console.print(f"assay predict {run} INPUT", markup=False)
+
+
+def predict(  # noqa: PLR0917 - typer passes them by name
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(metavar="INPUT…", help="Pictures, CSV, Parquet, .npy or .npz files, or folders."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write all rows: .parquet, .csv or .jsonl."),
+    ] = None,
+    top_k: Annotated[int, typer.Option("--top-k", metavar="K", min=1, help="Classes to name a sample.")] = 3,
+    batch_size: Annotated[
+        str, typer.Option("--batch-size", metavar="N|auto", help="Samples that the model gets at a time.")
+    ] = "auto",
+    checkpoint: Annotated[Role, typer.Option("--checkpoint", help="Which weights.")] = Role.best,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """What a run's model says of new samples, prepared exactly as in its evaluation.
+
+    A file or row that cannot be predicted becomes a row with an error. Without --out (or --json) the first
+    rows are shown. The exit code is 1 where nothing could be predicted.
+    """
+    with reported(debug, as_json=as_json) as document:
+        if batch_size != "auto" and not (batch_size.isdecimal() and int(batch_size)):
+            wanted = "a whole number above 0, or auto, was expected"
+            raise ConfigError(f"{batch_size}: {wanted}", key="--batch-size", hint="--batch-size auto")
+        if out is not None:
+            from assay.run.predict.output_file import check_name
+
+            check_name(out)
+        with loading():
+            from assay.run.load import load
+            from assay.run.predict.predict import predict as predict_inputs
+
+            predictor = load(run, checkpoint=checkpoint.value)
+        console = Console(stderr=True)
+        options: Any = {
+            "out": out,
+            "top_k": top_k,
+            "batch_size": None if batch_size == "auto" else int(batch_size),
+            "limit": _SHOWN if out is None and not as_json else None,
+        }
+        with console.status("predicting") if sys.stderr.isatty() else nullcontext() as status:
+            if status is not None:
+                options["progress"] = lambda count: status.update(f"{count:,} samples")
+            found = predict_inputs(predictor, run, inputs, **options)
+        document.say("predict", found)
+        for note in found.notes:
+            console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)
+        if found.num_failed == found.num_samples:
+            raise AssayError(f"no sample could be predicted, of {found.num_samples:,}; {found.first_error}")
+        if not as_json:
+            _say_predicted(found, [str(path) for path in inputs])
+
+
+def _say_predicted(found: Predicted, inputs: list[str]) -> None:
+    from assay.run.predict.shown import as_table
+
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
+    run = shlex.quote(str(found.run_dir))
+    lines = []
+    if found.out is None:
+        console.print(as_table(found.columns, found.rows))
+        typed = " ".join(map(shlex.quote, inputs))
+        lines.append(("all", f"assay predict {run} {typed} --out predictions.csv"))
+    else:
+        lines.append(("out", f"{found.out}: {found.num_samples:,} rows"))
+    lines.append(("next", f"assay export {run}"))
+    if found.num_failed:
+        counts = f"{found.num_failed:,} of {found.num_samples:,} samples"
+        lines.append(("failed", f"{counts}, see column error; {found.first_error}"))
+    for name, text in lines:
+        console.print(f"[bold]{name:<6}[/bold] ", end="")
+        console.print(text, markup=False)
 
 
 def export(

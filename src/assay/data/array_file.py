@@ -56,11 +56,12 @@ def read_array(root: Path, name: str) -> NDArray[Any]:
     return array
 
 
-def read_inputs(path: Path) -> NDArray[Any]:
-    """The array of a .npy file, mapped into memory, or the only one (or `inputs`) of a .npz archive.
+def read_inputs(path: Path, wanted: Sequence[str]) -> NDArray[Any]:
+    """The array of a .npy file, mapped into memory, or of a .npz archive the only one or the one wanted.
 
     Args:
         path: Of the file.
+        wanted: Names of arrays of an archive, the first that it has is taken.
 
     Raises:
         DataError: It is not there or cannot be read, or an archive has several arrays.
@@ -71,11 +72,13 @@ def read_inputs(path: Path) -> NDArray[Any]:
             return mapped
         with ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
-        if "inputs" not in names and len(names) != 1:
+        name = next((name for name in wanted if name in names), "")
+        if not name and len(names) != 1:
             raise DataError(
-                f"{path} has several arrays: {', '.join(names[:10])}", hint="call the one to predict inputs"
+                f"{path} has {len(names)} arrays: {', '.join(names[:10])}",
+                hint=f"call the one to predict {wanted[0]}",
             )
-        return read_array(path, "inputs" if "inputs" in names else names[0])
+        return read_array(path, name or names[0])
     except (ValueError, OSError, EOFError, BadZipFile, NoArrayError) as error:
         raise DataError(
             f"{path} cannot be read: {error}", hint="save plain numbers with numpy.save or numpy.savez"

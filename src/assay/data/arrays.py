@@ -54,6 +54,7 @@ class Arrays:
 
     Attributes:
         layout: As given.
+        input_names: Names of the arrays of inputs.
 
     Raises:
         ValueError: An argument is not one of its choices.
@@ -86,6 +87,7 @@ class Arrays:
                 raise ValueError(f"{part}_inputs and {part}_targets go together; only one of them is given")
             if pair[0] is not None and pair[1] is not None:
                 self._names[part] = (pair[0], pair[1])
+        self.input_names = tuple(pair[0] for pair in self._names.values())
         self._root, self.layout, self._dtype = Path(root), layout, dtype
         self._asked: TaskName | Literal["auto"] = task
         self.task: TaskName = "multiclass"

@@ -85,7 +85,9 @@ class TableEncoder:
             fill = float(np.median(known)) if len(known) else 0.0
             return Column(name, kind, fill if self._impute else None)
         # By their number, and of equally many by their name.
-        counts = _texts(column).value_counts().sort_index().sort_values(ascending=False, kind="stable")
+        counts = (
+            category_texts(column).value_counts().sort_index().sort_values(ascending=False, kind="stable")
+        )
         most = str(counts.index[0]) if len(counts) else ""
         names = [str(text) for text in counts.index]
         limit = self._max_categories or len(names)
@@ -106,12 +108,7 @@ class TableEncoder:
         """
         if not self.columns:
             raise RuntimeError("fit() comes first")
-        missing = [column.name for column in self.columns if column.name not in raw.columns]
-        if missing:
-            raise DataError(
-                f"data: the table has no column {missing[0]!r}, which the model was trained on",
-                hint=f"columns: {', '.join(column.name for column in self.columns)}",
-            )
+        self.check_columns([str(name) for name in raw.columns])
         numbers = [_filled(raw[one.name], one) for one in self.columns if one.kind != "category"]
         one_hot = [_one_hot(raw[one.name], one) for one in self.columns if one.kind == "category"]
         if not len(raw):
@@ -119,6 +116,22 @@ class TableEncoder:
         with np.errstate(over="ignore"):
             values = np.column_stack([*numbers, *one_hot]).astype(np.float32)
         return torch.from_numpy(np.ascontiguousarray(values))
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Refuse a table that lacks a column.
+
+        Args:
+            names: Of its columns.
+
+        Raises:
+            DataError: Naming those that it lacks.
+        """
+        if missing := [column.name for column in self.columns if column.name not in names]:
+            columns = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
+            raise DataError(
+                f"data: the table has no {columns}, which the model was trained on",
+                hint=f"columns: {', '.join(column.name for column in self.columns)}",
+            )
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
         """Sentences on categories that the training rows lack, one a column.
@@ -130,7 +143,7 @@ class TableEncoder:
         for column in self.columns:
             if column.kind != "category":
                 continue
-            texts = _texts(raw[column.name])
+            texts = category_texts(raw[column.name])
             if len(strange := texts[~texts.isin(list(column.codes))]):
                 counts = "with the rarest ones" if column.other is not None else "as none of the known ones"
                 told.append(
@@ -214,8 +227,14 @@ def _numbers(column: pd.Series[Any], kind: str) -> NDArray[np.float64]:
     return np.where(np.isinf(values), np.nan, values)
 
 
-def _texts(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Categories as text; 1.0 is 1, for a column of integers with a gap is one of floats."""
+def category_texts(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Categories as text; 1.0 is 1, for a column of integers with a gap is one of floats.
+
+    Args:
+        column: Of categories; those that are missing are left out.
+    """
+    if isinstance(column.dtype, pd.StringDtype):
+        return column.dropna().astype(object)
     return column.dropna().map(
         lambda value: str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
     )
@@ -231,7 +250,7 @@ def _filled(column: pd.Series[Any], learned: Column) -> NDArray[np.float64]:
 
 
 def _one_hot(column: pd.Series[Any], learned: Column) -> NDArray[np.float32]:
-    texts = _texts(column).reindex(column.index)
+    texts = category_texts(column).reindex(column.index)
     missing = texts.isna().to_numpy()
     if missing.any():
         _check_fill(learned, missing)

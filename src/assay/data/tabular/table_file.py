@@ -64,7 +64,7 @@ def read_table(
         else:
             frame = _read_csv(path, separator, decimal, na_values, columns)
     except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
-        _check_separator(pd.read_csv(path, sep=separator, nrows=0, index_col=False).columns, key, separator)
+        check_separator(pd.read_csv(path, sep=separator, nrows=0, index_col=False).columns, key, separator)
         if isinstance(error, pd.errors.ParserError):
             what = " ".join(str(error).split())
             raise DataError(f"{key} cannot be read: {what}", hint="repair or convert it") from error
@@ -195,10 +195,10 @@ def _check_header(frame: pd.DataFrame, key: str, separator: str) -> None:
     if len(twice):
         raise DataError(f"{key} has two columns called {twice[0]!r}", hint="rename one of them")
     if frame.shape[1] == 1:
-        _check_separator(frame.columns, key, separator)
+        check_separator(frame.columns, key, separator)
 
 
-def _check_separator(names: pd.Index[str], key: str, separator: str) -> None:
+def check_separator(names: pd.Index[str], key: str, separator: str) -> None:
     """Refuse a header in which another sign stands more often than what it was split by."""
     for sign in _SEPARATORS:
         if sign != separator and sum(str(name).count(sign) for name in names) >= len(names):

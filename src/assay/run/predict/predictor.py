@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -84,14 +85,24 @@ class Predictor(nn.Module):
         if self.preprocess is None:
             return self.model(raw)
         samples, single = self.preprocess.samples(raw)
-        outputs = [
-            self.postprocess(self.model(self.preprocess.normalized(block))).cpu()
-            for block in torch.split(samples, self.batch_size)
-        ]
+        if far := self.preprocess.far_off(samples[: self.batch_size]):
+            warnings.warn(far, stacklevel=3)
+        outputs = [self.outputs(block) for block in torch.split(samples, self.batch_size)]
         if self.kind is None:
             return torch.cat(outputs)
         found = self.typed(torch.cat(outputs))
         return found[0] if single else found
+
+    @torch.no_grad()
+    def outputs(self, samples: Tensor) -> Tensor:
+        """Postprocessed outputs for samples that are ready but for their normalisation, on the CPU.
+
+        Args:
+            samples: `[N, *input_shape]`, from `preprocess.samples`.
+        """
+        if self.preprocess is None:
+            raise RuntimeError("a model without `spec` takes no samples, but what its own datamodule gives")
+        return self.postprocess(self.model(self.preprocess.normalized(samples))).cpu()
 
     def postprocess(self, outputs: Tensor) -> Tensor:
         """What the run's metrics saw of outputs, float32 `[N, …]`.
@@ -129,5 +140,6 @@ class Predictor(nn.Module):
                 f"the model's output for sample {int(bad.nonzero()[0])} is not finite (samples count from 0)",
                 hint="is there a NaN in the input?",
             )
-        assert self.kind is not None  # noqa: S101 - forward has returned outputs that nobody knows
+        if self.kind is None:
+            raise RuntimeError("nobody knows what the outputs of a module of one's own are")
         return form_of(self.kind, self._by_class, self.names)(outputs.cpu().numpy())

@@ -20,16 +20,20 @@ from assay.data.image_folder import ImageFolder, images_below
 from assay.data.images.image_file import as_tensor as picture_as_tensor
 from assay.data.images.image_file import read_image
 from assay.data.table import Table
-from assay.data.tabular.table_file import read_table
+from assay.data.tabular.row_errors import judge_rows
+from assay.data.tabular.table_chunks import table_chunks
 from assay.data.transform.normalize import Normalize
 from assay.data.transform.transforms import Transforms, stack
 from assay.errors import DataError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from assay.data.tabular.table_encoder import TableEncoder
 
 _Decoding = tuple[str, tuple[int, int] | None]
 
+_ROWS = 8192
 _FAR = 30.0
 """Standard deviations from the training data, on average, that no input of the same kind is away."""
 _MODE_OF = {1: "GRAY", 3: "RGB"}
@@ -67,6 +71,10 @@ class Preprocess(nn.Module):
         dtype: As given.
         normalize: `(inputs, dtype)` to normalised inputs, with `mean` and `std` of the spec.
         input_shape: Of one sample as the model takes it.
+        takes_pictures: Whether files of pictures can be read as the run's data was.
+        targets: Columns of the run's table that it predicts.
+        csv_options: How the run's table was read, for `table_chunks`.
+        array_names: What a .npz archive, or a folder of .npy files, may call the inputs.
     """
 
     def __init__(
@@ -86,6 +94,10 @@ class Preprocess(nn.Module):
         self.input_shape = tuple(spec.get("input_shape") or ())
         self._raw_shape = tuple(raw_shape)
         self._decoding = _decoding_of(source, self._raw_shape, str(spec.get("input_dtype") or ""))
+        self.takes_pictures = self._decoding is not None
+        self.array_names = source.input_names if isinstance(source, Arrays) else ("inputs",)
+        self.csv_options = source.csv_options if isinstance(source, Table) else {"decimal": "."}
+        self.targets = tuple(source.targets) if isinstance(source, Table) else ()
         self._here: Tensor
         self.register_buffer("_here", torch.empty(0), persistent=False)  # moves along with the model
 
@@ -99,6 +111,8 @@ class Preprocess(nn.Module):
             DataError: It is not what the model was trained on.
         """
         samples, _ = self.samples(raw)
+        if far := self.far_off(samples):
+            warnings.warn(far, stacklevel=2)
         return self.normalized(samples)
 
     def normalized(self, samples: Tensor) -> Tensor:
@@ -107,14 +121,21 @@ class Preprocess(nn.Module):
         Args:
             samples: `[N, *input_shape]` after the transforms, in the data's own type.
         """
-        normalized = self.normalize(samples.to(self._here.device), self.dtype)
-        if self.normalize.mean and normalized.numel() and (far := float(normalized.abs().mean())) > _FAR:
-            warnings.warn(
-                f"the inputs lie {far:.0f} standard deviations from the training data on average: is their "
-                "range or unit another one?",
-                stacklevel=3,
-            )
-        return normalized
+        return self.normalize(samples.to(self._here.device), self.dtype)
+
+    def far_off(self, samples: Tensor) -> str:
+        """A sentence where the range or unit of samples seems to be another one than in training.
+
+        Args:
+            samples: As for `normalized`.
+        """
+        far = float(self.normalized(samples).abs().mean()) if self.normalize.mean and samples.numel() else 0
+        if not far > _FAR:
+            return ""
+        return (
+            f"the inputs lie {far:.0f} standard deviations from the training data on average: is their range "
+            "or unit another one?"
+        )
 
     def samples(self, raw: Any) -> tuple[Tensor, bool]:
         """Samples `[N, *input_shape]` before normalisation, and whether they are a single one.
@@ -149,15 +170,50 @@ class Preprocess(nn.Module):
         Raises:
             DataError: A column is missing or holds something else, or there is no table to compare with.
         """
+        encoder = self.fitted_encoder()
+        names = [str(name) for name in frame.columns]
+        encoder.check_columns(names)
+        judged = judge_rows(
+            frame.set_axis(names, axis=1), encoder.columns, decimal=self.csv_options["decimal"]
+        )
+        if judged.errors:
+            row, error = min(judged.errors.items())
+            raise DataError(
+                f"row {row} (rows count from 0): {error}",
+                hint=f"clean or leave out such rows ({len(judged.errors):,} of {len(frame):,})",
+            )
+        for sentence in encoder.unknown(judged.frame):
+            warnings.warn(sentence, stacklevel=2)
+        return self.encoded(judged.frame)
+
+    def encoded(self, frame: pd.DataFrame) -> Tensor:
+        """Rows of a table that were judged already, encoded: `[N, F]`.
+
+        Args:
+            frame: The columns of training, in their types.
+        """
+        return self._checked(self._transformed(self.fitted_encoder().transform(frame)))
+
+    def fitted_encoder(self) -> TableEncoder:
+        """What encodes rows of a table.
+
+        Raises:
+            DataError: The model was not trained on a table.
+        """
         if self.encoder is None:
             raise DataError(
                 "the model was not trained on named columns",
                 hint=f"give an array [B, {self._wanted}], such as frame.to_numpy()",
             )
-        rows = self._transformed(self.encoder.transform(frame))
-        for sentence in self.encoder.unknown(frame):
-            warnings.warn(sentence, stacklevel=2)
-        return self._checked(rows)
+        return self.encoder
+
+    def array_batch(self, array: NDArray[Any]) -> NDArray[Any]:
+        """An array with a dimension for samples, also of a single one.
+
+        Args:
+            array: As the run's source has it.
+        """
+        return array[None] if self._is_single(array.ndim) else array
 
     def picture(self, raw: str | Path | Image.Image) -> Tensor:
         """A picture as the run's data has them after the transforms, `[1, C, H, W]`.
@@ -174,7 +230,7 @@ class Preprocess(nn.Module):
         """What goes in."""
         columns = [] if self.encoder is None else [column.name for column in self.encoder.columns]
         more = [f"a DataFrame of {columns}"] if columns else []
-        more += ["pictures"] if self._decoding is not None else []
+        more += ["pictures"] if self.takes_pictures else []
         return " or ".join([f"input: {self.spec.get('input_dtype', 'float32')} [B, {self._wanted}]", *more])
 
     # -- what comes in which form ----------------------------------------------------------------------------
@@ -184,10 +240,13 @@ class Preprocess(nn.Module):
         name = path.name.lower()
         if path.is_dir():
             return [Path(found) for found in images_below(path)[0]]
-        if isinstance(self.source, Table) and self.encoder is not None:
-            return read_table(str(path), **self.source.csv_options)
+        if self.encoder is not None:
+            chunks = list(table_chunks(path, self.encoder, _ROWS, **self.csv_options))
+            for row, error in (bad for chunk in chunks for bad in chunk.bad.items()):
+                raise DataError(f"{path}, row {row}: {error}", hint="repair it")
+            return pd.concat([chunk.frame for chunk in chunks], ignore_index=True)
         if name.endswith((".npy", ".npz")):
-            return read_inputs(path)
+            return read_inputs(path, self.array_names)
         return path
 
     def _each(self, raw: Any) -> list[Tensor]:
@@ -240,10 +299,13 @@ class Preprocess(nn.Module):
             tensor = as_tensor(array if array.flags.writeable else array.copy(), "the input")
         if tensor.is_complex():
             raise DataError("the input is complex", hint="give real numbers")
-        ndim = len(self.input_shape) - (isinstance(self.source, Arrays) and self.source.layout == "NHW")
-        single = bool(ndim) and tensor.ndim == ndim
+        single = self._is_single(tensor.ndim)
         batch = tensor[None] if single else tensor
         return self.source.in_layout(batch) if isinstance(self.source, Arrays) else batch, single
+
+    def _is_single(self, ndim: int) -> bool:
+        without_channels = isinstance(self.source, Arrays) and self.source.layout == "NHW"
+        return 0 < ndim == len(self.input_shape) - without_channels
 
     # -- what every form goes through ------------------------------------------------------------------------
 

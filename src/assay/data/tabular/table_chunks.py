@@ -1,0 +1,174 @@
+"""A table in chunks, larger than memory: what is wrong with a row of a CSV file does not end the reading."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, final
+
+import pandas as pd
+
+from assay.data.tabular.column_kind import plain_numbers
+from assay.data.tabular.table_file import check_separator
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from assay.data.tabular.table_encoder import TableEncoder
+
+_SKIPPED = re.compile(r"Skipping line (\d+): expected (\d+) fields, saw (\d+)")
+_TRUTH = {"True", "False"}
+
+
+@final
+@dataclass(frozen=True)
+class TableChunk:
+    """Some rows of a table.
+
+    Attributes:
+        frame: Those that could be read.
+        rows: Number of each in its file, from 0.
+        bad: Why others could not be, by their number.
+    """
+
+    frame: pd.DataFrame
+    rows: Sequence[int]
+    bad: dict[int, str] = field(default_factory=dict)
+
+
+def columns_of(path: Path, *, separator: str = ",", **_: Any) -> list[str]:
+    """Names of the columns of a table, of which no more is read.
+
+    Args:
+        path: A .csv (also compressed) or .parquet file.
+        separator: Between the columns of a CSV file.
+
+    Raises:
+        DataError: It cannot be read.
+    """
+    try:
+        if is_parquet(path):
+            import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
+
+            return [str(name) for name in pq.read_schema(path).names]
+        names = pd.read_csv(path, sep=separator, nrows=0, index_col=False, encoding_errors="replace").columns
+    except (OSError, ValueError, EOFError) as error:  # pandas' and pyarrow's own are of these kinds
+        raise _unreadable(path, error) from error
+    return [str(name) for name in names]
+
+
+def table_chunks(
+    path: Path,
+    encoder: TableEncoder,
+    size: int,
+    *,
+    separator: str = ",",
+    decimal: str = ".",
+    na_values: Sequence[str] = (),
+) -> Iterator[TableChunk]:
+    r"""Read a table chunk by chunk: the columns that an encoder needs, in the types that it needs.
+
+    Args:
+        path: A .csv (also compressed) or .parquet file.
+        encoder: That has learned.
+        size: Rows of a chunk.
+        separator: Between the columns of a CSV file: one character, or `\s+`.
+        decimal: Decimal point of a CSV file.
+        na_values: More texts in a CSV file that stand for a missing value.
+
+    Raises:
+        DataError: It cannot be read, or not to its end, or it lacks a column.
+    """
+    names = columns_of(path, separator=separator)
+    try:
+        encoder.check_columns(names)
+    except DataError as error:
+        if not is_parquet(path):
+            check_separator(pd.Index(names), str(path), separator)
+        raise DataError(f"{path}: {error.message.removeprefix('data: ')}", hint=error.hint) from error
+    try:
+        if is_parquet(path):
+            yield from _of_parquet(path, [column.name for column in encoder.columns], size)
+            return
+        # A column of codes such as 01 and 02 alone would be read as numbers, which in training it was not.
+        texts = {
+            column.name: str
+            for column in encoder.columns
+            if column.kind == "category" and not set(column.codes) <= _TRUTH
+        }
+        options = {"sep": separator, "decimal": decimal, "na_values": list(na_values), "dtype": texts}
+        yield from _of_csv(path, size, options)
+    except (OSError, ValueError, EOFError) as error:
+        raise _unreadable(path, error) from error
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is read as Parquet, by its name.
+
+    Args:
+        path: Of the file.
+    """
+    return path.name.lower().endswith((".parquet", ".pq"))
+
+
+def _of_parquet(path: Path, names: list[str], size: int) -> Iterator[TableChunk]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        start = 0
+        for batch in file.iter_batches(batch_size=size, columns=names):
+            frame = plain_numbers(batch.to_pandas(ignore_metadata=True))
+            yield TableChunk(frame, range(start, start + len(frame)))
+            start += len(frame)
+
+
+def _of_csv(path: Path, size: int, options: dict[str, Any]) -> Iterator[TableChunk]:
+    reader = pd.read_csv(
+        path,
+        **options,
+        chunksize=size,
+        index_col=False,
+        low_memory=False,
+        engine="c",
+        on_bad_lines="warn",
+        encoding_errors="replace",
+    )
+    next_row = 0
+    frame: pd.DataFrame | None = pd.DataFrame()
+    with reader:
+        while frame is not None:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                try:
+                    frame = next(reader, None)
+                except ValueError as error:
+                    raise ValueError(f"{error} (from row {next_row} on; rows count from 0)") from error
+            told = "\n".join(str(one.message) for one in caught)
+            if "does not match length of data" in told:
+                raise ValueError("the rows have more values than the header has names")
+            found = pd.DataFrame() if frame is None else plain_numbers(frame.reset_index(drop=True))
+            found.columns = found.columns.map(str)
+            chunk = _numbered(found, next_row, _SKIPPED.findall(told))
+            next_row += len(found) + len(chunk.bad)
+            if frame is not None or chunk.bad:
+                yield chunk
+
+
+def _numbered(frame: pd.DataFrame, start: int, skipped: list[tuple[str, str, str]]) -> TableChunk:
+    """Rows with their numbers: lines that were skipped count as rows."""
+    numbers, bad = range(start, start + len(frame) + len(skipped)), dict[int, str]()
+    last = numbers.stop - 1
+    for line, wanted, saw in reversed(skipped):
+        # Lines count from 1 with the header. An empty line counts as well, and is no row.
+        last = min(int(line) - 2, last)
+        bad[last] = f"line {line} has {saw} values; {wanted} were expected"
+        last -= 1
+    return TableChunk(frame, [number for number in numbers if number not in bad], bad)
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    what = " ".join(str(error).split()) or type(error).__name__
+    return DataError(f"{path} cannot be read: {what}", hint="repair or convert it")

@@ -1,0 +1,219 @@
+"""Files and folders as a stream of blocks: larger than memory, and one that is bad does not end it."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+
+from assay.data.array_file import read_inputs
+from assay.data.arrays import Arrays
+from assay.data.image_folder import images_below
+from assay.data.tabular.row_errors import judge_rows
+from assay.data.tabular.table_chunks import columns_of, table_chunks
+from assay.errors import AssayError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.run.predict.preprocess import Preprocess
+
+_TABLES = (".csv", ".csv.gz", ".csv.bz2", ".csv.xz", ".csv.zst", ".csv.zip", ".parquet", ".pq")
+_ARRAYS = (".npy", ".npz")
+_ROWS = 8192
+"""Of a table that are read at a time."""
+_THREADS, _NAMED = 16, 10
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Block:
+    """N samples, of which M can be predicted.
+
+    Attributes:
+        inputs: What was given, or found below it: N texts.
+        rows: Which row of it, from 0; None of what has no rows.
+        errors: Why a sample cannot be predicted, N texts; empty for the M that can.
+        warnings: What is odd about a sample, N texts.
+        samples: `[M, *input_shape]`, before normalisation.
+        note: What there is to know about all of an input; may be empty.
+    """
+
+    inputs: Sequence[str]
+    rows: Sequence[int | None]
+    errors: Sequence[str]
+    warnings: Sequence[str]
+    samples: Tensor
+    note: str = ""
+
+    @classmethod
+    def failed(cls, source: str, error: str, samples: Tensor, row: int | None = None) -> Block:
+        """Of an input that cannot be read, or cannot be read on.
+
+        Args:
+            source: The input.
+            error: Why not.
+            samples: `[0, *input_shape]`.
+            row: From which row on.
+        """
+        return cls([source], [row], [error], [""], samples)
+
+
+def blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Generator[Block]:
+    """What files and folders hold, read ahead while the model is busy.
+
+    Args:
+        preprocess: Of the run.
+        paths: Files, and folders to look for files in.
+        size: Samples of a block.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        stream = _blocks(preprocess, paths, size)
+        upcoming = pool.submit(next, stream, None)
+        while (block := upcoming.result()) is not None:
+            upcoming = pool.submit(next, stream, None)
+            yield block
+
+
+def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterator[Block]:
+    none = torch.empty(0, *preprocess.input_shape)
+    for form, some in groupby(_found(preprocess, paths), key=lambda found: found[0]):
+        for path, error in ((path, error) for _, path, error in some) if form != "picture" else ():
+            if error:
+                yield Block.failed(str(path), error, none)
+                continue
+            read = _of_table if form == "table" else _of_array
+            row = 0
+            try:
+                for block in read(preprocess, path, size):
+                    row += len(block.inputs)
+                    yield block
+                if not row:
+                    yield Block.failed(str(path), "it has no rows", none)
+            except AssayError as problem:
+                yield Block.failed(str(path), problem.message, none, row or None)
+        if form == "picture":
+            yield from _of_pictures(preprocess, (path for _, path, _ in some), size)
+
+
+def _found(preprocess: Preprocess, paths: Iterable[Path]) -> Iterator[tuple[str, Path, str]]:
+    """Each file with its form, and an error where there is none to read."""
+    for path in paths:
+        if path.is_dir():
+            listed = _below(preprocess, path)
+            yield from ((_form(preprocess, found), found, "") for found in listed)
+            if not listed:
+                yield "nothing", path, "nothing that the model can predict lies in this folder"
+        elif path.is_file():
+            yield _form(preprocess, path), path, ""
+        else:
+            yield "nothing", path, "it is not a regular file" if path.exists() else "there is no such file"
+
+
+def _below(preprocess: Preprocess, folder: Path) -> list[Path]:
+    """Files below a folder that are of the kind of the run's data."""
+    suffixes = _TABLES if preprocess.encoder is not None else _ARRAYS
+    found = [Path(parent) / name for parent, _, names in os.walk(folder) for name in names if name[0] != "."]
+    files = sorted(path for path in found if path.name.lower().endswith(suffixes))
+    pictures = [Path(path) for path in images_below(folder)[0]] if preprocess.takes_pictures else []
+    if not isinstance(preprocess.source, Arrays):
+        return pictures or files
+    own = [path for path in files if path.stem in preprocess.array_names]  # beside them may lie targets
+    return own or files or pictures
+
+
+def _form(preprocess: Preprocess, path: Path) -> str:
+    if preprocess.encoder is not None:
+        return "table"
+    return "array" if path.name.lower().endswith(_ARRAYS) else "picture"
+
+
+def _of_pictures(preprocess: Preprocess, paths: Iterator[Path], size: int) -> Iterator[Block]:
+    """Pictures, decoded by several threads two blocks ahead."""
+    # Transforms that draw are seeded through the process's only generators.
+    threads = min(_THREADS, os.cpu_count() or 1) if preprocess.transforms.deterministic else 1
+    with ThreadPoolExecutor(threads) as pool:
+        upcoming = [(path, pool.submit(_picture, preprocess, path)) for path in islice(paths, 2 * size)]
+        while upcoming:
+            now, upcoming = upcoming[:size], upcoming[size:]
+            done = [(str(path), *future.result()) for path, future in now]
+            upcoming += [(path, pool.submit(_picture, preprocess, path)) for path in islice(paths, size)]
+            good = [sample for _, sample, _ in done if sample is not None]
+            samples = torch.cat(good) if good else torch.empty(0, *preprocess.input_shape)
+            errors = [error for _, _, error in done]
+            yield Block([path for path, _, _ in done], [None] * len(done), errors, [""] * len(done), samples)
+
+
+def _picture(preprocess: Preprocess, path: Path) -> tuple[Tensor | None, str]:
+    try:
+        return preprocess.picture(path), ""
+    except AssayError as error:
+        return None, error.message.removeprefix(f"{path} ")
+    except (RuntimeError, TypeError, ValueError, MemoryError) as error:  # of a transform of one's own
+        return None, f"{type(error).__name__}: {error}"
+
+
+def _of_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
+    encoder, options = preprocess.fitted_encoder(), preprocess.csv_options
+    note = _unused(preprocess, path, columns_of(path, separator=options["separator"]))
+    for chunk in table_chunks(path, encoder, max(size, _ROWS), **options):
+        judged = judge_rows(chunk.frame, encoder.columns, decimal=options["decimal"])
+        errors = {**chunk.bad, **{chunk.rows[at]: error for at, error in judged.errors.items()}}
+        warned = {chunk.rows[at]: warning for at, warning in judged.warnings.items()}
+        good = [at for at in range(len(chunk.rows)) if at not in judged.errors]
+        numbers = sorted([*chunk.rows, *chunk.bad])
+        yield Block(
+            [str(path)] * len(numbers),
+            numbers,
+            [errors.get(row, "") for row in numbers],
+            [warned.get(row, "") if row not in errors else "" for row in numbers],
+            preprocess.encoded(judged.frame.iloc[good] if judged.errors else judged.frame),
+            note,
+        )
+        note = ""
+
+
+def _unused(preprocess: Preprocess, path: Path, names: Sequence[str]) -> str:
+    """A sentence on columns that the model was not trained on, and does not predict."""
+    known = {column.name for column in preprocess.fitted_encoder().columns} | set(preprocess.targets)
+    others = [name for name in names if name not in known]
+    more = ", …" if len(others) > _NAMED else ""
+    return f"{path}: the model does not use {', '.join(others[:_NAMED])}{more}" if others else ""
+
+
+def _of_array(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
+    """Rows of an array, which .npy files are mapped into memory for."""
+    array = read_inputs(path, preprocess.array_names)
+    if not array.ndim:
+        raise DataError("it holds a single number")
+    array = preprocess.array_batch(array)
+    for start in range(0, len(array), size):
+        part = array[start : start + size]
+        errors = [""] * len(part)
+        try:
+            samples, _ = preprocess.samples(part)
+        except DataError:
+            samples, errors = _one_by_one(preprocess, part)
+            if not start and len(set(errors)) == 1:  # not one row, but all of them: the shape is another one
+                raise
+        rows = range(start, start + len(part))
+        yield Block([str(path)] * len(part), rows, errors, [""] * len(part), samples)
+
+
+def _one_by_one(preprocess: Preprocess, array: NDArray[Any]) -> tuple[Tensor, list[str]]:
+    good, errors = [torch.empty(0, *preprocess.input_shape)], []
+    for row in range(len(array)):
+        try:
+            good.append(preprocess.samples(array[row : row + 1])[0])
+            errors.append("")
+        except DataError as error:
+            errors.append(error.message)
+    return torch.cat(good[1:] or good), errors

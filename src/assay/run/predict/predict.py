@@ -1,0 +1,224 @@
+"""Predictions of files and folders: streamed through the model into a file, or the first of them shown."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import pandas as pd
+import torch
+
+from assay.errors import AssayError, ConfigError
+from assay.quoting import counted
+from assay.run.predict.inputs import Block, blocks
+from assay.run.predict.output_file import check_name, writing
+from assay.run.predict.prediction import MOST_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from assay.run.predict.predictor import Predictor
+    from assay.run.predict.preprocess import Preprocess
+
+
+@final
+@dataclass(frozen=True)
+class Predicted:
+    """What came of predicting files and folders.
+
+    Attributes:
+        run_dir: Whose model it was.
+        out: The file that has all rows; null where there is none.
+        num_samples: Samples seen.
+        num_failed: Those that have an error in the place of a prediction.
+        first_error: Of the first of these; empty where none failed.
+        columns: Names of the columns.
+        rows: The predictions, by column; empty where a file has them.
+        notes: What there is to know about all of them.
+        seconds: It took, without loading the model.
+    """
+
+    run_dir: Path
+    out: Path | None
+    num_samples: int
+    num_failed: int
+    first_error: str
+    columns: Sequence[str]
+    rows: Sequence[Mapping[str, Any]]
+    notes: Sequence[str]
+    seconds: float
+
+
+def predict(
+    predictor: Predictor,
+    run_dir: Path,
+    inputs: Sequence[Path],
+    *,
+    out: Path | None = None,
+    top_k: int = 3,
+    batch_size: int | None = None,
+    limit: int | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Predicted:
+    """Predict every sample of files and folders.
+
+    Args:
+        predictor: Of the run.
+        run_dir: The run, for the result.
+        inputs: Pictures, tables, arrays, and folders of them.
+        out: A .parquet, .csv or .jsonl file for all rows; None: they are in the result.
+        top_k: Classes to name for each sample.
+        batch_size: Samples that the model gets at a time; None: as many as in the run's own evaluation, fewer
+            where the device has no room for them.
+        limit: Stop after about so many samples; None for all.
+        progress: Told how many samples there were so far.
+
+    Raises:
+        AssayError: The file cannot be written, or the run's data is somebody else's and not known.
+    """
+    if predictor.preprocess is None:
+        raise AssayError(
+            f"{run_dir} was trained on a datamodule of its own, which does not say what its input is",
+            hint="assay.load(run) takes what that module gave",
+        )
+    if out is not None:
+        check_name(out)
+        if any(path.exists() and out.exists() and path.samefile(out) for path in inputs):
+            raise ConfigError(f"{out} is one of the inputs", key="--out", hint="give it another name")
+    notes = _notes(predictor)
+    options: Any = {"top_k": top_k, "batch_size": batch_size, "limit": limit, "notes": notes}
+    began, kept = time.perf_counter(), list[pd.DataFrame]()
+    count, failed, first_error = 0, 0, ""
+    with nullcontext(kept.append) if out is None else writing(out) as add:
+        columns: list[str] = []
+        with closing(_frames(predictor, predictor.preprocess, inputs, **options)) as frames:
+            for whole in frames:
+                frame = whole if limit is None else whole[: limit - count]
+                add(frame)
+                columns = list(frame.columns)
+                wrong = frame["error"].notna()
+                if not first_error and wrong.any():
+                    bad = frame[wrong].iloc[0]
+                    first_error = f"{_place(bad)}: {bad['error']}"
+                count, failed = count + len(frame), failed + int(wrong.sum())
+                progress(count)
+                if limit is not None and count >= limit:
+                    break
+        if not count:
+            raise AssayError("there is nothing to predict in the inputs")
+    rows = pd.concat(kept, ignore_index=True) if kept else pd.DataFrame()
+    return Predicted(
+        run_dir=run_dir,
+        out=out,
+        num_samples=count,
+        num_failed=failed,
+        first_error=first_error,
+        columns=columns,
+        rows=[
+            {str(name): value for name, value in row.items()}
+            for row in rows.astype(object).where(rows.notna(), None).to_dict("records")
+        ],
+        notes=[note for note in dict.fromkeys(notes) if note],
+        seconds=round(time.perf_counter() - began, 3),
+    )
+
+
+def _notes(predictor: Predictor) -> list[str]:
+    names = len(predictor.names)
+    if names <= MOST_COLUMNS:
+        return []
+    return [f"{counted(names, 'class', 'classes')}: only the most likely ones have a column"]
+
+
+def _place(row: Any) -> str:
+    return f"{row['input']}" if pd.isna(row["row"]) else f"{row['input']}, row {row['row']}"
+
+
+def _frames(
+    predictor: Predictor,
+    preprocess: Preprocess,
+    inputs: Sequence[Path],
+    *,
+    top_k: int,
+    batch_size: int | None,
+    limit: int | None,
+    notes: list[str],
+) -> Generator[pd.DataFrame]:
+    """Tables of the same columns; what came before the first prediction waits for it."""
+    size = batch_size or predictor.batch_size
+    run = _Batches(predictor, size, may_shrink=batch_size is None)
+    waiting: list[Block] = []
+    none: Tensor | None = None
+    with closing(blocks(preprocess, inputs, min(size, limit or size))) as stream:
+        for block in stream:
+            notes.append(block.note)
+            if none is None and not len(block.samples):
+                waiting.append(block)
+                continue
+            outputs = run(block.samples) if len(block.samples) else none
+            if none is None and outputs is not None:
+                notes.append(preprocess.far_off(block.samples))
+                none = outputs[:0]
+                yield from (_frame(predictor, before, none, top_k) for before in waiting)
+                waiting = []
+            yield _frame(predictor, block, outputs, top_k)
+    yield from (_frame(predictor, before, None, top_k) for before in waiting)
+
+
+@final
+class _Batches:
+    """A model over samples, a batch at a time; the batches shrink to what the device has room for."""
+
+    def __init__(self, predictor: Predictor, size: int, *, may_shrink: bool) -> None:
+        self._predictor, self._size, self._may_shrink = predictor, size, may_shrink
+
+    def __call__(self, samples: Tensor) -> Tensor:
+        done: list[Tensor] = []
+        start = 0
+        while start < len(samples):
+            try:
+                done.append(self._predictor.outputs(samples[start : start + self._size]))
+                start += self._size
+            except torch.OutOfMemoryError as error:
+                if not self._may_shrink or self._size == 1:
+                    raise AssayError(
+                        f"the device has no room for {counted(self._size, 'sample')} at a time",
+                        hint=f"--batch-size {max(1, self._size // 2)}",
+                    ) from error
+                self._size //= 2
+        return torch.cat(done)
+
+
+def _frame(predictor: Predictor, block: Block, outputs: Tensor | None, top_k: int) -> pd.DataFrame:
+    """Rows of a block, those without a prediction among them."""
+    errors = [error or None for error in block.errors]
+    frame = pd.DataFrame({"input": list(block.inputs), "row": pd.array(list(block.rows), dtype="Int64")})
+    if outputs is not None:
+        at = np.flatnonzero([error is None for error in errors])
+        finite = outputs.flatten(1).isfinite().all(1).numpy()
+        for position in at[~finite]:
+            errors[position] = "the model's output is not finite"
+        columns = _columns(predictor, outputs[torch.from_numpy(finite)], top_k)
+        frame = frame.join(pd.DataFrame(dict(columns), index=at[finite]))
+    if predictor.preprocess is not None and predictor.preprocess.encoder is not None:
+        frame["warning"] = np.array([warning or None for warning in block.warnings], dtype=object)
+    frame["error"] = np.array(errors, dtype=object)
+    return frame
+
+
+def _columns(predictor: Predictor, outputs: Tensor, top_k: int) -> Mapping[str, Any]:
+    if predictor.kind is not None:
+        return predictor.typed(outputs).columns(top_k)
+    if not outputs.is_floating_point() or outputs.ndim > 2:
+        raise AssayError(
+            f"the run's own module returns {outputs.dtype} [{', '.join(map(str, outputs.shape[1:]))}] a "
+            "sample; numbers [N] or [N, K] can be written",
+            hint="assay.load(run)(raw) returns them as they come",
+        )
+    return {f"output_{at}": column.numpy() for at, column in enumerate(outputs.reshape(len(outputs), -1).T)}

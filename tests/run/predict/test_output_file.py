@@ -1,0 +1,107 @@
+"""A file of predictions is there as a whole, or not at all."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from assay.errors import AssayError, ConfigError
+from assay.run.predict.output_file import SUFFIXES, check_name, writing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+resource = pytest.importorskip("resource")
+READ: dict[str, Any] = {
+    ".csv": lambda path: pd.read_csv(path, keep_default_na=False, na_values=[""]),
+    ".parquet": pd.read_parquet,
+    ".jsonl": lambda path: pd.read_json(path, lines=True, dtype={"input": str}),
+}
+TEXT = '<script>,"\n\x1b[31m=1+1 ü'
+
+
+def some(start: int, count: int) -> pd.DataFrame:
+    """The first rows fail, so that a column begins with nothing."""
+    draw = np.random.default_rng(start)
+    errors = np.array(["bad" if row < 2 and not start else None for row in range(count)], dtype=object)
+    values = draw.random(count, dtype=np.float32) * np.float32(1e-9)
+    return pd.DataFrame(
+        {
+            "input": [TEXT] * count,
+            "row": pd.array([None, *range(start + 1, start + count)], dtype="Int64"),
+            "prediction": [None if error else TEXT for error in errors],
+            "probability": np.where(pd.isna(errors), values, np.float32("nan")),
+            "error": errors,
+        }
+    )
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_all_rows_come_back(tmp_path: Path, suffix: str) -> None:
+    path, parts = tmp_path / "new" / f"x{suffix}", [some(0, 2), some(0, 30), some(30, 40)]
+    with writing(path) as add:
+        for part in parts:
+            add(part)
+            assert not path.exists()
+    found, whole = READ[suffix](path), pd.concat(parts, ignore_index=True)
+    assert list(found.columns) == list(whole.columns)
+    for name in ("input", "prediction", "error"):
+        texts = found[name].astype(object).where(found[name].notna(), None)
+        assert texts.tolist() == whole[name].astype(object).where(whole[name].notna(), None).tolist()
+    np.testing.assert_allclose(found["probability"].astype(float), whole["probability"], rtol=1e-6)
+    assert found["row"].fillna(-1).tolist() == whole["row"].fillna(-1).tolist()
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file of this process may become larger: the system refuses, as it does on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("room", [0, 2000])
+def test_a_full_disk_leaves_nothing(tmp_path: Path, suffix: str, room: int) -> None:
+    path = tmp_path / f"x{suffix}"
+    path.write_text("before")
+
+    def write_all() -> None:
+        with writing(path) as add:
+            for start in range(0, 10000, 500):
+                add(some(start, 500))
+
+    with room_for(room), pytest.raises(AssayError, match="cannot be written: File too large"):
+        write_all()
+    assert path.read_text() == "before"
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+
+
+def test_what_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
+    def stop() -> None:
+        with writing(tmp_path / "x.parquet") as add:
+            add(some(0, 5))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stop()
+    assert not list(tmp_path.iterdir())
+
+
+def test_names(tmp_path: Path) -> None:
+    check_name(tmp_path / "x.PARQUET")
+    with pytest.raises(ConfigError, match=r"ends in \.parquet, \.csv, \.jsonl") as caught:
+        check_name(tmp_path / "x.txt")
+    assert caught.value.hint == f"--out {tmp_path / 'x.csv'}"
+    (tmp_path / "x.csv").mkdir()
+    with pytest.raises(ConfigError, match="is a folder"):
+        check_name(tmp_path / "x.csv")

@@ -1,0 +1,217 @@
+"""Files and folders through a model: the same numbers as in the run's own test, and what is bad is a row."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from tests.run.predict.conftest import rows_of_test, said_in_test
+
+import assay
+from assay.errors import AssayError, ConfigError
+from assay.run.predict.predict import Predicted, predict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Trained
+
+
+def predicted(run: Trained, *inputs: Path, **options: Any) -> Predicted:
+    return predict(assay.load(run.run_dir, map_location="cpu"), run.run_dir, inputs, **options)
+
+
+@pytest.mark.parametrize("batch_size", [None, 7])
+def test_a_folder_of_pictures(
+    photo_run: Trained, photos: Path, tmp_path: Path, batch_size: int | None
+) -> None:
+    found = predicted(photo_run, photos, out=tmp_path / "found.parquet", batch_size=batch_size)
+    assert (found.num_samples, found.num_failed, found.rows) == (48, 0, [])
+    frame = pd.read_parquet(tmp_path / "found.parquet")
+    files = [file for file, _ in photo_run.datamodule.source._list("all", photos)]
+    assert frame["input"].tolist() == files
+    expected = said_in_test(photo_run)
+    tested = frame.iloc[rows_of_test(photo_run)]
+    for index, name in enumerate(("<b>cat", "dög")):
+        np.testing.assert_allclose(tested[f"probability {name}"], expected[:, index], atol=1e-6)
+    assert list(frame.columns[:6]) == [
+        "input", "row", "prediction", "probability", "top_2", "probability_2",
+    ]  # fmt: skip
+    assert frame["probability"].dtype == np.float32
+    assert frame["error"].isna().all()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_table(kind_run: Trained, table: Path, tmp_path: Path, form: str, suffix: str) -> None:
+    out = tmp_path / f"found.{suffix}"
+    found = predicted(kind_run, table / f"rows.{form}", out=out, top_k=1)
+    assert found.notes == [f"{table / f'rows.{form}'}: the model does not use customer_id, price"]
+    read: Any = {
+        "csv": pd.read_csv,
+        "parquet": pd.read_parquet,
+        "jsonl": lambda path: pd.read_json(path, lines=True),
+    }[suffix]
+    frame, expected = read(out), said_in_test(kind_run)
+    assert len(frame) == found.num_samples == 300
+    assert frame["row"].tolist() == list(range(300))
+    names = list(kind_run.config.spec.class_names)
+    assert list(frame.columns) == [
+        *("input", "row", "prediction", "probability"),
+        *(*(f"probability {name}" for name in names), "warning", "error"),
+    ]
+    tested = frame.iloc[rows_of_test(kind_run)]
+    np.testing.assert_allclose(tested[[f"probability {name}" for name in names]], expected, atol=1e-6)
+    assert tested["prediction"].tolist() == [names[index] for index in expected.argmax(1)]
+
+
+def test_arrays(label_run: Trained, arrays: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "some.npz", inputs=np.load(arrays / "inputs.npy"), more=np.zeros(3))
+    expected, rows = said_in_test(label_run), rows_of_test(label_run)
+    for given in (arrays, arrays / "inputs.npy", tmp_path / "some.npz"):
+        found = predicted(label_run, given, batch_size=64)
+        assert found.num_samples == 200
+        frame = pd.DataFrame(found.rows)
+        scores = frame[[f"probability {name}" for name in ("odd", "large", "threes")]].to_numpy(np.float32)
+        np.testing.assert_allclose(scores[rows], expected, atol=1e-6)
+        for row, said in zip(rows, expected, strict=True):
+            on = [name for name, share in zip(("odd", "large", "threes"), said, strict=True) if share > 0.5]
+            assert frame["prediction"][row] == ";".join(on)
+
+
+def test_what_is_bad_among_pictures_is_a_row(photo_run: Trained, photos: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    shutil.copytree(photos / "dög", folder)
+    (folder / "00.jpg").write_bytes((folder / "00.jpg").read_bytes()[:100])
+    (folder / "01.jpg").write_text("no picture")
+    (folder / "02.png").write_bytes(b"")
+    Image.new("F", (20, 20)).save(folder / "03.tiff")
+    inputs = [tmp_path / "gone.png", folder, tmp_path / "in" / "07.jpg", tmp_path]
+    (tmp_path / "new\x1b[31m.txt").write_text("\n")
+    found = predicted(photo_run, *inputs, tmp_path / "new\x1b[31m.txt")
+    frame = pd.DataFrame(found.rows).set_index("input")
+    errors = frame["error"].dropna()
+    assert frame.index.tolist().count(str(folder / "07.jpg")) == 3, "one row each time that it is named"
+    assert frame["prediction"].notna().sum() == found.num_samples - found.num_failed
+    assert (frame["prediction"].notna() != frame["error"].notna()).all()
+    depth = "its values have 32 bits (Pillow's mode F); 8 or 16 were expected"
+    assert {str(name).rpartition("/")[2]: error for name, error in errors.items()} == {
+        "gone.png": "there is no such file",
+        "00.jpg": errors[str(folder / "00.jpg")].iloc[0],
+        "01.jpg": "cannot be read as an image: it is not an image",
+        "02.png": "cannot be read as an image: it is empty",
+        "03.tiff": f"cannot be read as an image: {depth}",
+        "new\x1b[31m.txt": "cannot be read as an image: it is not an image",
+    }
+    assert found.first_error == f"{tmp_path / 'gone.png'}: there is no such file"
+    shown = predicted(photo_run, *inputs, limit=3)
+    assert (shown.num_samples, shown.num_failed) == (3, 3)
+
+
+def test_what_is_bad_in_a_table_is_a_row(kind_run: Trained, table: Path, tmp_path: Path) -> None:
+    lines = (table / "rows.csv").read_text().splitlines()
+    header = lines[0].split(",")
+    good = lines[1:40]
+
+    def changed(line: str, name: str, value: str) -> str:
+        cells = line.split(",")
+        cells[header.index(name)] = value
+        return ",".join(cells)
+
+    rows = list(good)
+    rows[3] = changed(rows[3], "rooms", "many")
+    rows[5] = changed(rows[5], "district", "Mars")
+    rows[7] = rows[7] + ",one,too,many"
+    rows[9] = changed(rows[9], "since", "yesterday")
+    rows[11] = changed(rows[11], "size", "1e300")
+    rows[13] = changed(rows[13], "garden", "perhaps")
+    rows[15] = changed(rows[15], "rooms", "")
+    (tmp_path / "bad.csv").write_text("\n".join([lines[0], *rows]) + "\n")
+    (tmp_path / "good.csv").write_text("\n".join([lines[0], *good]) + "\n")
+    clean = pd.DataFrame(predicted(kind_run, tmp_path / "good.csv").rows)
+    found = predicted(kind_run, tmp_path / "bad.csv")
+    frame = pd.DataFrame(found.rows)
+    assert frame["error"].dropna().to_dict() == {
+        3: "'rooms' is 'many', not a number",
+        7: "line 9 has 12 values; 9 were expected",
+        9: "'since' is 'yesterday', not a date such as 2024-12-31",
+        11: "'size' is '1e+300', which is too large",
+        13: "'garden' is 'perhaps', not a number",
+    }
+    counts = "it counts as none of the known ones"
+    assert frame["warning"].dropna().to_dict() == {
+        5: f"'district' is 'Mars', which no training row has: {counts}"
+    }
+    same = [row for row in range(39) if row not in (3, 5, 7, 9, 11, 13, 15)]
+    left, right = (one.drop(columns=["input", "warning", "error"]).iloc[same] for one in (frame, clean))
+    pd.testing.assert_frame_equal(left, right)
+    assert frame["row"].tolist() == list(range(39))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("size,rooms\n1,2\n", "the table has no columns 'code', 'district', 'garden', 'since', which"),
+        ("size;rooms;code\n1;2;3\n", "looks separated by ';', not by ','"),
+        ("", "cannot be read: No columns to parse"),
+        ("{header}\n", "it has no rows"),
+        ("{header}\n{row},x\n{row}\n", "the rows have more values than the header has names"),
+        ('{header}\n{row}\n"{row}\n', "from row 0 on"),
+    ],
+    ids=["columns", "separator", "empty", "header", "wide", "quote"],
+)
+def test_a_table_that_cannot_be_read_is_a_row(
+    kind_run: Trained, table: Path, tmp_path: Path, content: str, message: str
+) -> None:
+    header, row = (table / "rows.csv").read_text().splitlines()[:2]
+    (tmp_path / "bad.csv").write_text(content.format(header=header, row=row) if "{h" in content else content)
+    found = predicted(kind_run, tmp_path / "bad.csv", table / "rows.csv")
+    assert (found.num_samples, found.num_failed) == (301, 1)
+    assert message in found.first_error
+    (tmp_path / "bad.parquet").write_bytes((table / "rows.parquet").read_bytes()[:5000])
+    assert predicted(kind_run, tmp_path / "bad.parquet").num_failed == 1
+
+
+def test_rows_of_arrays_that_are_bad(yes_no_run: Trained, tmp_path: Path) -> None:
+    inputs = np.random.default_rng(0).random((20, 30))
+    inputs[4, 2] = np.nan
+    np.save(tmp_path / "some.npy", inputs)
+    np.save(tmp_path / "other.npy", inputs[:, :7])
+    np.save(tmp_path / "object.npy", np.array([{}]), allow_pickle=True)
+    found = predicted(yes_no_run, *(tmp_path / f"{name}.npy" for name in ("some", "other", "object")))
+    errors = [(row["input"].rpartition("/")[2], row["error"][:32]) for row in found.rows if row["error"]]
+    assert errors == [
+        ("some.npy", "the model's output is not finite"),
+        ("other.npy", "the input has shape (20, 7); the"),
+        ("object.npy", f"{tmp_path / 'object.npy'} cannot be read"[:32]),
+    ]
+    assert found.num_samples == 22
+
+
+def test_a_file_that_cannot_be_written(
+    photo_run: Trained, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match=r"--out: .*a name that ends in \.parquet, \.csv, \.jsonl"):
+        predicted(photo_run, photos, out=tmp_path / "found.xlsx")
+    (tmp_path / "x.csv").write_text("a")
+    with pytest.raises(ConfigError, match="is one of the inputs"):
+        predicted(photo_run, tmp_path / "x.csv", out=tmp_path / "x.csv")
+
+
+def test_the_result_is_json(price_run: Trained, table: Path) -> None:
+    found = predicted(price_run, table / "rows.parquet", limit=4)
+    assert json.loads(json.dumps(found.rows))[0].keys() == {
+        "input", "row", "prediction_price", "prediction_rooms", "warning", "error",
+    }  # fmt: skip
+    expected = assay.load(price_run.run_dir, map_location="cpu")(table / "rows.parquet").values[:4, 0]
+    assert [row["prediction_price"] for row in found.rows] == expected.tolist()
+
+
+def test_nothing_to_predict(photo_run: Trained) -> None:
+    with pytest.raises(AssayError, match="nothing to predict"):
+        predicted(photo_run)
