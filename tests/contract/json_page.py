@@ -147,7 +147,7 @@ def in_words(kind: Any) -> str:
     if name == "or":
         return " or ".join(map(in_words, inner))
     if name == "class":
-        return f"[{inner[0]}](#{inner[0].lower()})"
+        return f"[{inner[0]}](#{inner[0].lower()}-object)"
     return f"{name} of {in_words(inner[0])}" if inner[0] != "anything" else name
 
 
@@ -168,7 +168,8 @@ def described(owner: type) -> dict[str, str]:
 
 def table(owner: type, seen: dict[str, type]) -> list[str]:
     schema = Schema(owner)
-    seen |= {name: one for name, one in schema.inner.items() if name not in seen}
+    assert all(seen.get(name, one) is one for name, one in schema.inner.items()), "two classes of one name"
+    seen |= schema.inner
     assert set(schema.told) == set(schema.fields), owner
     lines = ["| field | type | |", "|---|---|---|"]
     return lines + [
@@ -193,7 +194,7 @@ def reference() -> str:
     done: set[str] = set()
     while left := sorted(set(seen) - done):
         for name in left:
-            lines += ["", f"### {name}", "", summary(seen[name]), "", *table(seen[name], seen)]
+            lines += ["", f"### {name} object", "", summary(seen[name]), "", *table(seen[name], seen)]
             done.add(name)
     return "\n".join(lines) + "\n"
 
