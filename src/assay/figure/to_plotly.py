@@ -346,7 +346,7 @@ def _ticks(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _axis(label: str, *, log: bool, shown: tuple[float, float] | None) -> dict[str, Any]:
-    axis: dict[str, Any] = {"title": {"text": escaped(label)}, "automargin": True}
+    axis: dict[str, Any] = {"title": {"text": escaped(label)}, "automargin": True, "exponentformat": "power"}
     if log:
         axis["type"] = "log"
     if shown is not None:
