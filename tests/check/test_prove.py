@@ -156,7 +156,12 @@ def said_of(report: Report) -> tuple[Any, ...]:
 
 
 def test_a_number_that_is_not_whole_may_change_the_shapes_of_a_model() -> None:
-    node = {"_target_": "torchvision.models.MobileNetV2", "num_classes": "${spec.num_outputs}"}
+    blocks = [[1, 16, 1, 1], [6, 24, 1, 2]]  # two of its seventeen
+    node = {
+        "_target_": "torchvision.models.MobileNetV2",
+        "num_classes": "${spec.num_outputs}",
+        "inverted_residual_setting": blocks,
+    }
     models = {name: {**node, "width_mult": value} for name, value in (("half", 0.5), ("more", 1.4))}
     models = {
         name: {
