@@ -143,7 +143,9 @@ def rm(
 
         found = [removable(run) for run in runs]
         for one in found:
-            typer.echo(printable(f"{one}"), err=True)
+            in_sweep = (one.parent / "journal.jsonl").is_file()
+            note = "  (a job of a sweep, whose journal goes on counting it)" if in_sweep else ""
+            typer.echo(in_a_line(f"{one}{note}"), err=True)
         if not yes:
             if not sys.stdin.isatty():
                 raise AssayError(

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from assay.files.atomic import write_text
 from assay.record.varying import in_short, varying
-from assay.run.summary import format_score, load_command
+from assay.run.summary import format_score
 from assay.sweep.output.progress import said, why
 from assay.sweep.output.tables import RESULTS, best_job, groups, ranked, write_tables
 
@@ -156,7 +156,7 @@ def _next(result: SweepResult, best: JobRecord | None, left: int, failed: int) -
         return f"assay resume {place} --failed" if failed else f"assay diff {place}/0 {place}/1"
     if not any(len(group.jobs) > 1 for group in groups(result.jobs, result.objectives)):
         return f"{_command(best, multirun=True)} seed=1,2,3"
-    return load_command(result.run_dir(best))
+    return f"assay compare {place}"
 
 
 def _command(job: JobRecord, *, multirun: bool = False) -> str:
