@@ -6,7 +6,7 @@ import io
 import os
 import shlex
 import shutil
-from contextlib import chdir, redirect_stdout
+from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,10 +17,13 @@ from omegaconf import OmegaConf
 from sklearn.datasets import load_digits, load_wine  # type: ignore[import-untyped]  # ships no types
 from sklearn.linear_model import LinearRegression  # type: ignore[import-untyped]  # ships no types
 from sklearn.metrics import r2_score  # type: ignore[import-untyped]  # ships no types
+from typer.testing import CliRunner
 
 import assay
+from assay.cli.app import app
 from assay.errors import AssayError, ConfigError, DataError
-from assay.run.summary import load_command
+from assay.run.summary import say_run
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -202,13 +205,14 @@ def test_raw_rows_of_a_table_give_prices(house_run: Trained, houses: pd.DataFram
 
 
 def test_the_command_that_a_run_ends_with_is_right(house_run: Trained, houses: pd.DataFrame) -> None:
-    command = load_command(house_run.run_dir)
-    code = shlex.split(command)[2].replace("'NEW_ROWS.csv'", repr(str(house_run.run_dir / "new.csv")))
-    houses.head(3).drop(columns="price").to_csv(house_run.run_dir / "new.csv", index=False)
-    said = io.StringIO()
-    with redirect_stdout(said):
-        exec(code, {})  # noqa: S102 - the line that a user is told to type
-    assert said.getvalue().startswith("0  price ")
+    screen = io.StringIO()
+    say_run(Console(file=screen, width=1000), house_run.result)
+    (command,) = (line for line in screen.getvalue().splitlines() if "assay predict" in line)
+    rows = house_run.run_dir / "new.csv"
+    houses.head(3).drop(columns="price").to_csv(rows, index=False)
+    _, *words = shlex.split(command.replace("NEW_ROWS.csv", str(rows)))
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize(

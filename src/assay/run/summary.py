@@ -150,20 +150,6 @@ def _input(run_dir: Path) -> str:
     return "NEW_ROWS.csv" if (run_dir / "encoder.json").is_file() else "INPUT"
 
 
-def load_command(run_dir: Path) -> str:
-    """What to type for the predictions of a finished run: of a table's rows, else it says what it takes.
-
-    Args:
-        run_dir: Of the run.
-    """
-    run = repr(str(run_dir))
-    if (run_dir / "encoder.json").is_file():
-        code = f"import assay; print(assay.load({run})('NEW_ROWS.csv'))"
-    else:
-        code = f"import assay; model = assay.load({run}); print(model)"
-    return f'python -c "{code}"' if not set(run) & set('"$`\\') else f"python -c {shlex.quote(code)}"
-
-
 def scores_of(metrics: Mapping[str, float], stage: str) -> str:
     """The scores of one stage in a line, its loss last.
 
