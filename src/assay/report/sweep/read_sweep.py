@@ -174,15 +174,3 @@ def _objectives(journal: Journal, jobs: list[Job]) -> tuple[Objective, ...]:
     monitors = (job.outcome.best.get("monitor") for job in jobs if job.outcome is not None)
     monitor = next((str(one) for one in monitors if one), "")
     return tuple(objectives({"objective": monitor or None}, {}))
-
-
-def without_journal(contents: Contents, problem: str) -> Contents:
-    """The same, where a sweep's journal could not be read and its runs speak alone.
-
-    Args:
-        contents: Of the runs.
-        problem: What is wrong with the journal.
-    """
-    return replace(
-        contents, notices=(f"{problem}. What follows is from the run directories alone.", *contents.notices)
-    )

@@ -84,7 +84,12 @@ def say_results(console: Console, result: SweepResult, importance: Sequence[tupl
     if best is not None:
         place = escape(str(result.run_dir(best)))
         console.print(f"[bold]best[/bold]   job {best.number}  {place}  ({BEST} beside the table)")
-    console.print(f"[bold]next[/bold]   {escape(_next(result, best, left, counts['failed']))}")
+    next_lines = [_next(result, best, left, counts["failed"])]
+    if sum(counts.values()):
+        next_lines.insert(1 if left else 0, f"assay report {shlex.quote(str(result.directory))}")
+    console.print(f"[bold]next[/bold]   {escape(next_lines[0])}")
+    for line in next_lines[1:]:
+        console.print(f"       {escape(line)}")
 
 
 def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objective) -> None:
