@@ -32,10 +32,10 @@ STATUS: Final = {
 }
 """Of spans that are runs."""
 _SHADES: Final = (
-    *("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b"),
-    "#e3d42a",
+    *("#7b52ab", "#6a63b8", "#5576bd", "#3f8abf", "#2c9cb3", "#2aab9a", "#46b87b", "#7cbf57", "#b0b93a"),
+    "#d9a92b",
 )
-"""Viridis in ten steps; the last one darker, to be seen on white."""
+"""From the lowest to the highest; seen on white and on near black."""
 _MOST_IN_LEGEND = 14
 _LONGEST = 24
 
@@ -271,20 +271,6 @@ def _parallel(mark: ParallelCoordinates) -> Iterable[dict[str, Any]]:
             "opacity": 0.75,
             "showlegend": False,
         } | _texts(hover, "")
-    numbers = [float(value) for value in mark.columns.get(mark.colour, ()) if not isinstance(value, str)]
-    if numbers:
-        title = {"text": escaped(mark.colour, _LONGEST)}
-        scale = {"color": plain([min(numbers), max(numbers)]), "colorscale": _scale(), "showscale": True}
-        bar = {"title": title, "thickness": 12}
-        yield {"type": "scatter", "mode": "markers", "x": [None] * 2, "y": [None] * 2} | {
-            "marker": scale | {"colorbar": bar},
-            "showlegend": False,
-            "hoverinfo": "skip",
-        }
-
-
-def _scale() -> list[list[float | str]]:
-    return [[place / (len(_SHADES) - 1), colour] for place, colour in enumerate(_SHADES)]
 
 
 def _spans(mark: Spans, colours: _Colours) -> Iterable[dict[str, Any]]:
