@@ -49,9 +49,9 @@ def test_open_opens_it(digits_run: Trained, tmp_path: Path, monkeypatch: pytest.
 def test_it_imports_no_torch(digits_run: Trained, tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from assay.report.page.report import report\n"
+        "from assay.report.report import report\n"
         "from pathlib import Path\n"
-        "report(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+        "report([Path(sys.argv[1])], Path(sys.argv[2]))\n"
         "assert not {'torch', 'lightning', 'matplotlib'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code, digits_run.run_dir, tmp_path / "p.html"], check=True)

@@ -28,7 +28,7 @@ KINDS: Final[dict[str, tuple[str, str]]] = {
     "best": ("best", "assay.report.table.to_document.Best"),
     "rm": ("rm", "assay.cli.documents.Removed"),
     "eval": ("eval", "assay.run.evaluate.Evaluation"),
-    "report": ("report", "assay.report.page.report.Report"),
+    "report": ("report", "assay.report.report.Report"),
     "export": ("export", "assay.run.export.description.Exported"),
     "predict": ("predict", "assay.run.predict.predict.Predicted"),
     "reproduce": ("reproduce", "assay.run.reproduce.Reproduction"),

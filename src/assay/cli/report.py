@@ -14,10 +14,12 @@ from assay.terminal import Console
 
 
 def report(
-    path: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH…", help="A run, a sweep, or any folders that hold runs.")
+    ],
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="The page.  [default: RUN/report.html]")
+        Path | None, typer.Option("--out", metavar="FILE", help="The page.  [default: PATH/report.html]")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     png: Annotated[
@@ -29,22 +31,21 @@ def report(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Write one HTML page about a run, which opens offline: scores, curves, errors, samples, config."""
+    """Write one HTML page about a run, a sweep or several runs, which opens offline."""
     with reported(debug, as_json=as_json) as document:
-        from assay.report.page.report import report as write_report
+        from assay.report.report import report as write_report
 
-        written = write_report(path, out, png, csv)
+        written = write_report(paths, out, png, csv)
         document.say("report", written)
         console = Console(highlight=False, soft_wrap=True)
         size = written.page.stat().st_size / 1e6
         lines = [("page", f"{written.page}  ({len(written.figures)} figures, {size:.1f} MB)")]
         lines += [("png", f"{len(written.pictures)} pictures in {png}")] if png else []
         lines += [("csv", f"{len(written.tables)} tables in {csv}")] if csv else []
-        run = shlex.quote(str(path))
-        lines += [
-            ("next", f"assay predict {run} INPUT"),
-            ("", f"assay compare {shlex.quote(str(path.parent))}"),
-        ]
+        run, above = shlex.quote(str(paths[0])), shlex.quote(str(paths[0].parent))
+        lines += [("next", f"assay predict {run} INPUT"), ("", f"assay compare {above}")]
+        if written.of != "run":
+            lines[-2:] = [("next", f"assay compare {shlex.join(map(str, paths))}"), ("", f"assay best {run}")]
         for name, text in lines:
             console.print(f"[bold]{name:<6}[/bold]", end="")
             console.print(text, markup=False)

@@ -25,9 +25,7 @@ def test_a_sweep_with_a_damaged_journal_is_what_its_runs_are(sweep: Path, tmp_pa
     journal.write_bytes(journal.read_bytes().replace(b"optimizer.lr=0.1", b"optimizer.lr=0.2", 1))
     contents = read_contents([sweep])
     assert len(contents.jobs) == 6
-    assert (
-        "is damaged in line 1. What follows is from the run directories" in contents.notices[0]
-    )
+    assert "is damaged in line 1. What follows is from the run directories" in contents.notices[0]
     alone = Journal.create(tmp_path / "alone", overrides=["seed=1"]).path
     alone.write_bytes(alone.read_bytes()[:-30] + b"\n")
     with pytest.raises(AssayError, match="damaged"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import time
@@ -15,8 +16,10 @@ from tests.report.sweep.made import ACCURACY, LOSS, contents, job
 
 from assay.files.sealed import seal_json
 from assay.record.journal import JobRecord, Journal
+from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.report.page.page import Table, render, write
+from assay.report.report import report
 from assay.report.sweep.read_sweep import read_sweep
 from assay.report.sweep.sweep_page import sweep_page
 
@@ -59,6 +62,26 @@ def test_a_browser_draws_it_without_an_error(trained_sweep: Path, tmp_path: Path
     seen = opened(tmp_path / "page.html", tmp_path, width)
     assert seen.console == []
     assert seen.dom.count('class="main-svg"') >= len(page.figures)
+
+
+def test_its_figures_are_pictures_and_numbers(sweep: Path, tmp_path: Path) -> None:
+    written = report([sweep], png=tmp_path / "png", csv=tmp_path / "csv")
+    assert (written.of, written.page) == ("sweep", sweep / "report.html")
+    assert {path.stem for path in written.pictures} == set(written.figures)
+    with (tmp_path / "csv" / "parallel_coordinates.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(row["optimizer.lr"] for row in rows) == ["0.01", "0.1"]
+    assert 'href="5/"' in written.page.read_text()
+    again = report([sweep / "0", sweep / "1"], tmp_path / "page.html")
+    assert again.of == "runs"
+    assert "2 runs" in again.page.read_text()
+
+
+def test_the_best_of_each_objective_is_marked() -> None:
+    jobs = [job("0", {"lr": "1"}, 0.5), job("1", {"lr": "2"}, 0.4)]
+    page = sweep_page(contents(jobs, LOSS, Objective("val/accuracy", "minimize")), Path())
+    board = list(table(page, "leaderboard").cells)
+    assert [[cell.tone for cell in row[3:5]] for row in board] == [["best", ""], ["", "best"]]
 
 
 def test_text_of_a_users_reaches_no_page_unescaped() -> None:

@@ -68,7 +68,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         Section("reproduce", "Reproduce", [Code("\n".join(contents.typed))] if contents.typed else []),
     ]
     return Page(
-        "sweep" if contents.is_sweep else "runs",
+        "Sweep" if contents.is_sweep else "Runs",
         contents.title,
         sections,
         _status(contents),
@@ -119,15 +119,22 @@ def _order(objectives: Sequence[Objective], *, repeated: bool) -> str:
 
 def _leaderboard(contents: Contents, groups: Sequence[Group], folder: Path, *, repeated: bool) -> Table:
     keys, aims = contents.keys, contents.objectives
+    best: dict[str, Mean] = {}
+    for place, aim in enumerate(aims):
+        whole = (group.scores[place] for group in groups if group.finished == len(group.jobs))
+        scores = [score for score in whole if score is not None]
+        if scores:
+            best[aim.name] = min(scores, key=lambda score: aim.sort_key(score.mean))
     rows: list[list[Cell | str]] = []
     for rank, group in enumerate(groups, 1):
-        is_best = rank == 1 and group.scores[0] is not None
         job = group.jobs[0]
         short = in_short(group.values)
         cells: list[Cell | str] = [Cell(str(rank), rank)]
         cells += [] if repeated else [_link(job, folder)]
         cells += [_value(group.values.get(key), short.get(key)) for key in keys]
-        cells += [_score(aim, score, is_best) for aim, score in zip(aims, group.scores, strict=True)]
+        cells += [
+            _score(aim, score, best.get(aim.name)) for aim, score in zip(aims, group.scores, strict=True)
+        ]
         cells += [f"{group.finished} of {len(group.jobs)}"] if repeated else []
         cells += [Cell(group.status, tone=_TONES.get(group.status, "")), _time(group.seconds)]
         rows.append(cells)
@@ -201,10 +208,10 @@ def _value(text: str | None, short: str | None) -> Cell:
     return Cell(short or text, title=text if short != text else "")
 
 
-def _score(aim: Objective, score: Mean | None, is_best: bool) -> Cell:
+def _score(aim: Objective, score: Mean | None, best: Mean | None) -> Cell:
     if score is None:
         return Cell("")
-    return Cell(_said(aim, score), score.mean, tone="best" if is_best else "")
+    return Cell(_said(aim, score), score.mean, tone="best" if score is best else "")
 
 
 def _said(aim: Objective, score: Mean) -> str:

@@ -1,10 +1,11 @@
-"""`assay report`: the page of a run, with its figures as pictures and as numbers where asked for."""
+"""`assay report`: the page of a run, a sweep or several runs, and its figures as pictures and numbers."""
 
 from __future__ import annotations
 
 import io
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from assay.errors import AssayError
@@ -13,10 +14,12 @@ from assay.files.atomic import write_bytes, write_text
 from assay.record.run_record import FILE
 from assay.report.page.page import write
 from assay.report.page.run_page import run_page
+from assay.report.sweep.read_contents import read_contents
+from assay.report.sweep.read_sweep import is_sweep
+from assay.report.sweep.sweep_page import sweep_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from assay.figure.figure import Figure
     from assay.report.page.page import Page
@@ -28,7 +31,7 @@ class Report:
     """What was written.
 
     Attributes:
-        of: What it is a report of: `run`.
+        of: What it is a report of: `run`, `sweep` or `runs`.
         title: Of whom.
         page: The HTML file.
         figures: Their names, in the order of the page.
@@ -44,34 +47,42 @@ class Report:
     tables: Sequence[Path] = ()
 
 
-def report(path: Path, out: Path | None = None, png: Path | None = None, csv: Path | None = None) -> Report:
+def report(
+    paths: Sequence[Path], out: Path | None = None, png: Path | None = None, csv: Path | None = None
+) -> Report:
     """Write a report.
 
     Args:
-        path: A run directory.
-        out: The file; None for `report.html` in the run directory.
+        paths: A run directory, a sweep, or any folders that hold runs.
+        out: The file; None for `report.html` in the folder, or in the current one where there are several.
         png: A folder for each figure as a picture.
         csv: A folder for each figure's numbers.
 
     Raises:
         AssayError: There is no run, or something cannot be written.
     """
-    if not path.is_dir():
-        raise AssayError(f"there is no folder {path}", hint="name a run directory, such as outputs/NAME/DATE")
-    if not (path / FILE).exists():
-        raise AssayError(
-            f"{path} is not a run directory: it has no {FILE}", hint="assay ls lists the runs below a folder"
-        )
-    page = run_page(path)
-    file = out or path / "report.html"
+    for path in paths:
+        if not path.is_dir():
+            raise AssayError(
+                f"there is no folder {path}", hint="name a run directory, such as outputs/NAME/DATE"
+            )
+    file = out or (paths[0] if len(paths) == 1 else Path()) / "report.html"
     if file.is_dir():
         raise AssayError(f"{file} is a folder", hint=f"--out {file / 'report.html'}")
+    page = _page(paths, file.absolute().parent)
     pictures = _each(page, png, ".png", _picture) if png else ()
     tables = _each(page, csv, ".csv", to_csv) if csv else ()
     _written(file, lambda: write(page, file))
     return Report(
         page.kind.lower(), page.title, file, [figure.name for figure in page.figures], pictures, tables
     )
+
+
+def _page(paths: Sequence[Path], folder: Path) -> Page:
+    first = paths[0]
+    if len(paths) == 1 and (first / FILE).exists() and not is_sweep(first):
+        return run_page(first)
+    return sweep_page(read_contents(paths), folder)
 
 
 def _each(page: Page, folder: Path, suffix: str, content: Callable[[Figure], str | bytes]) -> list[Path]:
