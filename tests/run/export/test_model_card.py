@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
 import pytest
+from sklearn.metrics import recall_score  # type: ignore[import-untyped]  # ships no types
 
 from assay.errors import AssayError
 from assay.run.export.export import export
@@ -40,6 +43,11 @@ def test_what_is_on_it(digits_run: Trained, tmp_path: Path) -> None:
         assert words in card
     counts = digits_run.datamodule.spec.class_counts
     assert all(f"| {name} | {count} |" in card for name, count in enumerate(counts))
+    kept = pd.read_parquet(digits_run.run_dir / "predictions.parquet")
+    recall = recall_score(kept["target"], np.array(kept["output"].tolist()).argmax(1), average=None)
+    weakest = int(recall.argmin())
+    count = int((kept["target"] == weakest).sum())
+    assert f"least often: {weakest} ({100 * recall[weakest]:.0f} % of {count})" in card
     assert "takes inputs that are encoded, transformed and normalised already" in card
 
 

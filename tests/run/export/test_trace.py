@@ -42,11 +42,12 @@ def test_a_batch_of_any_size() -> None:
         (lambda inputs: inputs @ torch.ones(7, 7), "cannot be traced: RuntimeError"),
     ],
 )
-def test_what_cannot_be_exported(forward: Any, message: str) -> None:
+def test_what_cannot_be_exported(forward: Any, message: str, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AssayError, match=message) as caught:
         trace(exportable(forward), (torch.ones(3, 4),))
     assert caught.value.hint
     assert "\n" not in caught.value.message
+    assert capfd.readouterr() == ("", "")
 
 
 def test_exporters_say_nothing(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:

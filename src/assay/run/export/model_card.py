@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omegaconf import OmegaConf
 
+from assay.errors import AssayError
 from assay.quoting import counted
+from assay.record import predictions_file
 from assay.run.summary import format_score
 from assay.terminal import printable
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 MARK: Final = "<!-- Written by assay export, which replaces it. -->"
 _MOST_CLASSES: Final = 100
+_WEAKEST: Final = 5
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~^$-])")
 _TABLE = """\
 rows = pd.read_csv("NEW_ROWS.csv")
@@ -210,6 +213,7 @@ def _limits(exported: Exported, original: Original) -> Iterable[str]:
             f"The classes are imbalanced: {plain(rarest)} has {counted(min(counts), 'training sample')}, "
             f"the most frequent class {max(counts):,}."
         )
+    yield from _weak_classes(original)
     if spec and spec["num_test"] < 100:
         yield f"There were {counted(spec['num_test'], 'test sample')}: the scores are rough."
     if about["output"]["kind"] == "probabilities":
@@ -219,6 +223,30 @@ def _limits(exported: Exported, original: Original) -> Iterable[str]:
             if column["kind"] == "category":
                 yield f"A category of {plain(column['name'])} that training lacked {column['unknown']}."
     yield from map(plain, exported.notes)
+
+
+def _weak_classes(original: Original) -> Iterable[str]:
+    """The classes that the run's own test found least of, where it has kept its predictions."""
+    path = original.run_dir / predictions_file.FILE
+    if original.task is None or not original.task.by_class or original.checkpoint != "best":
+        return
+    try:
+        kept = predictions_file.read(path)
+    except AssayError:
+        yield "The run has kept no predictions: which classes it is weak at is not known."
+        return
+    targets, names = kept.targets, kept.class_names
+    if targets is None or kept.outputs.shape[1] != len(names):
+        return
+    right = kept.outputs.argmax(1) == targets
+    found = [(float(right[targets == at].mean()), at) for at in range(len(names)) if (targets == at).any()]
+    weakest = ", ".join(
+        f"{plain(names[at])} ({100 * recall:.0f} % of {int((targets == at).sum()):,})"
+        for recall, at in sorted(found)[:_WEAKEST]
+        if recall < 1
+    )
+    if weakest:
+        yield f"Of the run's test samples it finds these classes least often: {weakest}."
 
 
 def _provenance(exported: Exported) -> Sequence[tuple[str, str]]:

@@ -59,9 +59,14 @@ def trace(exportable: Exportable, example: tuple[Tensor, ...], *, any_size: bool
 def quiet() -> Iterator[None]:
     """Keep what exporters print and warn of off the terminal."""
     before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        nowhere = io.StringIO()
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(nowhere),
+            contextlib.redirect_stderr(nowhere),  # torch prints the graph as far as it came
+        ):
             warnings.simplefilter("ignore")
             yield
     finally:
