@@ -71,5 +71,13 @@ def test_the_page_says_what_there_is() -> None:
     text = PAGE.read_text(encoding="utf-8")
     named = re.findall(r"`([a-z_]+)`", text)
     fields = set(re.findall(r"^\| `(\w+)` \|", reference, re.MULTILINE))
-    known = {*fields, *typer.main.get_group(app).commands, "kind", "finished"}
+    known = {
+        *fields,
+        *typer.main.get_group(app).commands,
+        "kind",
+        "finished",
+        "onnx",
+        "torch_export",
+        "safetensors",
+    }
     assert set(named) <= known, set(named) - known
