@@ -113,8 +113,9 @@ def _other_predictions(run_dir: Path, again: Path) -> str:
         return ""
     if before.keys != after.keys or before.outputs.shape != after.outputs.shape:
         return "predictions: they are of other samples"
-    same = np.isclose(before.outputs, after.outputs, rtol=0, atol=0, equal_nan=True).all(1)
-    return "" if same.all() else f"predictions: of {int((~same).sum()):,} of {len(same):,} samples other ones"
+    same = np.isclose(before.outputs, after.outputs, rtol=0, atol=0, equal_nan=True)
+    changed = int(np.count_nonzero(~np.all(same, axis=1)))
+    return f"predictions: of {changed:,} of {len(before.keys):,} samples other ones" if changed else ""
 
 
 def first_row(then: Path, now: Path) -> str:
