@@ -107,6 +107,19 @@ def test_what_is_missing_or_damaged_becomes_a_marked_box(
         assert any(figure.title == "test/confusion_matrix" for figure in page.figures)
 
 
+def test_a_log_and_a_record_of_somebody_elses(run_dir: Path) -> None:
+    with (run_dir / "log.txt").open("ab") as file:
+        file.truncate(65 << 20)  # a hole: nothing is written
+    record = RunRecord.load(run_dir)
+    record.machine, record.git = {"gpus": 7, "memory_bytes": "x"}, {"commit": 5}
+    record.best = {"value": "high"}
+    record.choices = {"data": ["a", {"b": 1}], "model": 3}
+    record.save(run_dir)
+    page = run_page(run_dir)
+    render(page)
+    assert "throughput" not in {figure.name for figure in page.figures}
+
+
 def test_predictions_that_are_not_finite_are_no_reason_to_abort(run_dir: Path) -> None:
     predictions = predictions_file.read(run_dir / predictions_file.FILE)
     outputs = np.full_like(predictions.outputs, np.nan)

@@ -76,7 +76,7 @@ def run_page(run_dir: Path) -> Page:
         _duration(record.seconds) if record.finished else "",
         f"seed {record.seed}",
         *(f"{group} {record.choices[group]}" for group in ("data", "model") if record.choices.get(group)),
-        f"{record.model['parameters']:,} parameters" if "parameters" in record.model else "",
+        f"{size:,} parameters" if isinstance(size := record.model.get("parameters"), int) else "",
         *record.tags,
     ]
     sections = [
@@ -153,7 +153,10 @@ def _training(run_dir: Path, num_train: str) -> list[Block]:
     except AssayError as error:
         return [Note(f"There are no learning curves: {error.message}", "warn")]
     figures = curve_figures(curves)
-    log = read_whole(run_dir / "log.txt", 64 << 20) if (run_dir / "log.txt").is_file() else b""
+    try:
+        log = read_whole(RunDirectory(run_dir).log)
+    except OSError:  # none, or larger than anybody reads
+        log = b""
     speed = throughput_figure(log.decode(errors="replace"), int(num_train) if num_train.isdecimal() else 0)
     memory = memory_figures(curves)
     figures += ([speed] if speed else []) + memory
