@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from assay.task.predictions import Kind
 
 log = logging.getLogger(__name__)
-_PREFIX, _LOSS = "model.", "loss."
+_PREFIX = "model."
 _SOURCES = {f"{one.__module__}.{one.__qualname__}" for one in (Arrays, ImageFolder, Table)}
 """Sources that read files as a user has them; they read nothing before they are told to."""
 
@@ -113,7 +113,6 @@ def load(
         if not isinstance(built, torch.nn.Module):
             raise ConfigError("a torch.nn.Module was expected", key=key)
     model: nn.Module = built
-    of_loss = {name.removeprefix(_LOSS): state[name] for name in state if name.startswith(_LOSS)}
     if not own:
         state = {name.removeprefix(_PREFIX): state[name] for name in state if name.startswith(_PREFIX)}
     try:
@@ -124,7 +123,7 @@ def load(
         ) from error
     model = model.to(device, dtype)
     if raw_input:
-        return _with_data(config, run_dir, model, dtype, of_loss).eval().to(device)
+        return _with_data(config, run_dir, model, dtype).eval().to(device)
     return model.train()
 
 
@@ -162,13 +161,7 @@ def checkpoint_path(run_dir: Path, role: str) -> Path:
     )
 
 
-def _with_data(
-    config: DictConfig,
-    run_dir: Path,
-    model: nn.Module,
-    dtype: torch.dtype,
-    of_loss: dict[str, torch.Tensor],
-) -> Predictor:
+def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch.dtype) -> Predictor:
     """The model between what the run's data does to raw input and what its outputs stand for."""
     try:
         spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
@@ -179,9 +172,6 @@ def _with_data(
         if OmegaConf.select(config, "module._target_") in (None, OUR_MODULE):
             with said_of(run_dir / "config.yaml"):
                 loss = build(config, "loss")
-            if any(True for _ in loss.parameters()):  # what it says of outputs was trained
-                loss.load_state_dict(of_loss, strict=False)
-                loss.to(next((one.device for one in model.parameters()), "cpu"))
             probabilities = getattr(loss, "probabilities", None)
             kind = kind_of_outputs(task_of(spec["task"]), loss)
         else:
