@@ -160,7 +160,7 @@ def test_the_three_steps_are_the_whole(photo_run: Trained, photos: Path) -> None
         (object(), "cannot become a tensor"),
         ([], "shape"),
     ],
-    ids=str,
+    ids=("a missing file", "a shape", "a frame", "an object", "nothing"),
 )
 def test_what_is_something_else_is_refused(photo_run: Trained, raw: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
