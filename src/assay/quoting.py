@@ -1,4 +1,4 @@
-"""Text as it is typed, such that Hydra's grammar and a shell take it as it is. Imports nothing heavy."""
+"""Numbers in words, and text such that Hydra's grammar and a shell take it as it is."""
 
 from __future__ import annotations
 
@@ -42,6 +42,26 @@ def counted(number: int, thing: str, things: str = "") -> str:
     ('1 job', '2,000 batches')
     """
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time, roughly.
+
+    Args:
+        seconds: Of it.
+
+    >>> duration(4.2), duration(42.3), duration(600), duration(7260), duration(200_000)
+    ('4.2 s', '42 s', '10 min', '2 h 1 min', '2 d 7 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    return f"{hours // 24} d {hours % 24} h" if hours % 24 else f"{hours // 24} d"
 
 
 def override(key: str, value: str | Sequence[str]) -> str:

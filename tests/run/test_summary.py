@@ -9,7 +9,7 @@ import pytest
 from tests.making_runs import make_run
 
 from assay.run.result import RunResult
-from assay.run.summary import format_score, say_run
+from assay.run.summary import say_run
 from assay.terminal import Console
 
 
@@ -37,21 +37,6 @@ def result(**change: Any) -> RunResult:
         "seconds": 12.345,
     }
     return RunResult(**{**given, **change})
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("test/accuracy", 0.5, "50.00 %"),
-        ("val/f1", 1.0, "100.00 %"),
-        ("test/recall_at_5", 0.92222, "92.22 %"),
-        ("test/loss", 0.000123456, "0.0001235"),
-        ("test/rmse", 57.4321, "57.43"),
-        ("test/loss", float("nan"), "nan"),
-    ],
-)
-def test_format_score(name: str, value: float, text: str) -> None:
-    assert format_score(name, value) == text
 
 
 def test_a_finished_run() -> None:

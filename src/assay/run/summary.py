@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from assay.quoting import counted
 from assay.record.runs.previous import since_previous
+from assay.record.score_text import format_score
 from assay.task.task_of import task_of
 from assay.terminal import Console, in_a_line
 
@@ -23,21 +24,6 @@ if TYPE_CHECKING:
 
 _MOST = 6
 """Changes that are named."""
-_SHARES = ("accuracy", "precision", "recall", "f1", "auroc", "one_nn", "recall_at")
-
-
-def format_score(name: str, value: float) -> str:
-    """A score as people say it: shares in per cent, the rest with four significant digits.
-
-    Args:
-        name: Such as `test/accuracy`.
-        value: The score.
-
-    >>> format_score("test/accuracy", 0.98611), format_score("test/loss", 0.043218)
-    ('98.61 %', '0.04322')
-    """
-    metric = name.rpartition("/")[2]
-    return f"{100 * value:.2f} %" if metric.startswith(_SHARES) else f"{value:.4g}"
 
 
 def say_warnings(warnings: Iterable[str]) -> None:

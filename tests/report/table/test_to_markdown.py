@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.report.table.hostile import TEXTS, hostile
 
-from assay.report.table.to_markdown import escaped, to_markdown
+from assay.report.table.to_markdown import to_markdown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,5 +21,4 @@ def test_hostile_text_stays_in_its_cell(tmp_path: Path) -> None:
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
     assert "<script" not in text
     assert "\x1b" not in text
-    assert escaped(r"\input") == r"\\input"
     assert "broken: " in text

@@ -47,7 +47,7 @@ def test_in_a_pipe_no_line_is_broken(tmp_path: Path) -> None:
     lines = printed(sweep(tmp_path), None)
     assert lines[0] == "3 configurations, 7 runs"
     assert lines[1].split() == ["max_epochs", "lr", "val/loss", "test/accuracy", "test/f1", "n", "status"]
-    assert lines[2].split()[:8] == ["9", "0.01", "0.020", "±", "0.025", "*", "0.910", "±"]
+    assert lines[2].split()[:8] == ["9", "0.01", "0.020", "±", "0.025", "*", "91.0", "±"]
     assert "failed (non_finite)" in "\n".join(lines)
     assert f"best  {tmp_path / '0.01-0'}, the best of 3 repetitions" in lines
     assert [line for line in lines if line.startswith("test") and "Welch" in line]

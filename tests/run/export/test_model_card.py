@@ -11,27 +11,12 @@ from sklearn.metrics import recall_score  # type: ignore[import-untyped]  # ship
 
 from assay.errors import AssayError
 from assay.run.export.export import export
-from assay.run.export.model_card import MARK, plain
+from assay.run.export.model_card import MARK
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Trained
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("a|b", r"a\|b"),
-        ("<script>", "&lt;script&gt;"),
-        ("[x](http://y)", r"\[x\]\(http://y\)"),
-        ("a\n# b", r"a \# b"),
-        ("`code` *bold* $x$", r"\`code\` \*bold\* \$x\$"),
-        ("\x1b[31m", r"\\x1b\[31m"),
-    ],
-)
-def test_text_is_text(text: str, shown: str) -> None:
-    assert plain(text) == shown
 
 
 def test_what_is_on_it(digits_run: Trained, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
+from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
 from assay.record.journal import JobRecord
 from assay.record.objective import Objective
@@ -76,6 +77,26 @@ def test_whole_groups_come_first_and_the_best_of_them_is_the_best() -> None:
     assert best is not None
     assert best.number == 2
     assert best_job(jobs()[5:], LOSS) is None
+
+
+def test_folds_repeat_a_configuration_and_the_interval_is_students() -> None:
+    folds = [
+        JobRecord(
+            number,
+            str(number),
+            (f"optimizer.lr={lr}", f"fold={fold}"),
+            status="finished",
+            outcome=Outcome("finished", metrics={"val/loss": loss}),
+        )
+        for number, (lr, fold, loss) in enumerate(
+            [("0.1", 0, 0.5), ("0.1", 1, 0.7), ("0.1", 2, 0.9), ("1.0", 0, 0.4)]
+        )
+    ]
+    found = pd.read_csv(io.StringIO(groups_csv(groups(folds, [LOSS]), [LOSS])))
+    assert found["optimizer.lr"].tolist() == [0.1, 1.0]
+    low, high = stats.t.interval(0.95, 2, loc=0.7, scale=stats.sem([0.5, 0.7, 0.9]))
+    assert found[["val/loss low", "val/loss high"]].iloc[0].tolist() == pytest.approx([low, high])
+    assert found[["val/loss low", "val/loss high"]].iloc[1].isna().all()
 
 
 def test_both_tables_are_written_and_the_second_only_for_seeds(tmp_path: Path) -> None:

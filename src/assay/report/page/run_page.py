@@ -14,6 +14,7 @@ from assay.errors import AssayError, first_line
 from assay.figure.figure import Figure, Heatmap
 from assay.files.sealed import yaml_is_whole
 from assay.files.symlinks import read_whole
+from assay.quoting import duration
 from assay.record import predictions_file, samples_file
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import is_written
@@ -73,7 +74,7 @@ def run_page(run_dir: Path) -> Page:
     predictions, missing = _predictions(run_dir)
     about = [
         record.started.replace("T", " ").replace("+00:00", " UTC"),
-        _duration(record.seconds) if record.finished else "",
+        duration(record.seconds) if record.finished else "",
         f"seed {record.seed}",
         *(f"{group} {record.choices[group]}" for group in ("data", "model") if record.choices.get(group)),
         f"{size:,} parameters" if isinstance(size := record.model.get("parameters"), int) else "",
@@ -360,11 +361,3 @@ def _best(best: dict[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -6,16 +6,16 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
+from assay.record.statistics import mean_of
 from assay.record.varying import in_short
 from assay.report.table.comparison import verdict_of
-from assay.report.table.statistics import mean_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.record.objective import Objective
+    from assay.record.statistics import Mean
     from assay.report.sweep.contents import Contents, Job
-    from assay.report.table.statistics import Mean
 
 
 @final
@@ -101,6 +101,6 @@ def verdict(contents: Contents, groups: Sequence[Group]) -> str:
 
 
 def _score(jobs: Sequence[Job], aim: Objective) -> Mean | None:
-    found = [aim.score(job.outcome) for job in jobs if job.status == "finished" and job.outcome is not None]
-    values = [value for value in found if value is not None]
-    return mean_of(values) if values else None
+    return mean_of(
+        aim.score(job.outcome) for job in jobs if job.status == "finished" and job.outcome is not None
+    )

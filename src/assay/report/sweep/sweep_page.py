@@ -6,15 +6,15 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from assay.quoting import counted
+from assay.quoting import counted, duration
+from assay.record.score_text import format_score, score_text
 from assay.record.varying import in_short
 from assay.report.page.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
 from assay.report.sweep.curves import curve_figures
 from assay.report.sweep.failures import failures
 from assay.report.sweep.figures import parameter_figures, tradeoff
 from assay.report.sweep.groups import ranked, verdict
-from assay.report.sweep.timeline import duration, timeline
-from assay.run.summary import format_score
+from assay.report.sweep.timeline import timeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from assay.figure.figure import Figure
     from assay.record.objective import Objective
+    from assay.record.statistics import Mean
     from assay.report.page.page import Block, Tone
     from assay.report.sweep.contents import Contents, Job
     from assay.report.sweep.failures import Failure
     from assay.report.sweep.groups import Group
-    from assay.report.table.statistics import Mean
 
 _TONES: Final[dict[str, Tone]] = {
     **dict.fromkeys(("failed", "broken"), "bad"),
@@ -92,7 +92,7 @@ def _summary(contents: Contents, groups: Sequence[Group]) -> list[Block]:
         score = best.scores[place] if best else None
         if best is not None and score is not None:
             name, mean = f"{aim.name} of the best", format_score(aim.name, score.mean)
-            over = f"{_said(aim, score)} over {score.n} seeds, " if score.high is not None else ""
+            over = f"{score_text(aim.name, score)} over {score.n} seeds, " if score.high is not None else ""
             cards.append((name, mean, f"{over}{best.label}"))
     counts = Counter(job.status for job in contents.jobs)
     words = ", ".join(f"{count} {status}" for status, count in counts.items())
@@ -211,12 +211,7 @@ def _value(text: str | None, short: str | None) -> Cell:
 def _score(aim: Objective, score: Mean | None, best: Mean | None) -> Cell:
     if score is None:
         return Cell("")
-    return Cell(_said(aim, score), score.mean, tone="best" if score is best else "")
-
-
-def _said(aim: Objective, score: Mean) -> str:
-    mean = format_score(aim.name, score.mean)
-    return mean if score.high is None else f"{mean} ± {format_score(aim.name, score.high - score.mean)}"
+    return Cell(score_text(aim.name, score), score.mean, tone="best" if score is best else "")
 
 
 def _time(seconds: float | None) -> Cell:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.figure.figure import Figure, Spans
-from assay.quoting import counted
+from assay.quoting import counted, duration
 
 if TYPE_CHECKING:
     from assay.report.sweep.contents import Contents, Job, Span
@@ -55,26 +55,6 @@ def timeline(contents: Contents) -> Figure | None:
         is_wide=True,
         caption=caption,
     )
-
-
-def duration(seconds: float) -> str:
-    """A length of time, roughly.
-
-    Args:
-        seconds: Of it.
-
-    >>> duration(4.2), duration(42.3), duration(600), duration(7260), duration(200_000)
-    ('4.2 s', '42 s', '10 min', '2 h 1 min', '2 d 7 h')
-    """
-    if seconds < 90:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    return f"{hours // 24} d {hours % 24} h" if hours % 24 else f"{hours // 24} d"
 
 
 def _lanes(spans: list[Span]) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
@@ -12,15 +11,15 @@ from assay.record.runs.config_values import ConfigValues
 from assay.record.runs.plain_value import plain_value
 from assay.record.runs.run import is_config
 from assay.record.runs.value import value
+from assay.record.statistics import LEVEL, mean_of, welch
 from assay.report.table.condition import meeting, no_such_key
 from assay.report.table.ranking import Ranking, no_such_metric, ranking_of
-from assay.report.table.statistics import LEVEL, mean_of, welch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.record.runs.run import Run
-    from assay.report.table.statistics import Mean
+    from assay.record.statistics import Mean
 
 
 @final
@@ -201,11 +200,8 @@ def _row(runs: Sequence[Run], values: Mapping[str, str | None], metrics: Sequenc
             by_job[run.fingerprint] = run
     finished = [run for run in by_job.values() if run.status == "finished"]
     counted = finished or list(by_job.values())
-    scores = {}
-    for metric in metrics:
-        own = [score for run in counted if (score := run.score(metric)) is not None and math.isfinite(score)]
-        if own:
-            scores[metric] = mean_of(own)
+    means = {metric: mean_of(run.score(metric) for run in counted) for metric in metrics}
+    scores = {metric: mean for metric, mean in means.items() if mean is not None}
     return Row(values, tuple(runs), tuple(counted), scores, bool(finished), len(by_job))
 
 

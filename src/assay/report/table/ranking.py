@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.record.runs.run import Run
-    from assay.report.table.statistics import Mean
+    from assay.record.statistics import Mean
 
 
 @final

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import html
-import re
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 from omegaconf import OmegaConf
 
 from assay.errors import AssayError
+from assay.markdown import plain
 from assay.quoting import counted
 from assay.record import predictions_file
-from assay.run.summary import format_score
-from assay.terminal import printable
+from assay.record.score_text import format_score
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 MARK: Final = "<!-- Written by assay export, which replaces it. -->"
 _MOST_CLASSES: Final = 100
 _WEAKEST: Final = 5
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~^$-])")
 _TABLE = """\
 rows = pd.read_csv("NEW_ROWS.csv")
 columns = {one["name"]: [column["name"] for column in one["columns"]] for one in about["inputs"]}
@@ -50,18 +47,6 @@ inputs["codes"] = np.column_stack(
     ]
 ).astype("int64")
 """
-
-
-def plain(text: object) -> str:
-    r"""Text of somebody's as Markdown shows it letter by letter.
-
-    Args:
-        text: A name, a value.
-
-    >>> print(plain("a*b <script>\n# x"))
-    a\*b &lt;script&gt; \# x
-    """
-    return _SPECIAL.sub(r"\\\1", html.escape(printable(" ".join(str(text).split())), quote=False))
 
 
 def model_card(exported: Exported, original: Original) -> str:

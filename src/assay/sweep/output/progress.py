@@ -18,8 +18,9 @@ from rich.text import Text
 
 from assay.errors import first_line
 from assay.files.symlinks import appending
+from assay.quoting import duration
+from assay.record.score_text import format_score
 from assay.record.varying import in_short, varying
-from assay.run.summary import format_score
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -236,7 +237,7 @@ class SweepProgress:
         each = sum(self._seconds) / len(self._seconds)
         now = time.monotonic()
         spent = sum(min(each, now - row.started) for row in self._rows.values())
-        return f"  about {_duration(max(0.0, left * each - spent) / self._slots)} left"
+        return f"  about {duration(max(0.0, left * each - spent) / self._slots)} left"
 
 
 @contextmanager
@@ -320,18 +321,6 @@ def said(values: Mapping[str, str]) -> str:
     'optimizer.lr=0.1 seed=1'
     """
     return " ".join(f"{key}={value}" for key, value in in_short(values).items())
-
-
-def _duration(seconds: float) -> str:
-    """A length of time, roughly.
-
-    >>> _duration(42.3), _duration(600), _duration(7260)
-    ('42 s', '10 min', '2 h 1 min')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _can_say(console: Console, mark: str) -> bool:

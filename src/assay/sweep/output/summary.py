@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from assay.files.atomic import write_text
+from assay.record.score_text import score_text
 from assay.record.varying import in_short, varying
-from assay.run.summary import format_score
 from assay.sweep.output.progress import said, why
 from assay.sweep.output.tables import RESULTS, best_job, groups, ranked, write_tables
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from assay.record.journal import JobRecord
     from assay.record.objective import Objective
-    from assay.sweep.output.tables import Group
     from assay.sweep.result import SweepResult
     from assay.terminal import Console
 
@@ -94,13 +93,13 @@ def say_results(console: Console, result: SweepResult, importance: Sequence[tupl
 
 def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objective) -> None:
     by_number = {job.number: job for job in jobs}
-    order = [group for group in ranked(jobs, objective) if group.scores[0] is not None]
+    order = [group for group in ranked(jobs, objective) if objective.name in group.scores]
     repeated = any(len(group.jobs) > 1 for group in order)
     if not order:
         return
     keys = list(dict.fromkeys(key for group in order for key in group.values))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("seeds" if repeated else "job", justify="right")
+    table.add_column("runs" if repeated else "job", justify="right")
     for key in keys:
         table.add_column(key, overflow="fold")
     table.add_column(objective.name, justify="right")
@@ -109,20 +108,16 @@ def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objecti
         values = [escape(short.get(key, "")) for key in keys]
         name = f"{group.finished} of {len(group.jobs)}" if repeated else str(group.jobs[0])
         pruned = by_number[group.jobs[0]].status == "pruned"
-        table.add_row(name, *values, _score(group, objective), style="dim" if pruned else "")
+        table.add_row(
+            name,
+            *values,
+            score_text(objective.name, group.scores[objective.name]),
+            style="dim" if pruned else "",
+        )
     console.print(table)
     if len(order) > _ROWS:
         console.print(f"… and {len(order) - _ROWS} more", style="dim")
     console.print()
-
-
-def _score(group: Group, objective: Objective) -> str:
-    score, deviation = group.scores[0], group.deviations[0]
-    assert score is not None  # noqa: S101 - only groups with a score are shown
-    text = format_score(objective.name, score)
-    if deviation is None:
-        return text
-    return f"{text} ± {format_score(objective.name, deviation)}"
 
 
 def _say_failures(console: Console, result: SweepResult) -> None:

@@ -1,4 +1,4 @@
-"""What a sweep comes to: `results.csv` has one row per job, `groups.csv` one per set of seeds.
+"""What a sweep comes to: `results.csv` has one row per job, `groups.csv` one per configuration.
 
 Both follow from the journal alone, and hold no times: a sweep that was killed and went on ends with the same
 bytes as one that was not.
@@ -9,11 +9,12 @@ from __future__ import annotations
 import csv
 import io
 import math
-import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
+from assay.config.identity import REPETITIONS
 from assay.files.atomic import write_text
+from assay.record.statistics import mean_of
 from assay.record.varying import varying
 
 if TYPE_CHECKING:
@@ -22,36 +23,33 @@ if TYPE_CHECKING:
 
     from assay.record.journal import JobRecord
     from assay.record.objective import Objective
-    from assay.record.outcome import Outcome
+    from assay.record.statistics import Mean
 
 RESULTS: Final = "results.csv"
 GROUPS: Final = "groups.csv"
+_STATISTICS: Final = ("mean", "std", "low", "high", "n")
 
 
 @final
 @dataclass(frozen=True)
 class Group:
-    """Jobs that differ in their seed alone.
+    """Jobs that repeat one configuration.
 
     Attributes:
-        values: Overrides that not all jobs of the sweep share, without the seed.
+        values: Overrides that not all jobs of the sweep share, without seed and fold.
         jobs: Numbers, in order.
         finished: How many of them have.
-        scores: Mean of each objective over those; None where there is none.
-        deviations: Standard deviation (with n - 1) of each; None for fewer than two.
-        finals: By name, the objectives and every other final score of the jobs that have finished with one.
+        scores: Over those, the objectives and every other final score, by name.
     """
 
     values: Mapping[str, str]
     jobs: tuple[int, ...]
     finished: int
-    scores: tuple[float | None, ...]
-    deviations: tuple[float | None, ...]
-    finals: Mapping[str, tuple[float, ...]]
+    scores: Mapping[str, Mean]
 
 
 def groups(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> list[Group]:
-    """Put together what differs in the seed alone, in the order of the first job of each.
+    """Put together what differs in the seed and the fold alone, in the order of the first job of each.
 
     Args:
         jobs: Jobs, in order.
@@ -59,7 +57,7 @@ def groups(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> list[G
     """
     together: dict[tuple[tuple[str, str], ...], list[JobRecord]] = {}
     for job, values in zip(jobs, varying(jobs), strict=True):
-        key = tuple((name, value) for name, value in values.items() if name != "seed")
+        key = tuple((name, value) for name, value in values.items() if name not in REPETITIONS)
         together.setdefault(key, []).append(job)
     return [_group(dict(key), members, objectives) for key, members in together.items()]
 
@@ -73,7 +71,8 @@ def ranked(jobs: Sequence[JobRecord], objective: Objective) -> list[Group]:
     """
 
     def key(group: Group) -> tuple[bool, bool, float]:
-        return group.finished < len(group.jobs), *objective.sort_key(group.scores[0])
+        score = group.scores.get(objective.name)
+        return group.finished < len(group.jobs), *objective.sort_key(score.mean if score else None)
 
     return sorted(groups(jobs, [objective]), key=key)
 
@@ -95,7 +94,7 @@ def best_job(jobs: Sequence[JobRecord], objective: Objective) -> JobRecord | Non
 
 
 def write_tables(directory: Path, jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> None:
-    """Write both tables; `groups.csv` only where jobs differ in the seed alone.
+    """Write both tables; `groups.csv` only where a configuration was repeated.
 
     Args:
         directory: Of the sweep.
@@ -141,58 +140,36 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
 
 
 def groups_csv(grouped: Sequence[Group], objectives: Sequence[Objective]) -> str:
-    """A row per group: its values, how many jobs finished, and mean, deviation and count of each score.
+    """A row per group: its values, how many jobs finished, and its scores.
+
+    Of each score the mean, the standard deviation, the ends of the 95 % interval, and how many there are.
 
     Args:
         grouped: From `groups`.
         objectives: What they are compared by; they come first.
     """
     names = [objective.name for objective in objectives]
-    names += sorted({name for group in grouped for name in group.finals} - set(names))
+    names += sorted({name for group in grouped for name in group.scores} - set(names))
     rows = []
     for group in grouped:
         row: dict[str, Any] = {**group.values, "finished": group.finished, "of": len(group.jobs)}
         for name in names:
-            scores = group.finals.get(name, ())
-            row |= {
-                f"{name} mean": _mean(scores),
-                f"{name} std": _deviation(scores),
-                f"{name} n": len(scores),
-            }
+            score = group.scores.get(name)
+            row |= {f"{name} {what}": getattr(score, what, None) for what in _STATISTICS}
+            row[f"{name} n"] = score.n if score else 0
         rows.append(row)
     values = {key: None for group in grouped for key in group.values}
-    columns = [f"{name} {what}" for name in names for what in ("mean", "std", "n")]
+    columns = [f"{name} {what}" for name in names for what in _STATISTICS]
     return _csv([*_in_order(values), "finished", "of", *columns], rows)
 
 
 def _group(values: dict[str, str], members: Sequence[JobRecord], objectives: Sequence[Objective]) -> Group:
     outcomes = [job.outcome for job in members if job.status == "finished" and job.outcome is not None]
-    finals = {name: [outcome.metrics.get(name) for outcome in outcomes] for name in _metrics_of(outcomes)}
-    finals |= {aim.name: [aim.score(outcome) for outcome in outcomes] for aim in objectives}
-    scores_of = {
-        name: tuple(score for score in scores if score is not None and math.isfinite(score))
-        for name, scores in finals.items()
-    }
-    return Group(
-        values,
-        tuple(job.number for job in members),
-        len(outcomes),
-        tuple(_mean(scores_of[aim.name]) for aim in objectives),
-        tuple(_deviation(scores_of[aim.name]) for aim in objectives),
-        scores_of,
-    )
-
-
-def _metrics_of(outcomes: Sequence[Outcome]) -> set[str]:
-    return {name for outcome in outcomes for name in outcome.metrics}
-
-
-def _mean(scores: Sequence[float]) -> float | None:
-    return statistics.fmean(scores) if scores else None
-
-
-def _deviation(scores: Sequence[float]) -> float | None:
-    return statistics.stdev(scores) if len(scores) > 1 else None
+    names = dict.fromkeys(name for outcome in outcomes for name in outcome.metrics)
+    means = {name: mean_of(outcome.metrics.get(name) for outcome in outcomes) for name in names}
+    means |= {aim.name: mean_of(aim.score(outcome) for outcome in outcomes) for aim in objectives}
+    scores = {name: mean for name, mean in means.items() if mean is not None}
+    return Group(values, tuple(job.number for job in members), len(outcomes), scores)
 
 
 def _score(job: JobRecord, objective: Objective) -> float | None:
@@ -200,8 +177,8 @@ def _score(job: JobRecord, objective: Objective) -> float | None:
 
 
 def _in_order(keys: Iterable[str]) -> list[str]:
-    """The seed after what it repeats."""
-    return sorted(keys, key=lambda key: key == "seed")
+    """The seed and the fold after what they repeat."""
+    return sorted(keys, key=lambda key: key in REPETITIONS)
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:

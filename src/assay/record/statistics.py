@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 LEVEL: Final = 0.95
 """Of the intervals; differences with p < 1 - LEVEL are called more than noise."""
@@ -45,16 +45,22 @@ class Mean:
         return None if self.high is None else self.high - self.mean
 
 
-def mean_of(values: Sequence[float]) -> Mean:
+def mean_of(scores: Iterable[float | None]) -> Mean | None:
     """The mean and its 95 % interval, as `scipy.stats.t.interval` gives it.
 
     Args:
-        values: At least one, each finite.
+        scores: Of repetitions; those that are missing, nan or infinite are left out.
 
-    >>> one = mean_of([0.5, 0.6, 0.7])
+    Returns:
+        None where none is left.
+
+    >>> one = mean_of([0.5, 0.6, 0.7, None])
     >>> round(one.mean, 3), round(one.low, 3), round(one.high, 3)
     (0.6, 0.352, 0.848)
     """
+    values = [score for score in scores if score is not None and math.isfinite(score)]
+    if not values:
+        return None
     mean = math.fsum(values) / len(values)
     if len(values) < 2:
         return Mean(tuple(values), mean)

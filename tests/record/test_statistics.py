@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
-from assay.report.table.statistics import mean_of, welch
+from assay.record.statistics import mean_of, welch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +23,7 @@ scores = st.lists(st.integers(-10_000, 10_000).map(lambda number: number / 1000)
 @given(scores)
 def test_the_interval_is_students(values: Sequence[float]) -> None:
     found = mean_of(values)
+    assert found is not None
     error = stats.sem(values)
     assert found.n == len(values)
     if error == 0:
@@ -47,5 +48,7 @@ def test_the_p_value_is_welchs(one: Sequence[float], other: Sequence[float]) -> 
 
 def test_too_few() -> None:
     assert welch([0.5], [0.1, 0.2]) is None
-    one = mean_of([0.5])
+    assert mean_of([math.nan, None, math.inf]) is None
+    one = mean_of([0.5, math.nan, None, -math.inf])
+    assert one is not None
     assert (one.mean, one.std, one.low, one.half_width) == (0.5, None, None, None)

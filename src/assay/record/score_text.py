@@ -1,0 +1,56 @@
+"""Scores as people say them: shares in per cent, with the digits that mean something."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from assay.record.statistics import Mean
+
+_SHARES: Final = ("accuracy", "precision", "recall", "f1", "auroc", "one_nn", "recall_at")
+
+
+def format_score(name: str, value: float) -> str:
+    """One score: a share in per cent, the rest with four significant digits.
+
+    Args:
+        name: Such as `test/accuracy`.
+        value: The score.
+
+    >>> format_score("test/accuracy", 0.98611), format_score("test/loss", 0.043218)
+    ('98.61 %', '0.04322')
+    """
+    return f"{100 * value:.2f} %" if _is_share(name) else f"{value:.4g}"
+
+
+def score_text(name: str, score: Mean) -> str:
+    """The mean of repetitions and half its interval, both to the digits that the interval leaves meaning.
+
+    Args:
+        name: Such as `test/accuracy`.
+        score: Its mean.
+
+    >>> from assay.record.statistics import mean_of
+    >>> score_text("test/accuracy", mean_of([0.97, 0.98])), score_text("test/loss", mean_of([0.97, 0.98]))
+    ('97.5 ± 6.4 %', '0.975 ± 0.064')
+    """
+    half = score.half_width
+    if half is None:
+        return format_score(name, score.mean)
+    times, unit = (100, " %") if _is_share(name) else (1, "")
+    return f"{_plus_minus(times * score.mean, times * half)}{unit}"
+
+
+def _plus_minus(mean: float, half: float) -> str:
+    if half == 0.0 or not math.isfinite(half):
+        return f"{mean:.4g} ± {half:.1g}"
+    first = math.floor(math.log10(half))
+    if first < -6 or (mean and abs(mean) < 1e-4):
+        return f"{mean:.4g} ± {half:.2g}"
+    digits = max(0, 1 - first)
+    return f"{mean:.{digits}f} ± {round(half, 1 - first):.{digits}f}"
+
+
+def _is_share(name: str) -> bool:
+    return name.rpartition("/")[2].startswith(_SHARES)
