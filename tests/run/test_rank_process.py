@@ -94,6 +94,7 @@ def test_metrics_are_those_of_all_samples(run_dir: Path, part: str, role: Litera
     inputs, targets = (torch.cat(column) for column in zip(*loader, strict=True))
     assert len(inputs) == spec[f"num_{part}"]
     model = assay.load(run_dir, checkpoint=role, map_location="cpu", trusted_packages=("own_project",))
+    assert model.preprocess is not None
     with torch.no_grad():
         logits = model.model(model.preprocess(inputs)).squeeze(1)
     chances, truth = logits.sigmoid().numpy(), targets.numpy()

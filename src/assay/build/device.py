@@ -62,3 +62,8 @@ def _check_indices(trainer: DictConfig, available: int) -> None:
             "counted from 0",
             hint="trainer.devices=[0]",
         )
+
+
+def gpu_names() -> list[str]:
+    """Of the GPUs of this machine, as torch tells them."""
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

@@ -50,7 +50,8 @@ from assay.check.static.processes import check_processes
 from assay.check.static.trainer import may_end_early
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
-from assay.data.data_module import DataModule, input_dtype
+from assay.data.data_module import DataModule
+from assay.data.transform.normalize import input_dtype
 from assay.errors import ConfigError
 from assay.targets.judge_name import trusted_in
 from assay.targets.resolve import resolve

@@ -20,7 +20,7 @@ from assay.data.shown_samples import show
 from assay.data.splitting.split_rows import Split
 from assay.data.splitting.splits import Parts, check_inputs, read_parts
 from assay.data.splitting.subset import Part, blocks
-from assay.data.transform.normalize import Normalize, statistics
+from assay.data.transform.normalize import Normalize, input_dtype, scaled_alike, statistics
 from assay.data.transform.transform_options import Scale, chain_of, given, given_scale
 from assay.data.transform.transforms import Transforms
 from assay.errors import DataError
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from assay.data.spec import Spec
     from assay.data.trained import Trained
 
-_DTYPES = {"64-true": torch.float64, "bf16-true": torch.bfloat16, "16-true": torch.float16}
 _STATISTICS_SAMPLES = 1024
 _FEW_SAMPLES = 8
 
@@ -199,14 +198,14 @@ class DataModule(L.LightningDataModule):
             if len(parts.rows[name]) and parts.data[name] is not parts.data["train"]
         }
         for name, found in others.items():
-            if found.shape[1:] != first.shape[1:] or _kind(found) != _kind(first):
+            if found.shape[1:] != first.shape[1:] or not scaled_alike(found, first):
                 raise DataError(
                     f"data: a sample of the {name} part has shape {tuple(found.shape[1:])} and type "
                     f"{found.dtype}, one of the training part {tuple(first.shape[1:])} and {first.dtype}",
                     hint="bring the parts to one shape and type, for example with data.transform.eval",
                 )
         same_channels = trained.ndim == first.ndim and trained.shape[1] == first.shape[1]
-        if not same_channels or _kind(trained) != _kind(first):
+        if not same_channels or not scaled_alike(trained, first):
             raise DataError(
                 f"data.transform: after data.transform.train a sample has shape {tuple(trained.shape[1:])}, "
                 f"{trained.dtype}, after data.transform.eval {tuple(first.shape[1:])} and {first.dtype}",
@@ -219,14 +218,12 @@ class DataModule(L.LightningDataModule):
         Args:
             name: `train`, `val` or `test`.
         """
-        if self._parts is None:
-            raise RuntimeError("setup() comes first")
-        rows = torch.as_tensor(self._parts.rows[name])
-        return Part(self._parts.data[name], rows, keys=rows, transforms=Transforms())
+        return self._part(self._read_parts(), name)
 
-    def _part(self, parts: Parts, name: str, chain: str) -> Part:
+    def _part(self, parts: Parts, name: str, chain: str = "") -> Part:
         rows = torch.as_tensor(parts.rows[name])
-        return Part(parts.data[name], rows, keys=rows, transforms=self._transforms[chain])
+        transforms = self._transforms[chain] if chain else Transforms()
+        return Part(parts.data[name], rows, keys=rows, transforms=transforms)
 
     def _scale(self, part: Part, first: Tensor) -> Scale:
         if self._given_scale is None:
@@ -394,23 +391,6 @@ class DataModule(L.LightningDataModule):
         dtype = input_dtype(str(self.trainer.precision)) if self.trainer else torch.float32
         exact = torch.promote_types(dtype, torch.float32) if self.spec.target_mean else dtype
         return self._normalize(inputs, dtype), task_of(self.spec.task).batch_targets(targets, exact)
-
-
-def input_dtype(precision: str, stored: str = "float32") -> torch.dtype:
-    """Type of the inputs that a model gets.
-
-    Args:
-        precision: Lightning's name, such as `bf16-mixed`.
-        stored: What the data holds; integers that are not bytes, such as token ids, stay as they are.
-    """
-    dtype: torch.dtype = getattr(torch, stored)
-    stays = not dtype.is_floating_point and dtype not in (torch.uint8, torch.bool)
-    return dtype if stays else _DTYPES.get(precision, torch.float32)
-
-
-def _kind(inputs: Tensor) -> str:
-    """Types that are scaled alike have one kind."""
-    return "float" if inputs.is_floating_point() else str(inputs.dtype)
 
 
 def _start() -> tuple[int, int]:

@@ -13,13 +13,13 @@ from assay.figure.figure import Line, Points
 if TYPE_CHECKING:
     from assay.figure.figure import Figure, Mark
 
-LINE: Final = 800
+_LINE: Final = 800
 """Points that a line keeps."""
-SCATTER: Final = 2000
+_SCATTER: Final = 2000
 """Points that a scatter keeps."""
 
 
-def thinned(figure: Figure, most_of_line: int = LINE, most_of_scatter: int = SCATTER) -> Figure:
+def thinned(figure: Figure) -> Figure:
     """Leave points out of long lines and large scatters.
 
     Of each stretch of a line its lowest and its highest point stay, so that no peak is lost; of a scatter,
@@ -27,15 +27,13 @@ def thinned(figure: Figure, most_of_line: int = LINE, most_of_scatter: int = SCA
 
     Args:
         figure: With any number of points.
-        most_of_line: How many points of a line stay.
-        most_of_scatter: How many of a scatter.
 
     Returns:
         The same figure where nothing was left out; else its caption says so.
     """
     marks, told = [], []
     for mark in figure.marks:
-        chosen = _chosen(mark, most_of_line, most_of_scatter)
+        chosen = _chosen(mark)
         marks.append(mark if chosen is None else _only(mark, chosen))
         if chosen is not None and isinstance(mark, Points):
             told.append(f"{len(chosen):,} of {len(mark.x):,} points are drawn, chosen at random.")
@@ -48,12 +46,12 @@ def thinned(figure: Figure, most_of_line: int = LINE, most_of_scatter: int = SCA
     )
 
 
-def _chosen(mark: Mark, line: int, scatter: int) -> Any:
+def _chosen(mark: Mark) -> Any:
     """Indices of the points that stay; None for all."""
-    if isinstance(mark, Line) and len(mark.x) > line:
-        return _extremes(np.asarray(mark.y, dtype=float), line)
-    if isinstance(mark, Points) and len(mark.x) > scatter:
-        return np.sort(np.random.default_rng(0).choice(len(mark.x), scatter, replace=False))
+    if isinstance(mark, Line) and len(mark.x) > _LINE:
+        return _extremes(np.asarray(mark.y, dtype=float), _LINE)
+    if isinstance(mark, Points) and len(mark.x) > _SCATTER:
+        return np.sort(np.random.default_rng(0).choice(len(mark.x), _SCATTER, replace=False))
     return None
 
 

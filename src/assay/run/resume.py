@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from assay.build.device import gpu_names
 from assay.build.num_processes import world_size
 from assay.checkpoint.checkpoint_file import read
 from assay.checkpoint.select_checkpoint import newest_valid
@@ -24,7 +25,7 @@ from assay.record.segment import code_changes, machine_changes, segment_here, se
 from assay.run.continuation import threads_of
 from assay.run.load import read_config
 from assay.run.resume_overrides import Change, change
-from assay.run.train import go_on, gpu_names, result_of
+from assay.run.train import go_on, result_of
 from assay.targets.external_values import check_outside
 from assay.targets.trust import trust, typed_packages
 from assay.terminal import Console

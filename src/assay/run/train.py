@@ -14,6 +14,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from assay.build.assembly import assemble
 from assay.build.compatibility import check_declared
+from assay.build.device import gpu_names
 from assay.build.library_warnings import quiet
 from assay.build.node import build
 from assay.build.num_processes import num_local_processes
@@ -394,8 +395,3 @@ def result_of(run_dir: Path) -> RunResult:
     """
     record = RunRecord.load(run_dir)
     return RunResult(run_dir, overrides=tuple(record.overrides), **vars(record.outcome))
-
-
-def gpu_names() -> list[str]:
-    """Of the GPUs of this machine, as torch tells them."""
-    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from assay.config.tree import walk
-from assay.data.data_module import input_dtype
+from assay.data.transform.normalize import input_dtype
 from assay.errors import AssayError, ConfigError, first_line
 from assay.metrics.values import is_scalar, listed
 from assay.module import Module

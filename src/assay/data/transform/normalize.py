@@ -13,6 +13,19 @@ if TYPE_CHECKING:
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 _HISTOGRAM_CHANNELS = 16
+_DTYPES = {"64-true": torch.float64, "bf16-true": torch.bfloat16, "16-true": torch.float16}
+
+
+def input_dtype(precision: str, stored: str = "float32") -> torch.dtype:
+    """Type of the inputs that a model gets.
+
+    Args:
+        precision: Lightning's name, such as `bf16-mixed`.
+        stored: What the data holds; integers that are not bytes, such as token ids, stay as they are.
+    """
+    dtype: torch.dtype = getattr(torch, stored)
+    stays = not dtype.is_floating_point and dtype not in (torch.uint8, torch.bool)
+    return dtype if stays else _DTYPES.get(precision, torch.float32)
 
 
 @final
@@ -112,3 +125,13 @@ def _byte_moments(block: Tensor) -> tuple[Tensor, Tensor]:
     counts, levels = torch.stack(channels).to(torch.float64), torch.arange(256, dtype=torch.float64) / 255
     mean = (counts * levels).sum(1) / counts.sum(1)
     return mean, (counts * (levels - mean[:, None]).square()).sum(1)
+
+
+def scaled_alike(one: Tensor, other: Tensor) -> bool:
+    """Whether `Normalize` does the same to both: two types of floats, or the same type.
+
+    Args:
+        one: Any inputs.
+        other: Other ones.
+    """
+    return one.dtype == other.dtype or (one.is_floating_point() and other.is_floating_point())

@@ -20,6 +20,8 @@ FILE: Final = "config.yaml"
 _LARGEST: Final = 8 << 20
 _MOST: Final = 100_000
 """Values of one config; its aliases could stand for any number of them."""
+_LARGEST_VALUE: Final = 1000
+"""Parts of one value."""
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -130,7 +132,7 @@ def _walk(node: Any, key: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
         yield key, node
 
 
-def _is_small(node: Any, limit: int = 1000) -> bool:
+def _is_small(node: Any) -> bool:
     """Whether a value can be shown; aliases may make it endless."""
     pending, seen = [node], 0
     while pending:
@@ -140,6 +142,6 @@ def _is_small(node: Any, limit: int = 1000) -> bool:
             pending += one.values()
         elif isinstance(one, list):
             pending += one
-        if seen + len(pending) > limit:
+        if seen + len(pending) > _LARGEST_VALUE:
             return False
     return True

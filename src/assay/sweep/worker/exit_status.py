@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from assay.errors import AssayError
+from assay.files.symlinks import read_end
 from assay.record.failure_cause import of_signal, signal_name
 from assay.record.outcome import Outcome
 from assay.record.run_record import FILE, RunRecord
@@ -77,8 +77,6 @@ def _recorded(job_spec: JobSpec, exit_status: ExitStatus) -> Outcome | None:
 
 
 def _tail(output: str) -> str:
-    with suppress(OSError), open(output, "rb") as file:  # noqa: PTH123 - an empty name is an OSError here
-        file.seek(0, os.SEEK_END)
-        file.seek(max(0, file.tell() - _TAIL))
-        return file.read().decode("utf-8", "replace")
+    with suppress(OSError):  # an empty name is one of a folder
+        return read_end(Path(output), _TAIL).decode("utf-8", "replace")
     return ""
