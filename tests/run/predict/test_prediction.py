@@ -1,67 +1,56 @@
-"""Typed predictions: what a user asks them, and what is printed."""
+"""Single predictions: what a user asks them, and what is printed."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from assay.run.predict.prediction import (
-    MOST_COLUMNS,
-    ClassPredictions,
-    EmbeddingPredictions,
-    LabelPredictions,
-    ValuePredictions,
-    form_of,
+    ClassPrediction,
+    EmbeddingPrediction,
+    LabelPrediction,
+    ValuePrediction,
+    probabilities_of,
 )
 
-SCORES = np.array([[0.1, 0.7, 0.2], [0.5, 0.5, 0.0]], dtype=np.float32)
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 NAMES = ("a", "b\x1b[31m", "c")
 
 
-def test_classes() -> None:
-    found = form_of("probabilities", True, NAMES)(SCORES)
-    assert isinstance(found, ClassPredictions)
-    assert (len(found), found.labels) == (2, ["b\x1b[31m", "a"])  # of equals the first, as argmax has it
-    assert found[0].top_k(2) == [("b\x1b[31m", float(SCORES[0, 1])), ("c", float(SCORES[0, 2]))]
-    assert found.top_k(9)[1] == [("a", 0.5), ("b\x1b[31m", 0.5), ("c", 0.0)]
-    assert (found[0].index, found[0].probability) == (1, float(SCORES[0, 1]))
-    assert str(found[0]) == "b\\x1b[31m 0.7000, c 0.2000, a 0.1000"
-    assert str(found).splitlines()[1].startswith("1  a 0.5000")
-    frame = found.to_frame(top_k=2)
-    assert list(frame)[:4] == ["prediction", "probability", "top_2", "probability_2"]
-    assert frame["probability c"].tolist() == pytest.approx([0.2, 0.0])
-    assert frame["probability"].dtype == np.float32
-    assert [one.label for one in found[1:]] == ["a"]
+def numbers(*values: float) -> NDArray[np.float32]:
+    return np.array(values, dtype=np.float32)
 
 
-def test_a_thousand_classes_are_no_thousand_columns() -> None:
-    names = tuple(map(str, range(MOST_COLUMNS + 1)))
-    scores = np.random.default_rng(0).random((3, len(names)), dtype=np.float32)
-    assert list(ClassPredictions(scores, names).columns(top_k=1)) == ["prediction", "probability"]
-
-
-def test_scores_are_not_called_probabilities() -> None:
-    found = form_of("scores", True, NAMES)(4 * SCORES)
-    assert isinstance(found, ClassPredictions)
-    assert found[0].label == NAMES[1]
-    assert "score" in found.columns()
-    with pytest.raises(AttributeError, match="says no probabilities"):
-        found.probabilities  # noqa: B018 - the point
+def test_a_class() -> None:
+    one = ClassPrediction(numbers(0.1, 0.7, 0.2), NAMES)
+    assert (one.index, one.label) == (1, "b\x1b[31m")
+    assert one.probability == pytest.approx(0.7)
+    assert [name for name, _ in one.top_k(2)] == ["b\x1b[31m", "c"]
+    assert len(one.top_k(9)) == 3
+    assert str(one) == "b\\x1b[31m 0.7000, c 0.2000, a 0.1000"
 
 
 def test_labels() -> None:
-    found = form_of("probabilities", False, NAMES)(SCORES + np.float32(0.3))
-    assert isinstance(found, LabelPredictions)
-    assert found.labels == [("b\x1b[31m",), ("a", "b\x1b[31m")]
-    assert found.columns()["prediction"] == ["b\x1b[31m", "a;b\x1b[31m"]
+    one = LabelPrediction(numbers(0.6, 0.5, 0.9), NAMES)
+    assert one.labels == ("a", "c"), "above 0.5, not at it"
+    assert str(one) == "a 0.6000, b\\x1b[31m 0.5000, c 0.9000"
 
 
 def test_values_and_embeddings() -> None:
-    values = form_of("values", False, ("price",))(SCORES[:, :1])
-    assert isinstance(values, ValuePredictions)
-    assert float(values[1]) == 0.5
-    assert list(values.to_frame()) == ["prediction"]
-    embeddings = form_of("embeddings", True, NAMES)(SCORES)
-    assert isinstance(embeddings, EmbeddingPredictions)
-    assert list(embeddings.to_frame()) == ["embedding_0", "embedding_1", "embedding_2"]
-    assert str(embeddings[:0]) == "no predictions"
+    assert float(ValuePrediction(numbers(2.5), ("price",))) == 2.5
+    two = ValuePrediction(numbers(2.5, 3), ("price", "rooms"))
+    assert str(two) == "price 2.5, rooms 3"
+    with pytest.raises(ValueError, match="size 1"):
+        two.value  # noqa: B018 - the point
+    assert str(EmbeddingPrediction(numbers(1, 2))) == "[1. 2.]"
+
+
+def test_scores_are_not_called_probabilities() -> None:
+    assert probabilities_of(numbers(0.5), "probabilities") == numbers(0.5)
+    for form in (ClassPrediction, LabelPrediction):
+        with pytest.raises(AttributeError, match="says no probabilities"):
+            form(numbers(4, 5, 6), NAMES, "scores").probabilities  # noqa: B018 - the point

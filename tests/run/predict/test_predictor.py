@@ -16,12 +16,14 @@ import assay
 from assay.errors import DataError
 from assay.run.predict.prediction import (
     ClassPrediction,
-    ClassPredictions,
     EmbeddingPrediction,
-    EmbeddingPredictions,
     LabelPrediction,
-    LabelPredictions,
     ValuePrediction,
+)
+from assay.run.predict.prediction_batch import (
+    ClassPredictions,
+    EmbeddingPredictions,
+    LabelPredictions,
     ValuePredictions,
 )
 

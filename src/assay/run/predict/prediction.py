@@ -1,29 +1,18 @@
-"""What a model says of new input: one value for a single sample, one for several."""
+"""What a model says of one new sample."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
+from typing import TYPE_CHECKING, final
 
 import numpy as np
-from typing_extensions import override
 
 from assay.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import pandas as pd
     from numpy.typing import NDArray
 
     from assay.task.predictions import Kind
-
-One = TypeVar("One")
-MOST_COLUMNS = 100
-"""Classes or labels of which a table has a column each."""
-_SHOWN = 10
 
 
 @final
@@ -59,7 +48,7 @@ class ClassPrediction:
     @property
     def probabilities(self) -> NDArray[np.float32]:
         """Float32 `[C]`."""
-        return _probabilities(self.scores, self.kind)
+        return probabilities_of(self.scores, self.kind)
 
     def top_k(self, k: int = 3) -> list[tuple[str, float]]:
         """The k most likely classes, each with its score.
@@ -100,7 +89,7 @@ class LabelPrediction:
     @property
     def probabilities(self) -> NDArray[np.float32]:
         """Float32 `[L]`."""
-        return _probabilities(self.scores, self.kind)
+        return probabilities_of(self.scores, self.kind)
 
     def __str__(self) -> str:
         pairs = zip(self.class_names, self.scores, strict=True)
@@ -152,263 +141,16 @@ class EmbeddingPrediction:
         return str(self.vector)
 
 
-class PredictionBatch(ABC, Sequence[One], Generic[One]):
-    """Predictions of several samples: a sequence of single ones over the arrays they share."""
-
-    @property
-    @abstractmethod
-    def outputs(self) -> NDArray[np.float32]:
-        """All of them, `[N, …]`."""
-
-    @abstractmethod
-    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
-        """What a table of the predictions has: N values by the name of a column.
-
-        Args:
-            top_k: Of classes, how many to name.
-        """
-
-    @abstractmethod
-    def _one(self, outputs: NDArray[np.float32]) -> One: ...
-
-    @abstractmethod
-    def _several(self, outputs: NDArray[np.float32]) -> PredictionBatch[One]: ...
-
-    def to_frame(self, top_k: int = 3) -> pd.DataFrame:
-        """A table of one row per sample.
-
-        Args:
-            top_k: As for `columns`.
-        """
-        import pandas as pd
-
-        return pd.DataFrame(dict(self.columns(top_k)))
-
-    @override
-    def __len__(self) -> int:
-        return len(self.outputs)
-
-    @overload
-    def __getitem__(self, index: int) -> One: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> PredictionBatch[One]: ...
-
-    @override
-    def __getitem__(self, index: int | slice) -> One | PredictionBatch[One]:
-        return (
-            self._several(self.outputs[index]) if isinstance(index, slice) else self._one(self.outputs[index])
-        )
-
-    def __str__(self) -> str:
-        rows = [f"{row}  {one}" for row, one in enumerate(self[:_SHOWN])]
-        more = [f"… {len(self):,} in all"] if len(self) > _SHOWN else []
-        return "\n".join([*rows, *more]) or "no predictions"
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ClassPredictions(PredictionBatch[ClassPrediction]):
-    """Classes of N samples.
-
-    Attributes:
-        scores: Float32 `[N, C]`, see `ClassPrediction`.
-        class_names: C of them.
-        kind: `probabilities`, or `scores`.
-    """
-
-    scores: NDArray[np.float32]
-    class_names: tuple[str, ...]
-    kind: Kind = "probabilities"
-
-    @property
-    @override
-    def outputs(self) -> NDArray[np.float32]:
-        return self.scores
-
-    @property
-    def indices(self) -> NDArray[np.int64]:
-        """Int64 `[N]`: of the class with the highest score."""
-        indices: NDArray[np.int64] = self.scores.argmax(1)
-        return indices
-
-    @property
-    def labels(self) -> list[str]:
-        """Name of the class with the highest score, N of them."""
-        return [self.class_names[index] for index in self.indices]
-
-    @property
-    def probabilities(self) -> NDArray[np.float32]:
-        """Float32 `[N, C]`."""
-        return _probabilities(self.scores, self.kind)
-
-    def top_k(self, k: int = 3) -> list[list[tuple[str, float]]]:
-        """The k most likely classes of each sample.
-
-        Args:
-            k: How many; all, where there are fewer.
-        """
-        return [one.top_k(k) for one in self]
-
-    @override
-    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
-        word = "probability" if self.kind == "probabilities" else "score"
-        names = np.asarray(self.class_names, dtype=object)
-        best = np.argsort(-self.scores, axis=1, kind="stable")[:, : max(1, top_k)]
-        found: dict[str, Any] = {}
-        for place in range(best.shape[1]):
-            label, score = ("prediction", word) if not place else (f"top_{place + 1}", f"{word}_{place + 1}")
-            found[label] = names[best[:, place]]
-            found[score] = np.take_along_axis(self.scores, best[:, place : place + 1], 1)[:, 0]
-        return found | _each(word, self.class_names, self.scores)
-
-    @override
-    def _one(self, outputs: NDArray[np.float32]) -> ClassPrediction:
-        return ClassPrediction(outputs, self.class_names, self.kind)
-
-    @override
-    def _several(self, outputs: NDArray[np.float32]) -> ClassPredictions:
-        return ClassPredictions(outputs, self.class_names, self.kind)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class LabelPredictions(PredictionBatch[LabelPrediction]):
-    """Labels of N samples.
-
-    Attributes:
-        scores: Float32 `[N, L]`, see `LabelPrediction`.
-        class_names: L of them, of labels.
-        kind: `probabilities`, or `scores`.
-    """
-
-    scores: NDArray[np.float32]
-    class_names: tuple[str, ...]
-    kind: Kind = "probabilities"
-
-    @property
-    @override
-    def outputs(self) -> NDArray[np.float32]:
-        return self.scores
-
-    @property
-    def labels(self) -> list[tuple[str, ...]]:
-        """Names of the labels of each sample with a probability above 0.5."""
-        return [one.labels for one in self]
-
-    @property
-    def probabilities(self) -> NDArray[np.float32]:
-        """Float32 `[N, L]`."""
-        return _probabilities(self.scores, self.kind)
-
-    @override
-    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
-        if self.kind != "probabilities":
-            return _each("score", self.class_names, self.scores)
-        return {"prediction": [";".join(found) for found in self.labels]} | _each(
-            "probability", self.class_names, self.scores
-        )
-
-    @override
-    def _one(self, outputs: NDArray[np.float32]) -> LabelPrediction:
-        return LabelPrediction(outputs, self.class_names, self.kind)
-
-    @override
-    def _several(self, outputs: NDArray[np.float32]) -> LabelPredictions:
-        return LabelPredictions(outputs, self.class_names, self.kind)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ValuePredictions(PredictionBatch[ValuePrediction]):
-    """Targets of N samples, in their own unit.
-
-    Attributes:
-        values: Float32 `[N, T]`.
-        names: T of them, of targets.
-    """
-
-    values: NDArray[np.float32]
-    names: tuple[str, ...]
-
-    @property
-    @override
-    def outputs(self) -> NDArray[np.float32]:
-        return self.values
-
-    @override
-    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
-        if len(self.names) == 1:
-            return {"prediction": self.values[:, 0]}
-        return {f"prediction_{name}": self.values[:, at] for at, name in enumerate(self.names)}
-
-    @override
-    def _one(self, outputs: NDArray[np.float32]) -> ValuePrediction:
-        return ValuePrediction(outputs, self.names)
-
-    @override
-    def _several(self, outputs: NDArray[np.float32]) -> ValuePredictions:
-        return ValuePredictions(outputs, self.names)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class EmbeddingPredictions(PredictionBatch[EmbeddingPrediction]):
-    """Where a model puts N samples.
-
-    Attributes:
-        vectors: Float32 `[N, D]`.
-    """
-
-    vectors: NDArray[np.float32]
-
-    @property
-    @override
-    def outputs(self) -> NDArray[np.float32]:
-        return self.vectors
-
-    @override
-    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
-        return {f"embedding_{at}": self.vectors[:, at] for at in range(self.vectors.shape[1])}
-
-    @override
-    def _one(self, outputs: NDArray[np.float32]) -> EmbeddingPrediction:
-        return EmbeddingPrediction(outputs)
-
-    @override
-    def _several(self, outputs: NDArray[np.float32]) -> EmbeddingPredictions:
-        return EmbeddingPredictions(outputs)
-
-
-Batch = ClassPredictions | LabelPredictions | ValuePredictions | EmbeddingPredictions
-Prediction = ClassPrediction | LabelPrediction | ValuePrediction | EmbeddingPrediction
-
-
-def form_of(kind: Kind, by_class: bool, names: tuple[str, ...]) -> Callable[[NDArray[np.float32]], Batch]:
-    """What makes typed predictions of the outputs of N samples.
+def probabilities_of(scores: NDArray[np.float32], kind: Kind) -> NDArray[np.float32]:
+    """The scores, where they are probabilities.
 
     Args:
-        kind: What the outputs are.
-        by_class: Each sample has one class; otherwise labels, of which it may have several.
-        names: Of classes, labels or targets.
+        scores: Of any shape.
+        kind: What they are.
+
+    Raises:
+        AttributeError: They are not.
     """
-    if kind == "embeddings":
-        return EmbeddingPredictions
-    if kind == "values":
-        return lambda outputs: ValuePredictions(outputs, names)
-    several = ClassPredictions if by_class else LabelPredictions
-    return lambda outputs: (
-        several(outputs, names, kind) if outputs.shape[1] == len(names) else EmbeddingPredictions(outputs)
-    )
-
-
-def _probabilities(scores: NDArray[np.float32], kind: Kind) -> NDArray[np.float32]:
     if kind != "probabilities":
         raise AttributeError("the run's loss says no probabilities of its outputs; `scores` has them")
     return scores
-
-
-def _each(word: str, names: Sequence[str], scores: NDArray[np.float32]) -> dict[str, Any]:
-    if len(names) > MOST_COLUMNS:
-        return {}
-    return {f"{word} {name}": scores[:, at] for at, name in enumerate(names)}

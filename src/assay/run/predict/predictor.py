@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from assay.data.transform.target_scale import TargetScale
 from assay.errors import DataError
-from assay.run.predict.prediction import form_of
+from assay.run.predict.prediction_batch import form_of
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.run.predict.prediction import Batch
+    from assay.run.predict.prediction_batch import Batch
     from assay.run.predict.preprocess import Preprocess
     from assay.task.predictions import Kind
 
