@@ -164,6 +164,17 @@ def test_one_document(digits_run: Trained, digits: Path, tmp_path: Path) -> None
     assert found["num_failed"] == 1
 
 
+def test_a_document_has_the_first_rows_and_counts_all(digits_run: Trained, tmp_path: Path) -> None:
+    inputs = np.tile(load_digits().images[:60, None].astype(np.float32), (20, 1, 1, 1))
+    inputs[1100, 0, 0, 0] = np.nan
+    np.save(tmp_path / "many.npy", inputs)
+    found = json.loads(typed(digits_run.run_dir, tmp_path / "many.npy", "--json").stdout)
+    assert not problems_of(found)
+    assert (found["num_samples"], found["num_failed"]) == (1200, 1)
+    assert [row["row"] for row in found["rows"]] == list(range(1000))
+    assert found["notes"] == ["the first 1,000 of 1,200 rows are here; --out FILE writes all of them"]
+
+
 @pytest.mark.parametrize(
     ("words", "message", "code"),
     [

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay.run.export.description import Exported
     from assay.run.predict.predict import Predicted
 
-_SHOWN, _WIDE = 20, 1000
+_SHOWN, _IN_DOCUMENT, _WIDE = 20, 1000, 1000
 
 
 class Role(StrEnum):
@@ -116,8 +116,9 @@ def predict(  # noqa: PLR0917 - typer passes them by name
 ) -> None:
     """What a run's model says of new samples, prepared exactly as in its evaluation.
 
-    A file or row that cannot be predicted becomes a row with an error. Without --out (or --json) the first
-    rows are shown. The exit code is 1 where nothing could be predicted.
+    A file or row that cannot be predicted becomes a row with an error. Without --out the first 20 rows are
+    shown; --json counts all of them and has the first 1,000. The exit code is 1 where nothing could be
+    predicted.
     """
     with reported(debug, as_json=as_json) as document:
         if batch_size != "auto" and not (batch_size.isdecimal() and int(batch_size)):
@@ -138,6 +139,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
             "top_k": top_k,
             "batch_size": None if batch_size == "auto" else int(batch_size),
             "limit": _SHOWN if out is None and not as_json else None,
+            "most_rows": _IN_DOCUMENT,
         }
         with console.status("predicting") if sys.stderr.isatty() else nullcontext() as status:
             if status is not None:

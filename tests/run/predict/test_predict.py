@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
 from tests.run.predict.conftest import rows_of_test, said_in_test
+from typer.testing import CliRunner
 
 import assay
+from assay.cli.app import app
 from assay.errors import AssayError, ConfigError
+from assay.record.predictions_file import FILE, read
 from assay.run.predict.predict import Predicted, predict
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import Trained
 
 
@@ -212,6 +215,88 @@ def test_the_result_is_json(price_run: Trained, table: Path) -> None:
     assert [row["prediction_price"] for row in found.rows] == expected.tolist()
 
 
-def test_nothing_to_predict(photo_run: Trained) -> None:
-    with pytest.raises(AssayError, match="nothing to predict"):
-        predicted(photo_run)
+@pytest.mark.parametrize("name", ["photo_run", "kind_run"])
+def test_raw_files_as_the_run_kept_them(
+    name: str, photos: Path, table: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """`predictions.parquet` of the run, by key: the path below its data's folder, or the row."""
+    run: Trained = request.getfixturevalue(name)
+    kept = read(run.run_dir / FILE)
+    given, key = (photos, "input") if name == "photo_run" else (table / "rows.csv", "row")
+    typed = ["predict", run.run_dir, given, "--out", tmp_path / "found.parquet"]
+    said = CliRunner().invoke(app, [*map(str, typed)])
+    assert said.exit_code == 0, said.stderr
+    frame = pd.read_parquet(tmp_path / "found.parquet")
+    frame.index = pd.Index(str(one).removeprefix(f"{photos}/") for one in frame[key])
+    found = frame.loc[list(kept.keys), [f"probability {one}" for one in kept.class_names]]
+    assert len(kept.keys) == len(rows_of_test(run)) > 9
+    np.testing.assert_allclose(found, kept.outputs, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_batches_shrink_to_what_there_is_room_for(label_run: Trained, arrays: Path, device: str) -> None:
+    predictor = assay.load(label_run.run_dir, map_location="cpu")
+    expected = predict(predictor, label_run.run_dir, [arrays]).rows
+    predictor.model = small = _Small(predictor.model, device)
+    found = predict(predictor, label_run.run_dir, [arrays])
+    assert small.sizes == [200, 100, 50, 25, *[12] * 16, 8]
+    pd.testing.assert_frame_equal(pd.DataFrame(found.rows), pd.DataFrame(expected), rtol=1e-6)
+    with pytest.raises(AssayError, match="no room for 64 samples at a time"):
+        predict(predictor, label_run.run_dir, [arrays], batch_size=64)
+    small.most = 0
+    with pytest.raises(AssayError, match="no room for 1 sample at a time"):
+        predict(predictor, label_run.run_dir, [arrays])
+    predictor.model = torch.nn.Linear(2, 2)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        predict(predictor, label_run.run_dir, [arrays])
+
+
+class _Small(torch.nn.Module):
+    """A model on a device with room for a few samples."""
+
+    def __init__(self, model: torch.nn.Module, device: str) -> None:
+        super().__init__()
+        self.model, self.most, self.sizes, self.device = model, 12, list[int](), device
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        self.sizes.append(len(inputs))
+        if len(inputs) > self.most:
+            if self.device == "cpu":
+                torch.empty(1 << 50)  # the allocator's own error
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        outputs: torch.Tensor = self.model(inputs)
+        return outputs
+
+
+def anonymous() -> int:
+    """Bytes of this process that no file stands behind: a mapped file's are given back when needed."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if "RssAnon" in line)
+    return int(line.split()[1]) << 10
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="RssAnon is Linux's")
+@pytest.mark.parametrize("form", ["npy", "csv"])
+def test_memory_does_not_grow_with_the_input(
+    form: str, yes_no_run: Trained, kind_run: Trained, table: Path, tmp_path: Path
+) -> None:
+    path, run, size = tmp_path / f"large.{form}", yes_no_run, 600_000
+    if form == "npy":
+        np.lib.format.open_memmap(path, "w+", np.float64, (size, 30)).flush()  # 144 MB of a hole: no disk
+    else:
+        run, size = kind_run, 150_000
+        header, *rows = (table / "rows.csv").read_text().splitlines(keepends=True)
+        with path.open("w") as file:
+            file.write(header)
+            file.writelines("".join(rows) for _ in range(size // 300))
+    predictor = assay.load(run.run_dir, map_location="cpu")
+    predict(predictor, run.run_dir, [path], limit=20_000)  # what is imported and kept for good
+    before, most = anonymous(), 0
+
+    def look(_: int) -> None:
+        nonlocal most
+        most = max(most, anonymous() - before)
+
+    out = tmp_path / "found.parquet"
+    found = predict(predictor, run.run_dir, [path], out=out, batch_size=8192, progress=look)
+    assert (found.num_samples, found.num_failed) == (size, 0)
+    assert most < 40 << 20

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import pandas as pd
 import torch
+from lightning.pytorch.utilities.memory import is_oom_error
 
 from assay.errors import AssayError, ConfigError
 from assay.quoting import counted
@@ -39,7 +40,8 @@ class Predicted:
         num_failed: Those that have an error in the place of a prediction.
         first_error: Of the first of these; empty where none failed.
         columns: Names of the columns.
-        rows: The predictions, by column; empty where a file has them.
+        rows: The predictions, by column, or the first of them (a note says so then); empty where a file has
+            them.
         notes: What there is to know about all of them.
         seconds: It took, without loading the model.
     """
@@ -64,6 +66,7 @@ def predict(
     top_k: int = 3,
     batch_size: int | None = None,
     limit: int | None = None,
+    most_rows: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Predicted:
     """Predict every sample of files and folders.
@@ -76,7 +79,8 @@ def predict(
         top_k: Classes to name for each sample.
         batch_size: Samples that the model gets at a time; None: as many as in the run's own evaluation, fewer
             where the device has no room for them.
-        limit: Stop after about so many samples; None for all.
+        limit: Stop after so many samples; None for all.
+        most_rows: In the result, where no file has them; the samples after them are counted. None for all.
         progress: Told how many samples there were so far.
 
     Raises:
@@ -95,7 +99,12 @@ def predict(
     options: Any = {"top_k": top_k, "batch_size": batch_size, "limit": limit, "notes": notes}
     began, kept = time.perf_counter(), list[pd.DataFrame]()
     count, failed, first_error = 0, 0, ""
-    with nullcontext(kept.append) if out is None else writing(out) as add:
+
+    def keep(frame: pd.DataFrame) -> None:
+        if most_rows is None or count < most_rows:
+            kept.append(frame if most_rows is None else frame[: most_rows - count])
+
+    with nullcontext(keep) if out is None else writing(out) as add:
         columns: list[str] = []
         with closing(_frames(predictor, predictor.preprocess, inputs, **options)) as frames:
             for whole in frames:
@@ -113,6 +122,8 @@ def predict(
         if not count:
             raise AssayError("there is nothing to predict in the inputs")
     rows = pd.concat(kept, ignore_index=True) if kept else pd.DataFrame()
+    if out is None and len(rows) < count:
+        notes.append(f"the first {len(rows):,} of {count:,} rows are here; --out FILE writes all of them")
     return Predicted(
         run_dir=run_dir,
         out=out,
@@ -182,16 +193,20 @@ class _Batches:
         done: list[Tensor] = []
         start = 0
         while start < len(samples):
+            batch = samples[start : start + self._size]
             try:
-                done.append(self._predictor.outputs(samples[start : start + self._size]))
-                start += self._size
-            except torch.OutOfMemoryError as error:
-                if not self._may_shrink or self._size == 1:
+                done.append(self._predictor.outputs(batch))
+                start += len(batch)
+            except RuntimeError as error:
+                if not (isinstance(error, torch.OutOfMemoryError) or is_oom_error(error)):
+                    raise
+                if not self._may_shrink or len(batch) == 1:
+                    smaller = len(batch) // 2
                     raise AssayError(
-                        f"the device has no room for {counted(self._size, 'sample')} at a time",
-                        hint=f"--batch-size {max(1, self._size // 2)}",
+                        f"the device has no room for {counted(len(batch), 'sample')} at a time",
+                        hint=f"--batch-size {smaller}" if smaller else "use a device with more memory",
                     ) from error
-                self._size //= 2
+                self._size = len(batch) // 2
         return torch.cat(done)
 
 
