@@ -14,7 +14,7 @@ EXAMPLES = (
         (
             Line("chance", [0, 1], [0, 1], is_reference=True),
             Line(HOSTILE, [0, 1, 2], [0.5, float("nan"), 1 / 3], low=[0, 0, 0], high=[1, 1, 1]),
-            Line("_steps", np.arange(3), np.arange(3), is_step=True, group="a"),
+            Line("_steps", np.arange(3), np.arange(3), is_step=True),
         ),
         x_label=HOSTILE,
         y_label="%{z} y",
@@ -23,12 +23,11 @@ EXAMPLES = (
         "scatter",
         "Scatter",
         (
-            Points(HOSTILE, [1, 10], [2, 3], texts=[HOSTILE, "b\nc"], colour=[0, 1], colour_label=HOSTILE),
+            Points(HOSTILE, [1, 10], [2, 3], texts=[HOSTILE, "b\nc"]),
             Points("plain", [1, 100], [2, 3]),
         ),
         log_x=True,
         x_range=(1, 100),
-        is_square=True,
     ),
     Figure(
         "bars",

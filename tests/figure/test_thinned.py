@@ -36,14 +36,13 @@ def test_gaps_stay() -> None:
 
 def test_a_scatter_keeps_points_with_what_is_said_of_them() -> None:
     x = np.arange(5000)
-    figure = Figure("a", "", (Points("a", x, -x, texts=[str(i) for i in x], colour=x / 2),))
+    figure = Figure("a", "", (Points("a", x, -x, texts=[str(i) for i in x]),))
     first, again = thinned(figure), thinned(figure)
     (points,), (same,) = first.marks, again.marks
     assert isinstance(points, Points)
     assert isinstance(same, Points)
     assert len(points.x) == 2000
     assert list(points.x) == list(same.x)
-    assert (np.asarray(points.colour) == np.asarray(points.x) / 2).all()
     assert [str(x) for x in points.x] == list(points.texts)
     assert "2,000 of 5,000" in first.caption
 

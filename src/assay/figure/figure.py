@@ -27,7 +27,6 @@ class Line:
         high: Upper edge of the band.
         is_reference: What others are compared with, such as the diagonal of a ROC curve.
         is_step: Constant from each point to the next.
-        group: Lines of one group have one colour; empty: a colour of its own.
     """
 
     name: str
@@ -37,7 +36,6 @@ class Line:
     high: Numbers | None = None
     is_reference: bool = False
     is_step: bool = False
-    group: str = ""
 
     def __post_init__(self) -> None:
         _same_length(self, "x", "y", "low", "high")
@@ -53,19 +51,15 @@ class Points:
         x: Of each point.
         y: Of each point.
         texts: What is said of each when the pointer is over it.
-        colour: A number per point, drawn by a scale; None: one colour for all.
-        colour_label: What that number is.
     """
 
     name: str
     x: Numbers
     y: Numbers
     texts: Names = ()
-    colour: Numbers | None = None
-    colour_label: str = ""
 
     def __post_init__(self) -> None:
-        _same_length(self, "x", "y", "texts", "colour")
+        _same_length(self, "x", "y", "texts")
 
 
 @final
@@ -182,10 +176,8 @@ class Figure:
         x_label: Of the horizontal axis, with the unit.
         y_label: Of the vertical axis.
         log_x: Whether the horizontal axis is logarithmic.
-        log_y: Whether the vertical one is.
         x_range: What the horizontal axis shows at first; None: all.
         y_range: The same of the vertical one.
-        is_square: Whether both axes have the same scale.
         is_wide: Whether a page gives it the whole width.
         caption: What it shows, how it was computed, and what was left out.
     """
@@ -196,10 +188,8 @@ class Figure:
     x_label: str = ""
     y_label: str = ""
     log_x: bool = False
-    log_y: bool = False
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
-    is_square: bool = False
     is_wide: bool = False
     caption: str = field(default="", kw_only=True)
 

@@ -70,7 +70,7 @@ def _extremes(values: Any, most: int) -> Any:
 
 def _only(mark: Mark, chosen: Any) -> Mark:
     changed: dict[str, Any] = {}
-    for name in ("x", "y", "low", "high", "texts", "colour"):
+    for name in ("x", "y", "low", "high", "texts"):
         values = getattr(mark, name, None)
         if values is not None and len(values):
             kept = [values[index] for index in chosen]

@@ -53,8 +53,7 @@ def _columns(mark: Mark) -> dict[str, Any]:
     if isinstance(mark, Line):
         return _series(mark.name, mark.x) | {"x": mark.x, "y": mark.y, "low": mark.low, "high": mark.high}
     if isinstance(mark, Points):
-        columns = {"x": mark.x, "y": mark.y, "text": mark.texts or None}
-        return _series(mark.name, mark.x) | columns | {mark.colour_label or "colour": mark.colour}
+        return _series(mark.name, mark.x) | {"x": mark.x, "y": mark.y, "text": mark.texts or None}
     if isinstance(mark, Bars):
         columns = {"label": mark.labels, "value": mark.values, "low": mark.low, "high": mark.high}
         return _series(mark.name, mark.labels) | columns

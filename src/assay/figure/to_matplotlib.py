@@ -39,11 +39,7 @@ def to_matplotlib(figure: Figure) -> Drawing:
         raise AssayError(
             "figures as pictures need matplotlib", hint="pip install 'assay[plot]', or uv sync --extra plot"
         ) from error
-    size = (
-        (6.0, 5.4)
-        if figure.is_square or any(isinstance(mark, Heatmap) for mark in figure.marks)
-        else (7.2, 4.2)
-    )
+    size = (6.0, 5.4) if any(isinstance(mark, Heatmap) for mark in figure.marks) else (7.2, 4.2)
     drawing = Drawing(figsize=size, dpi=144, layout="constrained")
     axes = drawing.add_subplot()
     axes.set_prop_cycle(color=PALETTE)
@@ -84,14 +80,10 @@ def _label(figure: Figure, axes: Axes) -> None:
     axes.set_ylabel(figure.y_label, parse_math=False)
     if figure.log_x:
         axes.set_xscale("log")
-    if figure.log_y:
-        axes.set_yscale("log")
     if figure.x_range is not None:
         axes.set_xlim(figure.x_range)
     if figure.y_range is not None:
         axes.set_ylim(figure.y_range)
-    if figure.is_square:
-        axes.set_aspect("equal", adjustable="box")
 
 
 def _legend(axes: Axes, entries: list[tuple[str, Any]]) -> None:
@@ -119,11 +111,7 @@ def _line(mark: Line, axes: Axes) -> list[tuple[str, Any]]:
 
 
 def _points(mark: Points, axes: Axes) -> list[tuple[str, Any]]:
-    colour: dict[str, Any] = {} if mark.colour is None else {"c": np.asarray(mark.colour), "cmap": "viridis"}
-    points = axes.scatter(np.asarray(mark.x), np.asarray(mark.y), s=12, alpha=0.7, linewidths=0, **colour)
-    if mark.colour is not None and (drawing := axes.get_figure()) is not None:
-        bar = drawing.colorbar(points, ax=axes)
-        bar.ax.set_ylabel(mark.colour_label, parse_math=False)
+    points = axes.scatter(np.asarray(mark.x), np.asarray(mark.y), s=12, alpha=0.7, linewidths=0)
     return [(mark.name, points)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import math
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +13,7 @@ from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points
 from assay.figure.parallel_axis import parallel_axis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from assay.figure.figure import Figure, Mark, Numbers
 
@@ -50,21 +51,18 @@ def to_plotly(figure: Figure) -> dict[str, Any]:
         Plain JSON: `data` and `layout`. Texts are escaped where plotly reads markup or TeX; numbers have six
         digits, and those that are not finite are null.
     """
-    colours = _Colours()
+    colours = itertools.cycle(PALETTE)
     data = [trace for mark in figure.marks for trace in _traces(mark, figure, colours)]
     layout: dict[str, Any] = {
         "height": _height(figure),
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
         "xaxis": _axis(figure.x_label, log=figure.log_x, shown=figure.x_range),
-        "yaxis": _axis(figure.y_label, log=figure.log_y, shown=figure.y_range),
+        "yaxis": _axis(figure.y_label, log=False, shown=figure.y_range),
         "hovermode": "closest",
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "showlegend": 1 < sum(bool(trace.get("showlegend")) for trace in data) <= _MOST_IN_LEGEND,
         "barmode": "group",
     }
-    if figure.is_square:
-        layout["yaxis"] |= {"scaleanchor": "x", "constrain": "domain"}
-        layout["xaxis"]["constrain"] = "domain"
     for mark in figure.marks:
         _name_positions(mark, layout)
     return {"data": data, "layout": layout}
@@ -103,24 +101,7 @@ def _plain(value: float) -> float | int | None:
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e6 and rounded == value else rounded
 
 
-class _Colours:
-    """Hands out colours: by group where there is one."""
-
-    def __init__(self) -> None:
-        self._of_group: dict[str, str] = {}
-        self._count = 0
-
-    def next(self, group: str = "") -> str:
-        if group in self._of_group:
-            return self._of_group[group]
-        colour = PALETTE[self._count % len(PALETTE)]
-        self._count += 1
-        if group:
-            self._of_group[group] = colour
-        return colour
-
-
-def _traces(mark: Mark, figure: Figure, colours: _Colours) -> Iterable[dict[str, Any]]:
+def _traces(mark: Mark, figure: Figure, colours: Iterator[str]) -> Iterable[dict[str, Any]]:
     match mark:
         case Line():
             return _line(mark, figure, colours)
@@ -136,7 +117,7 @@ def _traces(mark: Mark, figure: Figure, colours: _Colours) -> Iterable[dict[str,
             return _spans(mark, colours)
 
 
-def _line(mark: Line, figure: Figure, colours: _Colours) -> Iterable[dict[str, Any]]:
+def _line(mark: Line, figure: Figure, colours: Iterator[str]) -> Iterable[dict[str, Any]]:
     shape = {"shape": "hv"} if mark.is_step else {}
     if mark.is_reference:
         style = {"color": REFERENCE, "dash": "dash", "width": 1.2}
@@ -147,7 +128,7 @@ def _line(mark: Line, figure: Figure, colours: _Colours) -> Iterable[dict[str, A
             "showlegend": bool(mark.name),
         }
         return
-    colour = colours.next(mark.group)
+    colour = next(colours)
     if mark.low is not None and mark.high is not None:
         for edge, fill in (
             (mark.low, {}),
@@ -172,33 +153,23 @@ def _line(mark: Line, figure: Figure, colours: _Colours) -> Iterable[dict[str, A
     }
 
 
-def _points(mark: Points, figure: Figure, colours: _Colours) -> dict[str, Any]:
+def _points(mark: Points, figure: Figure, colours: Iterator[str]) -> dict[str, Any]:
     many = len(mark.x) > 500
-    marker: dict[str, Any] = {"size": 5 if many else 7, "opacity": 0.6 if many else 0.8}
-    if mark.colour is None:
-        marker["color"] = colours.next()
-    else:
-        title = {"text": escaped(mark.colour_label)}
-        marker |= {
-            "color": plain(mark.colour),
-            "showscale": True,
-            "colorbar": {"title": title, "thickness": 12},
-        }
     trace = _xy(mark.name, mark.x, mark.y) | {
         "mode": "markers",
-        "marker": marker,
+        "marker": {"size": 5 if many else 7, "opacity": 0.6 if many else 0.8, "color": next(colours)},
         "showlegend": bool(mark.name),
     }
     return trace | _texts(mark.texts, _hover(figure))
 
 
-def _bars(mark: Bars, colours: _Colours) -> dict[str, Any]:
+def _bars(mark: Bars, colours: Iterator[str]) -> dict[str, Any]:
     trace: dict[str, Any] = {
         "type": "bar",
         "name": escaped(mark.name, _LONGEST),
         "x": list(range(len(mark.labels))),
         "y": plain(mark.values),
-        "marker": {"color": colours.next()},
+        "marker": {"color": next(colours)},
         "showlegend": bool(mark.name),
     }
     if mark.low is not None and mark.high is not None:
@@ -273,7 +244,7 @@ def _parallel(mark: ParallelCoordinates) -> Iterable[dict[str, Any]]:
         } | _texts(hover, "")
 
 
-def _spans(mark: Spans, colours: _Colours) -> Iterable[dict[str, Any]]:
+def _spans(mark: Spans, colours: Iterator[str]) -> Iterable[dict[str, Any]]:
     where = {row: position for position, row in enumerate(dict.fromkeys(mark.rows))}
     kinds = mark.colours or [""] * len(mark.rows)
     texts = mark.texts or [""] * len(mark.rows)
@@ -288,7 +259,7 @@ def _spans(mark: Spans, colours: _Colours) -> Iterable[dict[str, Any]]:
             "base": plain(starts),
             "x": plain(lengths),
             "y": [where[mark.rows[index]] for index in chosen],
-            "marker": {"color": STATUS.get(kind) or colours.next(kind)},
+            "marker": {"color": STATUS.get(kind) or next(colours)},
             "showlegend": bool(kind),
         } | _texts([texts[index] for index in chosen], "")
 
@@ -346,7 +317,7 @@ def _height(figure: Figure) -> int:
         return min(760, max(280, 110 + 30 * len(mark.y_names)))
     if isinstance(mark, Spans):
         return min(900, 110 + 24 * len(set(mark.rows)))
-    return 420 if figure.is_wide or figure.is_square else 340
+    return 420 if figure.is_wide else 340
 
 
 def _xy(name: str, x: Numbers, y: Numbers) -> dict[str, Any]:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
@@ -32,8 +31,6 @@ from assay.report.page.page import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Squares are left out of the browser's test: beside a logarithmic axis plotly warns of them.
-FIGURES = tuple(replace(figure, is_square=False) for figure in EXAMPLES)
 BLOCKS = (
     Cards([(HOSTILE, HOSTILE, HOSTILE)], HOSTILE),
     Table(
@@ -49,7 +46,7 @@ PAGE = Page(
     "run",
     HOSTILE,
     (
-        Section("drawn", HOSTILE, [Figures(FIGURES)], HOSTILE),
+        Section("drawn", HOSTILE, [Figures(EXAMPLES)], HOSTILE),
         Section("rest", "Rest", BLOCKS),
         Section("no", "None", ()),
     ),
@@ -118,14 +115,14 @@ def test_long_curves_keep_the_page_small() -> None:
     values = np.random.default_rng(0).normal(size=300_000)
     figure = Figure("long", "Long", (Line("a", np.arange(len(values)), values),))
     small, large = (
-        len(render(Page("run", "a", [Section("s", "S", [Figures([one])])]))) for one in (FIGURES[0], figure)
+        len(render(Page("run", "a", [Section("s", "S", [Figures([one])])]))) for one in (EXAMPLES[0], figure)
     )
     assert large - small < 40_000
 
 
 def test_two_figures_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two figures of one name"):
-        render(Page("run", "a", [Section("s", "S", [Figures([FIGURES[0], FIGURES[0]])])]))
+        render(Page("run", "a", [Section("s", "S", [Figures([EXAMPLES[0], EXAMPLES[0]])])]))
 
 
 @needs_chromium
@@ -133,7 +130,7 @@ def test_a_browser_draws_it_all_without_a_network_and_without_a_word(tmp_path: P
     write(PAGE, tmp_path / "page.html")
     seen = opened(tmp_path / "page.html", tmp_path / "browser")
     assert seen.console == []
-    assert seen.dom.count("main-svg") >= len(FIGURES)
+    assert seen.dom.count("main-svg") >= len(EXAMPLES)
     assert "javascript:alert" not in "".join(re.findall(r"<a[^>]*>", seen.dom))
     (tmp_path / "loud.html").write_text("<script>console.error('heard')</script>")
     assert opened(tmp_path / "loud.html", tmp_path / "browser").console == ["heard"]

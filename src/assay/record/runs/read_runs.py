@@ -98,7 +98,6 @@ class RunReader:
             record.config_fingerprint,
             self._interned(typed_values([*record.overrides, *again])),
             self._one(record.choices),
-            tuple(record.tags),
             {sys.intern(name): value for name, value in metrics.items()},
             _best(record.best),
             self._one(record.directions),

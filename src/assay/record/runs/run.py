@@ -34,7 +34,6 @@ class Run:
         config_fingerprint: The same without seed and fold; empty in records of earlier versions.
         typed: What was typed, by key, the last one first to count; see `typed_values`.
         choices: Option of each config group.
-        tags: The user's.
         metrics: Last value of each scalar.
         best: `monitor`, `value`, `epoch` of the best checkpoint.
         directions: `min` or `max` for each metric that says which is better.
@@ -54,7 +53,6 @@ class Run:
     config_fingerprint: str = ""
     typed: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[str, Any] = field(default_factory=dict)
-    tags: tuple[str, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     best: Mapping[str, Any] = field(default_factory=dict)
     directions: Mapping[str, str] = field(default_factory=dict)
