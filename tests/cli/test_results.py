@@ -88,6 +88,26 @@ def test_best_of_nothing_that_has_finished(tmp_path: Path, monkeypatch: pytest.M
     assert "runs mine:max" in typed("best", "runs", "mine", code=1)[1]
 
 
+def test_losses_of_different_kinds_have_no_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for loss, score in (("mse", 3000.0), ("cross_entropy", 0.5)):
+        best = {"monitor": "val/loss", "value": score, "epoch": 1}
+        make_run(tmp_path / f"runs/{loss}", f"loss={loss}", metrics={"val/loss": score}, best=best)
+    for words in (("best", "runs"), ("best", "runs", "val/loss:min")):
+        out, told = typed(*words, code=1)
+        assert out == ""
+        assert "val/loss is not the same quantity in all runs: loss=cross_entropy, mse" in told
+    document = json.loads(typed("compare", "runs", "--json")[0])
+    assert [row["best"] for row in document["rows"]] == [False, False]
+    assert typed("best", "runs", "--where", "loss=mse")[0] == "runs/mse\n"
+
+
+def test_no_run_meets_a_condition(outputs: Path) -> None:
+    for verb in ("ls", "compare", "best"):
+        told = typed(verb, "outputs", "--where", "seed>abc", code=1)[1]
+        assert "none of 4 runs meets seed>abc" in told
+
+
 def test_no_runs_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "there is no folder outputs" in typed("compare", code=1)[1]

@@ -37,6 +37,18 @@ def test_permissions_are_those_of_an_ordinary_file(tmp_path: Path) -> None:
     assert stat.S_IMODE(ours) == stat.S_IMODE(plain)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes with a name")
+def test_what_is_not_a_file_is_not_replaced(tmp_path: Path) -> None:
+    """A pipe stands for a device here: root would replace /dev/null."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(OSError, match="is not a regular file"):
+            write_bytes(tmp_path / name, b"new")
+    assert (tmp_path / "pipe").is_fifo()
+    assert names(tmp_path) == ["link", "pipe"]
+
+
 def failing(call: Callable[..., Any], at: int) -> Callable[..., Any]:
     count = iter(range(1, 1000))
 

@@ -46,6 +46,16 @@ def test_a_full_disk_leaves_nothing_half_written(
     assert not list(tmp_path.iterdir())
 
 
+def test_only_a_report_is_replaced(digits_run: Trained, tmp_path: Path) -> None:
+    for name, content in (("data.csv", "a,b\n"), ("record.json", "{}"), ("mine.html", "<p>Mine")):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(AssayError, match="is there and is not a report"):
+            report([digits_run.run_dir], tmp_path / name)
+        assert (tmp_path / name).read_text() == content
+    for _ in range(2):
+        report([digits_run.run_dir], tmp_path / "page.html")
+
+
 @pytest.mark.parametrize(("name", "said"), [("missing", "there is no folder"), ("empty", "holds no run")])
 def test_what_is_not_a_run_is_refused(name: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()

@@ -44,6 +44,16 @@ def test_a_changed_file_is_refused(written: Path, change: object) -> None:
         read_encoder(written.parent)
 
 
+def test_a_table_has_one(written: Path) -> None:
+    written.unlink()
+    with pytest.raises(AssayError, match=r"encoder\.json is not there"):
+        read_encoder(written.parent, of_table=True)
+    written.mkdir()
+    for of_table in (True, False):
+        with pytest.raises(AssayError, match=r"encoder\.json cannot be read: .*not a regular file"):
+            read_encoder(written.parent, of_table=of_table)
+
+
 def test_a_run_without_a_table_has_none(tmp_path: Path) -> None:
     write_encoder(tmp_path, None)
     assert read_encoder(tmp_path) is None

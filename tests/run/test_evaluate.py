@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # as above
 
+import assay
 from assay.errors import AssayError, ConfigError, DataError
 from assay.record import predictions_file, run_lock
 from assay.record.run_lock import writing
@@ -272,6 +274,25 @@ def test_what_is_not_a_run_or_does_not_fit_is_one_message(digits_run: Trained, t
     (run_dir / "record.json").write_text("{}")
     with pytest.raises(AssayError, match="schema version"):
         evaluate(run_dir)
+
+
+@pytest.mark.parametrize("key", ["trainer", "data", "model", "spec", "seed", "loss"])
+def test_a_config_without_a_part_is_one_message(digits_run: Trained, tmp_path: Path, key: str) -> None:
+    run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run")
+    config = yaml.safe_load((run_dir / "config.yaml").read_text(encoding="utf-8"))
+    del config[key]
+    (run_dir / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    with pytest.raises(AssayError, match=r"config\.yaml|no spec"):
+        evaluate(run_dir)
+
+
+def test_a_table_needs_its_encoder(flower_run: Trained, tmp_path: Path) -> None:
+    run_dir = shutil.copytree(flower_run.run_dir, tmp_path / "run")
+    (run_dir / "encoder.json").unlink()
+    with pytest.raises(AssayError, match=r"encoder\.json is not there"):
+        evaluate(run_dir)
+    with pytest.raises(AssayError, match=r"encoder\.json is not there"):
+        assay.load(run_dir)
 
 
 def test_code_of_the_users_own_is_tested_too(train: Train, tmp_path: Path) -> None:

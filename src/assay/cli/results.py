@@ -116,6 +116,13 @@ def best(
             raise AssayError(f"{path}: {what}", hint=f"assay ls {place} shows what there is")
         if found is None:
             name = in_a_line(ranking.metric)
+            if ranking.losses:
+                losses = in_a_line(", ".join(ranking.losses))
+                first = shlex.quote(f"loss={in_a_line(ranking.losses[0])}")
+                raise AssayError(
+                    f"{path}: {name} is not the same quantity in all runs: loss={losses}",
+                    hint=f"name another METRIC, or take some of them: --where {first}",
+                )
             why = "" if ranking.direction else f"; whether {name} is better high or low is not known"
             says_it = f"assay best {place} {shlex.quote(name)}:max"
             raise AssayError(

@@ -60,6 +60,9 @@ def replacing(path: Path) -> Iterator[Output]:
             sync of the directory: then the new content stands, and might not survive a power cut.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.is_file() and not path.is_dir() and path.exists():
+        # Such as /dev/null, which root could replace for the whole machine.
+        raise OSError(errno.EINVAL, "it is there and is not a regular file", str(path))
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     # Not tempfile: its files are readable by their owner alone, and the rename would keep that.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)

@@ -7,7 +7,7 @@ import os
 import shlex
 import stat
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from assay.errors import AssayError
 
@@ -63,12 +63,8 @@ def read_whole(path: Path, largest: int = 64 << 20) -> bytes:
     Raises:
         OSError: It cannot be read, is larger, or is not a regular file: a pipe or a device may never end.
     """
-    descriptor = os.open(path, os.O_RDONLY | _FLAGS & ~getattr(os, "O_NOFOLLOW", 0))
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if status.st_size > largest:
+    with _regular(path, os.O_RDONLY | _FLAGS & ~getattr(os, "O_NOFOLLOW", 0)) as file:
+        if os.fstat(file.fileno()).st_size > largest:
             raise OSError(errno.EFBIG, f"more than {largest >> 20} MiB are not read", str(path))
         return file.read()
 
@@ -83,13 +79,17 @@ def read_end(path: Path, most: int) -> bytes:
     Raises:
         OSError: It cannot be read, or is a link, a pipe or a device.
     """
-    descriptor = os.open(path, os.O_RDONLY | _FLAGS)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        file.seek(max(0, status.st_size - most))
+    with _regular(path, os.O_RDONLY | _FLAGS) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - most))
         return file.read(most)
+
+
+def _regular(path: Path, flags: int) -> BinaryIO:
+    descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # of a folder, fdopen would say its descriptor
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
 
 
 def check_links(directory: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_bytes
 from assay.files.symlinks import read_whole
+from assay.record.parquet_texts import read_texts
 from assay.task.predictions import Predictions
 from assay.task.task_of import TASKS
 
@@ -80,7 +81,8 @@ def _read(path: Path) -> Predictions:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(pa.BufferReader(read_whole(path, _LARGEST)))
+    content = read_whole(path, _LARGEST)
+    file = pq.ParquetFile(pa.BufferReader(content))
     schema, num_rows = file.schema_arrow, file.metadata.num_rows
     about = json.loads((schema.metadata or {}).get(_METADATA, b"null"))
     if not isinstance(about, dict):
@@ -91,7 +93,7 @@ def _read(path: Path) -> Predictions:
     if wrong or about["task"] not in TASKS or not all(isinstance(one, str) for one in about["class_names"]):
         raise ValueError(f"its {wrong or 'task or class names'} are not as expected")
     _check_schema(schema, num_rows)
-    table = file.read()
+    table = read_texts(content, 4 * _LARGEST)
     if hollow := [name for name in table.column_names if table[name].null_count]:
         raise ValueError(f"its column {hollow[0]} has missing values")
     targets = _array(table, "target") if "target" in schema.names else None

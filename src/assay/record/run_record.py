@@ -266,5 +266,13 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
+def _whole(digits: str) -> int:
+    """A whole number that everybody can compute with: floats and data frames hold no larger ones."""
+    number = int(digits)
+    if abs(number) >= 1 << 63:
+        raise ValueError(f"{digits:.20}… is too large a number")
+    return number
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse, parse_int=_whole)
 """One for all: to make one takes as long as to read a record."""

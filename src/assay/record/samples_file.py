@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_bytes
 from assay.files.symlinks import read_whole
+from assay.record.parquet_texts import read_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +94,8 @@ def _read(path: Path) -> list[KeptSample]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(pa.BufferReader(read_whole(path, _LARGEST)))
+    content = read_whole(path, _LARGEST)
+    file = pq.ParquetFile(pa.BufferReader(content))
     about = json.loads((file.schema_arrow.metadata or {}).get(_METADATA, b"null"))
     if not isinstance(about, dict):
         raise ValueError("it is not a file of samples")
@@ -102,10 +104,9 @@ def _read(path: Path) -> list[KeptSample]:
     wanted = {"key": pa.string(), "reason": pa.string(), "picture": pa.binary(), "row": pa.string()}
     if {field.name: field.type for field in file.schema_arrow} != wanted:
         raise ValueError(f"its columns are {', '.join(file.schema_arrow.names)}")
-    groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
-    if file.metadata.num_rows > _MOST or sum(group.total_byte_size for group in groups) > _LARGEST:
-        raise ValueError(f"more than {_MOST:,} samples, or {_LARGEST >> 20} MiB, are not read")
-    return [_checked(one) for one in file.read().to_pylist()]
+    if file.metadata.num_rows > _MOST:
+        raise ValueError(f"more than {_MOST:,} samples are not read")
+    return [_checked(one) for one in read_texts(content, _LARGEST).to_pylist()]
 
 
 def _checked(values: dict[str, Any]) -> KeptSample:

@@ -6,7 +6,7 @@ import io
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from assay.errors import AssayError
 from assay.figure.to_csv import to_csv
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from assay.figure.figure import Figure
     from assay.report.page.page import Page
+
+_START: Final = b"<!doctype html>\n<html lang="
+"""Of every page."""
 
 
 @final
@@ -69,6 +72,7 @@ def report(
     file = out or (paths[0] if len(paths) == 1 else Path()) / "report.html"
     if file.is_dir():
         raise AssayError(f"{file} is a folder", hint=f"--out {file / 'report.html'}")
+    _check_replaced(file)
     page = _page(paths, file.absolute().parent)
     pictures = _each(page, png, ".png", _picture) if png else ()
     tables = _each(page, csv, ".csv", to_csv) if csv else ()
@@ -76,6 +80,19 @@ def report(
     return Report(
         page.kind.lower(), page.title, file, [figure.name for figure in page.figures], pictures, tables
     )
+
+
+def _check_replaced(file: Path) -> None:
+    """Refuse to replace a file that is no report: it may be data, or the run's own record."""
+    try:
+        with file.open("rb") as there:
+            if file.is_file() and (start := there.read(len(_START))) and start != _START:
+                raise AssayError(
+                    f"{file} is there and is not a report: it would be replaced",
+                    hint="--out FILE writes it somewhere else",
+                )
+    except OSError:  # there is none, or what is wrong is said when it is written
+        pass
 
 
 def _page(paths: Sequence[Path], folder: Path) -> Page:

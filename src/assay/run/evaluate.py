@@ -22,6 +22,7 @@ from assay.build.node import build
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.data.data_module import DataModule
 from assay.data.spec import Spec
+from assay.data.table import Table
 from assay.data.trained import Trained
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("assay")
 FOLDER: Final = "evaluations"
+_TABLE: Final = f"{Table.__module__}.{Table.__qualname__}"
+_NEEDED: Final = ("data", "trainer", "seed")
 _NOT_NEEDED: Final = ("augment", "scheduler", "param_groups", "callbacks", "logger")
 
 
@@ -120,11 +123,14 @@ def evaluate(
     if split not in ("", "train", "val", "test"):
         raise AssayError(f"--split {split}: train, val or test was expected", hint="--split test")
     config = read_config(run_dir, (*trusted_packages, *typed_packages(overrides)))
+    if lacking := next((key for key in _NEEDED if key not in config), ""):
+        raise AssayError(f"{run_dir / 'config.yaml'} is not what a run writes: it has no {lacking}")
     path = checkpoint_path(run_dir, checkpoint)
+    trained = _trained(config, run_dir)
     other = change_data(config, overrides, config_dir)
     of_config = nullcontext() if other else said_of(run_dir / "config.yaml")
     with _written(run_dir) as not_kept, quiet(), threads_of(record), of_config:
-        found, predictions = _test(config, record, run_dir, path, split, other=other)
+        found, predictions = _test(config, record, run_dir, path, split, trained=trained, other=other)
         found = replace(found, overrides=list(overrides), not_kept=not_kept)
         return found if not_kept else _kept(found, predictions)
 
@@ -145,7 +151,14 @@ def _written(run_dir: Path) -> Iterator[str]:
 
 
 def _test(
-    config: DictConfig, record: RunRecord, run_dir: Path, path: Path, split: str, *, other: bool
+    config: DictConfig,
+    record: RunRecord,
+    run_dir: Path,
+    path: Path,
+    split: str,
+    *,
+    trained: Trained | None,
+    other: bool,
 ) -> tuple[Evaluation, Predictions | None]:
     """Build what is needed of the run, and test it."""
     check_device(config.trainer)
@@ -153,7 +166,6 @@ def _test(
     with open_dict(config):
         config.update(dict.fromkeys(_NOT_NEEDED))
         config.trainer.update({"devices": 1, "num_nodes": 1, "strategy": "auto", "profiler": None})
-    trained = _trained(config, run_dir)
     data = _data(config, trained, split, record.data_sha256)
     digest = data.digest() if isinstance(data, DataModule) else record.data_sha256 if not other else ""
     same = not other if not digest else digest == record.data_sha256
@@ -224,7 +236,8 @@ def _trained(config: DictConfig, run_dir: Path) -> Trained | None:
         if not spec:
             return None
         raise AssayError(f"{run_dir / 'config.yaml'}: spec is not what a run writes: {error}") from error
-    return Trained(described, read_encoder(run_dir))
+    of_table = OmegaConf.select(config, "data.source._target_") == _TABLE
+    return Trained(described, read_encoder(run_dir, of_table=of_table))
 
 
 def _data(config: DictConfig, trained: Trained | None, split: str, digest: str) -> L.LightningDataModule:

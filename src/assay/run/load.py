@@ -141,8 +141,9 @@ def checkpoint_path(run_dir: Path, role: str) -> Path:
         raise AssayError(f"checkpoint={role!r}: 'best' or 'last' was expected")
     try:
         kept = RunRecord.load(run_dir).checkpoints
-    except AssayError:
-        kept = {}  # of a run that was killed early, or whose record is lost
+    except AssayError as error:  # of a run that was killed early, or whose record is lost
+        log.warning("%s: which checkpoints the run kept, and how it ended, is not known", error.message)
+        kept = {}
     folder = run_dir / "checkpoints"
     for name in (Path(kept.get(role, "")).name, f"{role}.ckpt"):  # a record may be anybody's
         if name and (folder / name).is_file():
@@ -210,7 +211,7 @@ def _preprocess(
         spec,
         source=source,
         transforms=Transforms(chain or ()),
-        encoder=read_encoder(run_dir),
+        encoder=read_encoder(run_dir, of_table=isinstance(source, Table)),
         raw_shape=tuple(raw_shape),
         dtype=dtype,
     )

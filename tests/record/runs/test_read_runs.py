@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.making_runs import make_run
 
 from assay.errors import AssayError
 from assay.record.run_lock import writing
+from assay.record.run_record import RunRecord
 from assay.record.runs.read_runs import RunReader, read_runs
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def test_one_that_runs_and_one_that_was_killed(tmp_path: Path) -> None:
         b"\xff\xfe",
         b"[" * 100_000,
         b'{"schema_version": 1, "status": NaN}',
+        b'{"schema_version": 1, "metrics": {"val/loss": 1' + b"0" * 400 + b"}}",
     ],
 )
 def test_a_record_that_is_none_is_broken_and_the_others_are_there(tmp_path: Path, content: bytes) -> None:
@@ -70,6 +72,20 @@ def test_a_record_that_is_none_is_broken_and_the_others_are_there(tmp_path: Path
     bad, good = read_runs([tmp_path])
     assert (bad.status, good.status) == ("broken", "finished")
     assert "record.json" in bad.reason
+
+
+@pytest.mark.parametrize("field", ["metrics", "best", "seed", "seconds"])
+def test_numbers_that_nothing_can_compute_with_are_broken(tmp_path: Path, field: str) -> None:
+    """Under a seal that is right."""
+    make_run(tmp_path / "good")
+    make_run(tmp_path / "bad")
+    record = RunRecord.load(tmp_path / "bad")
+    number: Any = 10**400
+    setattr(record, field, {"metrics": {"val/loss": number}, "best": {"epoch": number}}.get(field, number))
+    record.save(tmp_path / "bad")
+    bad, good = read_runs([tmp_path])
+    assert (bad.status, good.status) == ("broken", "finished")
+    assert "too large a number" in bad.reason
 
 
 def test_a_record_that_was_changed_or_is_gone(tmp_path: Path) -> None:

@@ -48,5 +48,11 @@ def test_a_card_of_somebody_s_is_left_alone(digits_run: Trained, tmp_path: Path)
     with pytest.raises(AssayError, match="was not written by assay export"):
         export(digits_run.run_dir, "safetensors", out=tmp_path)
     assert [one.name for one in tmp_path.iterdir()] == ["MODEL_CARD.md"]
+    (tmp_path / "b").mkdir()
+    for out in (tmp_path / "b", tmp_path / "b" / "model.safetensors"):
+        (tmp_path / "b" / "model.safetensors").write_text("mine")
+        with pytest.raises(AssayError, match="is there, without the card that assay export writes"):
+            export(digits_run.run_dir, "safetensors", out=out)
+        assert (tmp_path / "b" / "model.safetensors").read_text() == "mine"
     export(digits_run.run_dir, "safetensors", out=tmp_path / "a")
     export(digits_run.run_dir, "safetensors", out=tmp_path / "a")  # its own is replaced

@@ -61,6 +61,8 @@ def read_curves(run_dir: Path) -> dict[str, Curve]:
             if len(row) != len(header):
                 raise ValueError(f"{len(row)} cells, and {len(header)} were expected")
             epoch, step = (int(cell) if cell else None for cell in row[:2])
+            if max(abs(epoch or 0), abs(step or 0)) >= 1 << 63:
+                raise ValueError("its epoch or step is too large a number")
             for name, cell in zip(header[2:], row[2:], strict=True):
                 if cell:
                     curve = curves.setdefault(name, Curve())

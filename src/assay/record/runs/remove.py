@@ -83,6 +83,6 @@ def _record(path: Path) -> RunRecord | None:
                 return None
         except OSError:
             pass
-        raise AssayError(
-            f"{path} is not a run directory: {error.message}", hint="assay ls lists runs"
-        ) from error
+        said = f"{path} is not a run directory: "
+        why = error.message.removeprefix(said)
+        raise AssayError(f"{said}{why}", hint="assay ls lists runs") from error

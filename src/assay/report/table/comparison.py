@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
+from assay.errors import AssayError
+from assay.quoting import counted
 from assay.record.runs.columns import config_columns, identity
 from assay.record.runs.config_values import ConfigValues
 from assay.record.runs.plain_value import plain_value
@@ -116,6 +118,8 @@ def compare(
     """
     configs = ConfigValues()
     kept = meeting(runs, where, configs)
+    if runs and not kept:
+        raise AssayError(f"--where: none of {counted(len(runs), 'run')} meets {' and '.join(where)}")
     broken = tuple(run for run in kept if run.status == "broken")
     read = [run for run in kept if run.status != "broken"]
     key_to_sort_by = sort if sort and not _is_metric(sort, runs) else ""
@@ -137,7 +141,8 @@ def compare(
             )
         )
     ranked = [row for row in rows if ranking is not None and row.finished and ranking.metric in row.scores]
-    best = ranked[0] if ranked and ranking is not None and ranking.direction else None
+    decides = ranking is not None and ranking.direction and not ranking.losses
+    best = ranked[0] if ranked and decides else None
     p_value, verdict = _verdict(ranked, ranking) if best is not None and not each else (None, "")
     if each and not sort:
         rows = in_order

@@ -30,11 +30,13 @@ class Ranking:
         metric: The score.
         direction: `min` or `max`; empty where nobody knows.
         notes: What to bear in mind, one sentence each.
+        losses: Kinds of loss, where the metric is a loss and they differ: then no run is the best.
     """
 
     metric: str
     direction: str
     notes: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
 
     def sort_key(self, score: Mean | None) -> tuple[bool, float]:
         """Orders rows from the best to the worst, those without a score last.
@@ -73,7 +75,7 @@ def ranking_of(runs: Sequence[Run], asked: str = "") -> Ranking | None:
             return None
         raise no_such_metric(metric, there)
     direction, notes = (stated, []) if stated else _direction(metric, runs)
-    return Ranking(metric, direction, (*notes, *_incomparable(metric, runs)))
+    return Ranking(metric, direction, (*notes, *_incomparable(metric, runs)), _unlike_losses(metric, runs))
 
 
 def default_metric(paths: Sequence[Path], runs: Sequence[Run]) -> str:
@@ -135,10 +137,14 @@ def _direction(metric: str, runs: Sequence[Run]) -> tuple[str, list[str]]:
     return "", [f"whether {metric} is better high or low is not known; --sort {metric}:max says it"]
 
 
+def _unlike_losses(metric: str, runs: Sequence[Run]) -> tuple[str, ...]:
+    losses = sorted({str(run.choices.get("loss")) for run in runs})
+    return tuple(losses) if metric.endswith("loss") and len(losses) > 1 else ()
+
+
 def _incomparable(metric: str, runs: Sequence[Run]) -> list[str]:
     notes = []
-    losses = sorted({str(run.choices.get("loss")) for run in runs})
-    if metric.endswith("loss") and len(losses) > 1:
+    if losses := _unlike_losses(metric, runs):
         notes.append(f"{metric} is not the same quantity in all rows: loss={', '.join(losses)}")
     data = sorted({str(run.choices.get("data")) for run in runs})
     if len(data) > 1:

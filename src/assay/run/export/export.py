@@ -67,7 +67,7 @@ def export(
     """
     _check_choices(file_format, quantize)
     path = _target(run_dir, file_format, out, quantize)
-    _check_card(path.with_name(CARD))
+    _check_replaced(path, path.with_name(CARD))
     original = read_original(run_dir, checkpoint, trusted_packages)
     samples = read_samples(original)
     outputs = original_outputs(original, samples)
@@ -118,8 +118,13 @@ def _target(run_dir: Path, file_format: str, out: Path | None, quantize: str | N
     return out / f"model{suffix}"
 
 
-def _check_card(card: Path) -> None:
-    """Refuse to replace a card that somebody has written."""
+def _check_replaced(path: Path, card: Path) -> None:
+    """Refuse to replace a card that somebody has written, and a file without a card of ours."""
+    if path.exists() and not card.exists():
+        raise AssayError(
+            f"{path} is there, without the card that assay export writes beside it: it would be replaced",
+            hint="--out another folder, or rename it",
+        )
     with suppress(FileNotFoundError, NotADirectoryError):
         if not card.read_text(encoding="utf-8", errors="replace").startswith(MARK):
             raise AssayError(
