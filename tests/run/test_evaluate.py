@@ -276,7 +276,7 @@ def test_what_is_not_a_run_or_does_not_fit_is_one_message(digits_run: Trained, t
         evaluate(run_dir)
 
 
-@pytest.mark.parametrize("key", ["trainer", "data", "model", "spec", "seed", "loss"])
+@pytest.mark.parametrize("key", ["trainer", "data", "model", "module", "spec", "seed", "loss", "metrics"])
 def test_a_config_without_a_part_is_one_message(digits_run: Trained, tmp_path: Path, key: str) -> None:
     run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run")
     config = yaml.safe_load((run_dir / "config.yaml").read_text(encoding="utf-8"))

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("assay")
 FOLDER: Final = "evaluations"
 _TABLE: Final = f"{Table.__module__}.{Table.__qualname__}"
-_NEEDED: Final = ("data", "trainer", "seed")
+_NEEDED: Final = ("data", "trainer", "seed", "module", "loss", "metrics")
 _NOT_NEEDED: Final = ("augment", "scheduler", "param_groups", "callbacks", "logger")
 
 
