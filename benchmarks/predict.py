@@ -2,80 +2,129 @@
 
     uv run python benchmarks/predict.py
 
-Untrained networks of usual sizes over an .npy file and over a folder of JPEG files, written to Parquet. What
-it is held against is the bare network on ready batches of the same size, that lie in memory. Rounds
-alternate; the medians count.
+Untrained networks over an .npy file, a folder of JPEG files and a CSV file, written to Parquet. `model` is
+the bare network on ready batches of the same size that lie in memory, `reading` what makes samples of the
+files, on its own. Each round times all three; the medians over the rounds count. Where both share the same
+cores, predict cannot take less than both in turn; `of both` says how near it comes.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import torch
 from PIL import Image
 
 import assay
+from assay.record.provenance import cpu_model
+from assay.run.predict.inputs import blocks
 from assay.run.predict.predict import predict
 
 if TYPE_CHECKING:
-    from assay.run.predict.predictor import Predictor
+    from collections.abc import Callable
 
 ROUNDS = 3
-NUM_SAMPLES = 512
-BATCH = 128
+NUM_ROWS = 50_000
+BATCHES = {"small_cnn": (256, 64), "resnet18": (64, 16), "mlp": (NUM_ROWS, 4096)}
+"""Samples in all, and in a batch."""
 
 
-def trained(folder: Path, *overrides: str) -> Predictor:
-    """A run of one step."""
-    short = ("trainer.max_epochs=1", "trainer.limit_train_batches=1", "trainer.limit_val_batches=1")
-    result = assay.train([*overrides, *short, f"hydra.run.dir={folder}", f"data.eval_batch_size={BATCH}"])
-    return assay.load(result.run_dir)
+def pictures(folder: Path) -> None:
+    """The same pixels as an array and as files."""
+    most = max(number for name, (number, _) in BATCHES.items() if name != "mlp")
+    pixels = np.random.default_rng(0).integers(0, 256, (most, 3, 32, 32), dtype=np.uint8)
+    for number in {number for name, (number, _) in BATCHES.items() if name != "mlp"}:
+        arrays = folder / f"arrays_{number}"
+        arrays.mkdir()
+        np.save(arrays / "inputs.npy", pixels[:number])
+        np.save(arrays / "targets.npy", np.arange(number) % 10)
+        for index, picture in enumerate(pixels[:number]):
+            place = folder / f"image_folder_{number}" / f"class_{index % 10}"
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(picture.transpose(1, 2, 0)).save(place / f"{index:04}.jpg")
 
 
-def compare(name: str, predictor: Predictor, inputs: Path, samples: torch.Tensor, folder: Path) -> None:
-    """Print both throughputs and their ratio."""
-    assert predictor.preprocess is not None  # noqa: S101 - assay's own data
-    ready = [predictor.preprocess.normalized(block) for block in torch.split(samples, BATCH)]
-    bare, whole = [], []
-    for _ in range(ROUNDS + 1):
-        began = time.perf_counter()
-        with torch.no_grad():
-            for block in ready:
-                predictor.model(block).cpu()
-        bare.append(time.perf_counter() - began)
-        began = time.perf_counter()
+def table(folder: Path) -> None:
+    """Ten numbers, two categories and a class."""
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(draw.normal(size=(NUM_ROWS, 10)).round(4)).add_prefix("x")
+    frame["colour"] = draw.choice(["red", "green", "blue"], NUM_ROWS)
+    frame["size"] = draw.choice(["s", "m", "l", "xl"], NUM_ROWS)
+    frame["kind"] = np.where(frame["x0"] > 0, "plus", "minus")
+    frame.to_csv(folder / "rows.csv", index=False)
+
+
+def seconds(work: Callable[[], None]) -> float:
+    """That it takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def compare(model: str, words: list[str], inputs: Path, folder: Path) -> None:
+    """Print the throughputs and their ratios."""
+    number, size = BATCHES[model]
+    short = ["trainer.max_epochs=1", "trainer.limit_train_batches=1", "trainer.limit_val_batches=1"]
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        typed = [*words, *short, f"model={model}", f"hydra.run.dir={folder}", f"data.eval_batch_size={size}"]
+        predictor = assay.load(assay.train(typed).run_dir)
+    preprocess = predictor.preprocess
+    assert preprocess is not None  # noqa: S101 - assay's own data
+    samples = torch.cat([block.samples for block in blocks(preprocess, [inputs], size)])
+    ready = [preprocess.normalized(batch) for batch in torch.split(samples, size)]
+
+    @torch.no_grad()
+    def bare() -> None:
+        for batch in ready:
+            predictor.model(batch).cpu()
+
+    def reading() -> None:
+        for _ in blocks(preprocess, [inputs], size):
+            pass
+
+    def verb() -> None:
         found = predict(predictor, folder, [inputs], out=folder / "found.parquet")
-        whole.append(time.perf_counter() - began)
-        assert (found.num_samples, found.num_failed) == (len(samples), 0)  # noqa: S101 - all or no figure
-    model, verb = (len(samples) / median(times[1:]) for times in (bare, whole))
-    print(f"{name:<28} model {model:10,.0f}/s   predict {verb:10,.0f}/s   {verb / model:.1%}")
+        assert (found.num_samples, found.num_failed) == (number, 0)  # noqa: S101 - all or no figure
+
+    rounds = [[seconds(work) for work in (bare, reading, verb)] for _ in range(ROUNDS + 1)][1:]
+    rates = [number / median(column) for column in zip(*rounds, strict=True)]
+    share = median(model_s / verb_s for model_s, _, verb_s in rounds)
+    both = median((model_s + read_s) / verb_s for model_s, read_s, verb_s in rounds)
+    print(
+        f"{f'{model}, {inputs.suffix or inputs.name}':<28}"
+        + "".join(
+            f"{name} {rate:9,.0f}/s   "
+            for name, rate in zip(("model", "reading", "predict"), rates, strict=True)
+        )
+        + f"{share:4.0%} of the model's, {both:4.0%} of both",
+        flush=True,
+    )
 
 
 def main() -> None:
-    """Both kinds of input, and two networks each."""
+    """Each kind of input, pictures with a small and a usual network."""
     folder = Path(tempfile.mkdtemp())
-    draw = np.random.default_rng(0)
-    pixels = draw.integers(0, 256, (NUM_SAMPLES, 3, 32, 32), dtype=np.uint8)
-    (folder / "arrays").mkdir()
-    np.save(folder / "arrays" / "inputs.npy", pixels)
-    np.save(folder / "arrays" / "targets.npy", np.arange(NUM_SAMPLES) % 10)
-    for index, picture in enumerate(pixels):
-        place = folder / "photos" / f"class_{index % 10}"
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(picture.transpose(1, 2, 0)).save(place / f"{index:04}.jpg")
+    print(f"{cpu_model()}, {torch.get_num_threads()} threads, torch {torch.__version__}")
     try:
+        pictures(folder)
+        table(folder)
         for model in ("small_cnn", "resnet18"):
-            for data, root in (("arrays", folder / "arrays"), ("image_folder", folder / "photos")):
-                run = folder / f"{model}_{data}"
-                predictor = trained(run, f"data={data}", f"data.source.root={root}", f"model={model}")
+            for data in ("arrays", "image_folder"):
+                root = folder / f"{data}_{BATCHES[model][0]}"
                 inputs = root / "inputs.npy" if data == "arrays" else root
-                compare(f"{model}, {data}", predictor, inputs, torch.from_numpy(pixels), run)
+                words = [f"data={data}", f"data.source.root={root}"]
+                compare(model, words, inputs, folder / f"{model}_{data}")
+        words = ["data=table", f"data.source.path={folder / 'rows.csv'}", "data.source.target=kind"]
+        compare("mlp", words, folder / "rows.csv", folder / "mlp")
     finally:
         shutil.rmtree(folder)
 
