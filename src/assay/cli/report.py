@@ -34,6 +34,7 @@ def report(
     """Write one HTML page about a run, a sweep or several runs, which opens offline."""
     with reported(debug, as_json=as_json) as document:
         from assay.report.report import report as write_report
+        from assay.run.summary import new_data
 
         written = write_report(paths, out, png, csv)
         document.say("report", written)
@@ -43,7 +44,7 @@ def report(
         lines += [("png", f"{len(written.pictures)} pictures in {png}")] if png else []
         lines += [("csv", f"{len(written.tables)} tables in {csv}")] if csv else []
         run, above = shlex.quote(str(paths[0])), shlex.quote(str(paths[0].parent))
-        lines += [("next", f"assay predict {run} INPUT"), ("", f"assay compare {above}")]
+        lines += [("next", f"assay predict {run} {new_data(paths[0])}"), ("", f"assay compare {above}")]
         if written.of != "run":
             lines[-2:] = [("next", f"assay compare {shlex.join(map(str, paths))}"), ("", f"assay best {run}")]
         for name, text in lines:

@@ -76,7 +76,7 @@ def evaluate(
 
 
 def _say(found: Evaluation) -> None:
-    from assay.run.summary import scores_of
+    from assay.run.summary import new_data, scores_of
 
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{found.subset:<5}[/bold] {scores_of(found.metrics, found.subset)}")
@@ -93,7 +93,7 @@ def _say(found: Evaluation) -> None:
         console.print("[bold]kept[/bold]  ", end="")
         console.print(str(found.run_dir / found.predictions), markup=False)
     console.print("[bold]next[/bold]  ", end="")
-    console.print(f"assay predict {run} INPUT", markup=False)
+    console.print(f"assay predict {run} {new_data(found.run_dir)}", markup=False)
 
 
 def predict(  # noqa: PLR0917 - typer passes them by name

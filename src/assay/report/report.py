@@ -67,7 +67,7 @@ def report(
     for path in paths:
         if not path.is_dir():
             raise AssayError(
-                f"there is no folder {path}", hint="name a run directory, such as outputs/NAME/DATE"
+                f"there is no folder {path}", hint="name a run directory, such as outputs/NAME/DATE/TIME"
             )
     file = out or (paths[0] if len(paths) == 1 else Path()) / "report.html"
     if file.is_dir():

@@ -100,7 +100,7 @@ def say_run(console: Console, result: RunResult) -> None:
     commands = [f"assay report {run}"]
     kept = (result.run_dir / "checkpoints" / f"{name}.ckpt" for name in ("best", "last"))
     if any(path.is_file() for path in kept):
-        commands.append(f"assay predict {run} {_input(result.run_dir)}")
+        commands.append(f"assay predict {run} {new_data(result.run_dir)}")
     commands.append(f"assay train -m {_again(result.overrides)}seed=1,2,3")
     for label, command in zip(("next", *[""] * len(commands)), commands, strict=False):
         console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
@@ -131,8 +131,12 @@ def since(run_dir: Path) -> list[str]:
     return [in_a_line(f"{place}: {changed}"), *([in_a_line("   ".join(moves))] if moves else [])]
 
 
-def _input(run_dir: Path) -> str:
-    """What stands for new data in a command: rows of a table, else whatever the run takes."""
+def new_data(run_dir: Path) -> str:
+    """What stands for new data in a command: rows of a table, else whatever the run takes.
+
+    Args:
+        run_dir: Of a run.
+    """
     return "NEW_ROWS.csv" if (run_dir / "encoder.json").is_file() else "INPUT"
 
 

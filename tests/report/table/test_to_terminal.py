@@ -51,6 +51,7 @@ def test_in_a_pipe_no_line_is_broken(tmp_path: Path) -> None:
     assert "failed (non_finite)" in "\n".join(lines)
     assert f"best  {tmp_path / '0.01-0'}, the best of 3 repetitions" in lines
     assert [line for line in lines if line.startswith("test") and "Welch" in line]
+    assert "note  ± is half a 95 % interval of the mean (Student's t)" in lines
     assert [line for line in lines if line.startswith("broken") and "schema version" in line]
 
 
@@ -70,6 +71,16 @@ def test_no_line_is_longer_than_the_terminal_and_what_is_left_out_is_said(
     assert "val/loss" in text
     if width == 60 and not each:
         assert "0.020 ± 0.025 *" in text
+
+
+def test_a_narrow_screen_is_not_filled_with_what_a_run_has_not(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "data=wine", "data.width=7", metrics={"val/loss": 0.1})
+    make_run(tmp_path / "b", "data=digits", metrics={"val/loss": 0.2})
+    table = compare(read_runs([tmp_path]))
+    assert "–" in "".join(printed(table, None))
+    lines = printed(table, 24)
+    assert "width=7" in "".join(lines)
+    assert "–" not in "".join(lines)
 
 
 def test_hostile_text_is_printed_as_text(tmp_path: Path) -> None:

@@ -47,6 +47,18 @@ def count_text(row: Row) -> str:
     return str(counted) if counted == row.repetitions else f"{counted} of {row.repetitions}"
 
 
+def sign_text(comparison: Comparison) -> str:
+    """What stands after the sign between two numbers; nothing where no row shows one.
+
+    Args:
+        comparison: Of runs.
+    """
+    scores = (row.scores.get(name) for row in comparison.rows for name in comparison.metrics)
+    if not any(score is not None and score.half_width is not None for score in scores):
+        return ""
+    return "± is half a 95 % interval of the mean (Student's t)"
+
+
 def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Names of the columns, and the cells of every row: values, scores, n and what did not finish.
 

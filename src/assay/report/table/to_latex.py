@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, Final
 
-from assay.report.table.cells import BEST, columns_of
+from assay.report.table.cells import BEST, columns_of, sign_text
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -55,13 +55,12 @@ def to_latex(comparison: Comparison) -> str:
             cells[names] = rf"\textbf{{{escaped(row[names].removesuffix(f' {BEST}'))}}}"
         lines.append(_line(cells))
     said = [
+        sign_text(comparison),
         comparison.verdict,
         *comparison.notes,
         *(f"broken: {run.path}: {run.reason}" for run in comparison.broken),
     ]
-    caption = " ".join(
-        f"{escaped(one)}." for one in ["± is half a 95 % interval by Student's t", *said] if one
-    )
+    caption = " ".join(f"{escaped(one[:1].upper() + one[1:])}." for one in said if one)
     return "\n".join([*lines, r"\hline", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]) + "\n"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.markdown import plain
-from assay.report.table.cells import columns_of
+from assay.report.table.cells import columns_of, sign_text
 
 if TYPE_CHECKING:
     from assay.report.table.comparison import Comparison
@@ -23,6 +23,7 @@ def to_markdown(comparison: Comparison) -> str:
     text = [_line(list(map(plain, header))), _line(rule)]
     text += [_line(list(map(plain, row))) for row in rows]
     said = [
+        sign_text(comparison),
         comparison.verdict,
         *comparison.notes,
         *(f"broken: {run.path}: {run.reason}" for run in comparison.broken),

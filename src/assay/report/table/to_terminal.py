@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.quoting import counted
-from assay.report.table.cells import columns_of, short_names
+from assay.report.table.cells import ABSENT, columns_of, short_names, sign_text
 from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def to_terminal(comparison: Comparison, width: int, *, each: bool = False) -> Re
         _said("broken", f"{run.path}: {run.reason.removeprefix(str(run.path)).lstrip('/: ')}")
         for run in comparison.broken
     ]
-    parts += [_said("note", note) for note in comparison.notes]
+    parts += [_said("note", note) for note in (sign_text(comparison), *comparison.notes) if note]
     return Group(*parts)
 
 
@@ -161,7 +161,8 @@ def _folded(cells: Sequence[Sequence[str]], first: int, most: int, styles: Seque
     for title in names[first + most :]:
         table.add_column(Text(title), overflow="fold")
     for line, style in zip(rows, styles[1:], strict=True):
-        config = " ".join(f"{name}={one}" for name, one in zip(names[:first], line[:first], strict=True))
+        values = zip(names[:first], line[:first], strict=True)
+        config = " ".join(f"{name}={one}" for name, one in values if one != ABSENT)
         rest = (*line[first : first + min(1, most)], *line[first + most :])
         table.add_row(Text(config), *map(Text, rest), style=style)
     return table
