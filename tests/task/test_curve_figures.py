@@ -50,3 +50,12 @@ def test_what_has_no_curve_is_left_out_and_said() -> None:
     roc, recall = ranking_figures(both)
     assert "1 without samples of both kinds" in roc.caption
     assert len(recall.marks) == 1
+
+
+def test_a_curve_that_is_alone_has_its_number_in_the_caption() -> None:
+    truth, scores = np.array([True, False, True, False]), np.array([0.9, 0.8, 0.7, 0.1])
+    alone = [figure.caption for figure in ranking_figures([("benign", truth, scores)])]
+    assert alone[0].startswith("benign (0.750), in brackets: the area below the curve.")
+    assert alone[1].startswith("benign (0.833), in brackets: the average precision.")
+    both = ranking_figures([("benign", truth, scores), ("malignant", ~truth, -scores)])
+    assert both[0].caption == "In brackets: the area below the curve."

@@ -58,7 +58,7 @@ def ranking_figures(
             "true positive rate",
             x_range=_WHOLE,
             y_range=_WHOLE,
-            caption=" ".join(["In brackets: the area below the curve.", *captions]),
+            caption=" ".join([_in_brackets(roc, "area below the curve"), *captions]),
         ),
         Figure(
             "precision_recall",
@@ -68,7 +68,7 @@ def ranking_figures(
             "precision",
             x_range=_WHOLE,
             y_range=_WHOLE,
-            caption=" ".join(["In brackets: the average precision.", *captions]),
+            caption=" ".join([_in_brackets(recall, "average precision"), *captions]),
         ),
     ]
 
@@ -140,3 +140,8 @@ def _wilson(share: NDArray[Any], count: NDArray[Any]) -> tuple[NDArray[Any], NDA
     middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z / (1 + z**2 / count) * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
     return middle - half, middle + half
+
+
+def _in_brackets(lines: Sequence[Line], what: str) -> str:
+    """A line that is alone has no legend, so that its name and number stand here."""
+    return f"{lines[0].name}, in brackets: the {what}." if len(lines) == 1 else f"In brackets: the {what}."
