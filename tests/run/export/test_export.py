@@ -295,3 +295,17 @@ def test_a_file_that_says_something_else_is_not_kept(
 
 def without_normalisation(module: Exportable, *inputs: torch.Tensor) -> torch.Tensor:
     return module.predictor.postprocess(module.predictor.model(inputs[0]))
+
+
+@pytest.mark.parametrize("file_format", ["onnx", "torch_export", "safetensors"])
+def test_a_full_disk_leaves_nothing(digits_run: Trained, tmp_path: Path, file_format: Any) -> None:
+    """Torch's own writer would end the process."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises(AssayError, match=r"cannot be written: .*[Ff]ile too large"):
+            export(digits_run.run_dir, file_format, out=tmp_path / "made")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.rglob("*"))

@@ -55,6 +55,8 @@ def write_onnx(
                 program, dynamo=True, verbose=False, input_names=list(names), output_names=[output]
             )
             exported.save(str(path), external_data=weights > _IN_ONE_FILE)  # type: ignore[union-attr]  # None without dynamo
+    except OSError:
+        raise
     except Exception as error:  # torch and onnxscript raise what they like
         raise AssayError(
             f"the model cannot be written as ONNX: {type(error).__name__}: {first_line(error)}",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from assay.errors import first_line
 from assay.run.export.trace import quiet
 
 if TYPE_CHECKING:
@@ -30,10 +32,13 @@ def write_torch_export(path: Path, program: ExportedProgram, metadata: Mapping[s
         program: The traced model.
         metadata: Kept as JSON in the extra file `assay.json`.
     """
+    # Into memory first: where the disk is full, torch's own writer ends the process (SIGABRT).
+    content = io.BytesIO()
     with quiet():
         torch.export.save(
-            program, path, extra_files={METADATA: json.dumps(dict(metadata), ensure_ascii=False)}
+            program, content, extra_files={METADATA: json.dumps(dict(metadata), ensure_ascii=False)}
         )
+    path.write_bytes(content.getbuffer())
 
 
 def open_torch_export(path: Path) -> Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]:
@@ -61,10 +66,14 @@ def write_safetensors(path: Path, model: nn.Module, metadata: Mapping[str, Any])
         model: The bare model.
         metadata: Kept as JSON under the key `assay`.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_model
 
     text = json.dumps(dict(metadata), ensure_ascii=False)
-    save_model(model, str(path), metadata={"format": "pt", "assay": text})
+    try:
+        save_model(model, str(path), metadata={"format": "pt", "assay": text})
+    except SafetensorError as error:
+        raise OSError(first_line(error)) from error
 
 
 def read_safetensors(path: Path, model: nn.Module) -> None:
