@@ -8,10 +8,9 @@ import sys
 
 import pytest
 
-pytest.importorskip("ray")
 LISTENING = """
 import psutil
-from assay.sweep.worker import orphans, reaper
+from assay.process import orphans, reaper
 from assay.sweep.launcher import ray_cluster
 
 if __name__ == "__main__":
