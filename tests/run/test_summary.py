@@ -9,7 +9,7 @@ import pytest
 from tests.making_runs import make_run
 
 from assay.run.result import RunResult
-from assay.run.summary import say_run
+from assay.run.summary import new_data, say_run
 from assay.terminal import Console
 
 
@@ -49,6 +49,20 @@ def test_a_finished_run() -> None:
         "      assay predict outputs/x/run INPUT",
         "      assay train -m data=wine 'callbacks=[default,ema]' seed=1,2,3",
     ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("{input_shape: [3, 12, 10], input_dtype: uint8}", "PICTURES"),
+        ("{input_shape: [13], input_dtype: float32}", "ARRAYS.npy  # of shape [N, 13]"),
+        ("{input_shape: [3, x, 10], input_dtype: uint8}", "INPUT"),
+        ("null", "INPUT"),
+    ],
+)
+def test_what_a_run_predicts_from_is_named(spec: str, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(f"spec: {spec}\n")
+    assert new_data(tmp_path) == expected
 
 
 def test_what_is_said_to_type_next_is_one_command() -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from assay.config.yaml_file import load_mapping
+from assay.errors import AssayError
 from assay.quoting import counted
 from assay.record.runs.previous import since_previous
 from assay.record.score_text import format_score
@@ -132,12 +134,21 @@ def since(run_dir: Path) -> list[str]:
 
 
 def new_data(run_dir: Path) -> str:
-    """What stands for new data in a command: rows of a table, else whatever the run takes.
+    """What stands for new data in a command: rows of a table, pictures, arrays, or whatever the run takes.
 
     Args:
         run_dir: Of a run.
     """
-    return "NEW_ROWS.csv" if (run_dir / "encoder.json").is_file() else "INPUT"
+    if (run_dir / "encoder.json").is_file():
+        return "NEW_ROWS.csv"
+    try:
+        spec = load_mapping(run_dir / "config.yaml").get("spec") or {}
+        shape, is_bytes = tuple(map(int, spec["input_shape"])), spec["input_dtype"] == "uint8"
+    except (AssayError, AttributeError, LookupError, TypeError, ValueError):
+        return "INPUT"
+    if is_bytes and len(shape) == 3:
+        return "PICTURES"
+    return f"ARRAYS.npy  # of shape [N, {', '.join(map(str, shape))}]"
 
 
 def scores_of(metrics: Mapping[str, float], stage: str) -> str:

@@ -111,7 +111,11 @@ def _found(preprocess: Preprocess, paths: Iterable[Path]) -> Iterator[tuple[str,
             listed = _below(preprocess, path)
             yield from ((_form(preprocess, found), found, "") for found in listed)
             if not listed:
-                yield "nothing", path, "nothing that the model can predict lies in this folder"
+                yield (
+                    "nothing",
+                    path,
+                    f"nothing in this folder is for the model: {_taken(preprocess)}",
+                )
         elif path.is_file():
             yield _form(preprocess, path), path, ""
         else:
@@ -128,6 +132,13 @@ def _below(preprocess: Preprocess, folder: Path) -> list[Path]:
         return pictures or files
     own = [path for path in files if path.stem in preprocess.array_names]  # beside them may lie targets
     return own or files or pictures
+
+
+def _taken(preprocess: Preprocess) -> str:
+    if preprocess.encoder is not None:
+        return "it takes CSV or Parquet files"
+    sizes = ", ".join(map(str, preprocess.input_shape))
+    return f"it takes {'pictures, or ' if preprocess.takes_pictures else ''}.npy or .npz files of arrays [N, {sizes}]"
 
 
 def _form(preprocess: Preprocess, path: Path) -> str:

@@ -331,6 +331,8 @@ class Preprocess(nn.Module):
         hint = f"give [B, {self._wanted}]"
         if samples.ndim == len(wanted) + 1 and samples.shape[-1:] + samples.shape[1:-1] == wanted:
             hint = "channels come first: inputs.permute(0, 3, 1, 2)"
+        elif wanted[0] == 1 and len(samples) == 1 and tuple(samples.shape[2:]) == wanted[1:]:
+            hint = f"several samples have a channel each, [B, {self._wanted}]: inputs[:, None]"
         raise DataError(
             f"the input has shape {tuple(samples.shape)}; the model was trained on [B, {self._wanted}]",
             hint=hint,
