@@ -111,11 +111,7 @@ def _found(preprocess: Preprocess, paths: Iterable[Path]) -> Iterator[tuple[str,
             listed = _below(preprocess, path)
             yield from ((_form(preprocess, found), found, "") for found in listed)
             if not listed:
-                yield (
-                    "nothing",
-                    path,
-                    f"nothing in this folder is for the model: {_taken(preprocess)}",
-                )
+                yield "nothing", path, f"nothing in this folder is for the model: {_taken(preprocess)}"
         elif path.is_file():
             yield _form(preprocess, path), path, ""
         else:
@@ -138,7 +134,8 @@ def _taken(preprocess: Preprocess) -> str:
     if preprocess.encoder is not None:
         return "it takes CSV or Parquet files"
     sizes = ", ".join(map(str, preprocess.input_shape))
-    return f"it takes {'pictures, or ' if preprocess.takes_pictures else ''}.npy or .npz files of arrays [N, {sizes}]"
+    pictures = "pictures, or " if preprocess.takes_pictures else ""
+    return f"it takes {pictures}.npy or .npz files of arrays [N, {sizes}]"
 
 
 def _form(preprocess: Preprocess, path: Path) -> str:
