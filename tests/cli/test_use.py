@@ -29,7 +29,7 @@ def test_eval(digits_run: Trained, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "val   accuracy" in result.stdout
     assert "180 samples, the run's own data" in result.stdout
-    assert f"assay predict {run_dir} ARRAYS.npy  # of shape [N, 1, 8, 8]" in result.stdout
+    assert f"assay predict {run_dir} ARRAY_Nx1x8x8.npy" in result.stdout
     refused = CliRunner().invoke(app, ["eval", str(run_dir), "seed=1"])
     assert refused.exit_code == 2
     assert refused.stderr.startswith("error: seed: this is what the run is made of")

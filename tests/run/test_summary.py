@@ -55,7 +55,7 @@ def test_a_finished_run() -> None:
     ("spec", "expected"),
     [
         ("{input_shape: [3, 12, 10], input_dtype: uint8}", "PICTURES"),
-        ("{input_shape: [13], input_dtype: float32}", "ARRAYS.npy  # of shape [N, 13]"),
+        ("{input_shape: [13], input_dtype: float32}", "ARRAY_Nx13.npy"),
         ("{input_shape: [3, x, 10], input_dtype: uint8}", "INPUT"),
         ("null", "INPUT"),
     ],

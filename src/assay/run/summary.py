@@ -134,7 +134,7 @@ def since(run_dir: Path) -> list[str]:
 
 
 def new_data(run_dir: Path) -> str:
-    """What stands for new data in a command: rows of a table, pictures, arrays, or whatever the run takes.
+    """What stands for new data in a command: rows, pictures, an array of that shape, or whatever there is.
 
     Args:
         run_dir: Of a run.
@@ -148,7 +148,7 @@ def new_data(run_dir: Path) -> str:
         return "INPUT"
     if is_bytes and len(shape) == 3:
         return "PICTURES"
-    return f"ARRAYS.npy  # of shape [N, {', '.join(map(str, shape))}]"
+    return f"ARRAY_{'x'.join(['N', *map(str, shape)])}.npy"
 
 
 def scores_of(metrics: Mapping[str, float], stage: str) -> str:
