@@ -96,7 +96,7 @@ def test_trains(tmp_path: Path) -> None:
     assert not result.stderr
     assert (tmp_path / "a [b] c" / "record.json").is_file()
     lines = result.stdout.splitlines()
-    assert [line.split()[0] for line in lines[-4:-1]] == ["best", "run", "next"]
+    assert [line.split()[0] for line in lines[-5:-2]] == ["best", "run", "next"]
     assert "run   a [b] c" in lines
     assert "\x1b" not in result.stdout, "no colours in a pipe"
 

@@ -44,7 +44,7 @@ def test_the_parts_are_there(tmp_path: Path, asked: str, capsys: pytest.CaptureF
     for name in ("metrics.csv", "checkpoints/best.ckpt", "checkpoints/last.ckpt", "log.txt"):
         assert (run_dir / name).is_file(), name
     assert "lr-AdamW" in (run_dir / "metrics.csv").read_text().splitlines()[0]
-    assert "assay.load" in next_lines(tmp_path, result, capsys)
+    assert "assay predict" in next_lines(tmp_path, result, capsys)
     assert not assay.load(run_dir).training
     with pytest.raises(AssayError, match=r"(?i)finite|nan|inf"):
         trained(
@@ -64,5 +64,5 @@ def test_what_was_left_out_is_not_promised(tmp_path: Path, capsys: pytest.Captur
     assert "epoch" not in capsys.readouterr().out
     assert not (tmp_path / "run" / "checkpoints").exists()
     said = next_lines(tmp_path, result, capsys)
-    assert "assay.load" not in said
+    assert "assay predict" not in said
     assert "assay train -m" in said

@@ -31,7 +31,10 @@ def report(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Write one HTML page about a run, a sweep or several runs, which opens offline."""
+    """Write one HTML page about a run, a sweep or several runs.
+
+    It opens offline.
+    """
     with reported(debug, as_json=as_json) as document:
         from assay.report.report import report as write_report
         from assay.run.summary import new_data

@@ -62,7 +62,10 @@ def ls(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Every run in a line, the newest last: what differs, its scores, how it ended."""
+    """Every run in a line: what differs, its scores, how it ended.
+
+    The newest comes last.
+    """
     choice = {"sort": sort, "where": where or (), "metrics": metric or (), "each": True}
     with reported(debug, as_json=as_json or form == "json") as document:
         _show("ls", paths or [_OUTPUTS], choice, "json" if as_json else form, document, watch=watch)
@@ -80,7 +83,7 @@ def compare(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """What differs between runs, and their scores; repetitions are one row, with a 95 % interval.
+    """What differs between runs, and their scores.
 
     Runs of one configuration, each with another seed, become one row: mean, 95 % interval (Student's t) and
     n. Whether the best is ahead of the second by more than noise is said by Welch's t-test.
@@ -99,7 +102,10 @@ def best(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Print the directory of the best run: of the configuration with the best mean, its best repetition."""
+    """Print the directory of the best run.
+
+    That is the best repetition of the configuration with the best mean.
+    """
     with reported(debug, as_json=as_json) as document:
         from assay.record.runs.read_runs import read_runs
         from assay.report.table.comparison import compare as compared
@@ -144,7 +150,7 @@ def rm(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Remove run directories for good; asks first, and never removes one that is running."""
+    """Remove runs for good; asks first, never one that runs."""
     with reported(debug, as_json=as_json) as document:
         from assay.record.runs.remove import removable, remove
 

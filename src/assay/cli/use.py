@@ -114,7 +114,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """What a run's model says of new samples, prepared exactly as in its evaluation.
+    """Predict new samples, prepared as in the run's own evaluation.
 
     A file or row that cannot be predicted becomes a row with an error. Without --out the first 20 rows are
     shown; --json counts all of them and has the first 1,000. The exit code is 1 where nothing could be
@@ -192,11 +192,11 @@ def export(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Write a run's model into a file that runs without assay, with a model card beside it.
+    """Write a run's model into a file that runs without assay.
 
-    What the run's data does to raw input and what the outputs mean is inside where the format can hold it
-    (safetensors holds the weights alone). The file is compared with the original on the run's own test
-    samples first; one that says something else is not kept.
+    A model card lies beside it. What the run's data does to raw input and what the outputs mean is inside
+    where the format can hold it (safetensors holds the weights alone). The file is compared with the original
+    on the run's own test samples first; one that says something else is not kept.
     """
     with reported(debug, as_json=as_json) as document:
         from assay.record.run_record import RunRecord
