@@ -6,6 +6,7 @@ import errno
 import os
 import sqlite3
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -140,5 +141,9 @@ def exit_place(stop: SystemExit) -> str:
     Args:
         stop: As it was caught.
     """
-    last = traceback.extract_tb(stop.__traceback__)[-1]
+    frames = traceback.extract_tb(stop.__traceback__)
+    # Weights & Biases puts a function of its own in the place of sys.exit.
+    last = next(
+        (frame for frame in reversed(frames) if "wandb" not in Path(frame.filename).parts), frames[-1]
+    )
     return f"SystemExit: {stop.code}, raised in {last.filename}:{last.lineno}: {last.line}"

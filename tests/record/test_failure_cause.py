@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import signal
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,4 +124,13 @@ def test_the_reason_is_one_line_but_for_an_error_of_assay() -> None:
     assert reason_of(ValueError("one\ntwo")) == "ValueError: one"
     with pytest.raises(SystemExit) as stop:
         sys.exit(3)
+    assert reason_of(stop.value).startswith(f"SystemExit: 3, raised in {__file__}:")
+
+
+def test_a_logger_in_the_place_of_sys_exit_has_not_ended_the_process() -> None:
+    hook: dict[str, Any] = {}
+    code = compile("def leave(code):\n    raise SystemExit(code)", "/x/wandb/sdk/lib/exit_hooks.py", "exec")
+    exec(code, hook)  # noqa: S102 - a frame whose file is the logger's
+    with pytest.raises(SystemExit) as stop:
+        hook["leave"](3)
     assert reason_of(stop.value).startswith(f"SystemExit: 3, raised in {__file__}:")
