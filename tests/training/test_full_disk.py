@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from contextlib import chdir, contextmanager, suppress
+from contextlib import chdir, suppress
 from typing import TYPE_CHECKING, Any, final
 
 import pytest
 from lightning.pytorch.callbacks import Callback
 from tests.command import ASSAY
 from tests.conftest import unchanged_process
+from tests.file_size import room_for
 from tests.interrupting import outcome
 from tests.mounting import mounted
 from typer.testing import CliRunner
@@ -20,27 +21,15 @@ from assay.cli.app import app
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.conftest import Train
 
-resource = pytest.importorskip("resource")
+pytest.importorskip("resource")
 JOB = (
     *("data=iris", "model=mlp", "callbacks=[checkpoint,last_checkpoint]", "trainer.max_epochs=3"),
     *("callbacks.last_checkpoint.every_n_train_steps=1",),
 )
-
-
-@contextmanager
-def room_for(size: int) -> Iterator[None]:
-    """No file of this process may become larger; the system refuses, as it does on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @final

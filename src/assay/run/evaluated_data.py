@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
 
 from assay.compose.compose import compose, job_config
-from assay.config.did_you_mean import did_you_mean
-from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
-from assay.errors import ConfigError, first_line
-from assay.run.resume_overrides import choose_device
+from assay.errors import ConfigError
+from assay.run.resume_overrides import choose_device, set_value
 from assay.targets.judge_name import check_targets
 from assay.targets.trust import KEY as TRUSTED
 
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from hydra.core.override_parser.types import Override
 
 _LOADING: Final = ("eval_batch_size", "num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
 
@@ -58,8 +54,8 @@ def change_data(config: DictConfig, overrides: Sequence[str], config_dir: Path |
         _choose(config, list(overrides), config_dir, ours=ours)
         check_targets(config)
         return True
-    for key, one in given.items():
-        _set(config, key, one)
+    for one in given.values():
+        set_value(config, one, within="data")
     check_targets(config)
     _check_tested(config, given)
     return any(key.partition(".")[2].partition(".")[0] not in _LOADING for key in given)
@@ -94,22 +90,6 @@ def _choose(config: DictConfig, overrides: Sequence[str], config_dir: Path | Non
         for name in _LOADING:
             if any(one.startswith(f"data.{name}=") for one in asked):
                 config.data[name] = chosen[name]
-
-
-def _set(config: DictConfig, key: str, one: Override) -> None:
-    missing = object()
-    if OmegaConf.select(config, key, default=missing) is missing and not one.is_add():
-        keys = [entry.key for entry in walk(config.data, "data")]
-        raise ConfigError(f"the run has no such key{did_you_mean(key, keys, '; ')}", key=key)
-    try:
-        with open_dict(config):
-            if one.is_delete():
-                parent, _, name = key.rpartition(".")
-                del OmegaConf.select(config, parent)[name]
-            else:
-                OmegaConf.update(config, key, one.value(), merge=False, force_add=True)
-    except (OmegaConfBaseException, KeyError, TypeError) as error:
-        raise ConfigError(first_line(error), key=key) from error
 
 
 def _check_tested(config: DictConfig, given: dict[str, Any]) -> None:

@@ -124,13 +124,27 @@ def _apply(config: DictConfig, override: Override) -> None:
             key=key,
             hint="assay train with it, in a run of its own",
         )
-    missing = object()
+    set_value(config, override, within="")
+
+
+def set_value(config: DictConfig, override: Override, *, within: str) -> None:
+    """Set, add or delete a key of a run's config.
+
+    Args:
+        config: Of the run; changed.
+        override: As it was typed, with a single value.
+        within: The node whose keys are offered where there is none of that name; empty: all.
+
+    Raises:
+        ConfigError: There is no such key, or it cannot be set.
+    """
+    key, missing = override.key_or_group, object()
     try:
         absent = OmegaConf.select(config, key, default=missing) is missing
     except OmegaConfBaseException:  # it is there, and asks for the data, which was not read yet
         absent = False
     if absent and not override.is_add():
-        keys = [entry.key for entry in walk(config)]
+        keys = [entry.key for entry in walk(config[within] if within else config, within)]
         raise ConfigError(f"the run has no such key{did_you_mean(key, keys, '; ')}", key=key)
     try:
         with open_dict(config):

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from tests.file_size import room_for
 
 from assay.errors import AssayError, ConfigError
 from assay.run.predict.output_file import SUFFIXES, check_name, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-resource = pytest.importorskip("resource")
+pytest.importorskip("resource")
 READ: dict[str, Any] = {
     ".csv": lambda path: pd.read_csv(path, keep_default_na=False, na_values=[""]),
     ".parquet": pd.read_parquet,
@@ -56,17 +55,6 @@ def test_all_rows_come_back(tmp_path: Path, suffix: str) -> None:
     np.testing.assert_allclose(found["probability"].astype(float), whole["probability"], rtol=1e-6)
     assert found["row"].fillna(-1).tolist() == whole["row"].fillna(-1).tolist()
     assert [one.name for one in path.parent.iterdir()] == [path.name]
-
-
-@contextmanager
-def room_for(size: int) -> Iterator[None]:
-    """No file of this process may become larger: the system refuses, as it does on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
