@@ -290,13 +290,16 @@ def test_memory_does_not_grow_with_the_input(
             file.writelines("".join(rows) for _ in range(size // 300))
     predictor = assay.load(run.run_dir, map_location="cpu")
     predict(predictor, run.run_dir, [path], limit=20_000)  # what is imported and kept for good
-    before, most = anonymous(), 0
+    seen: list[int] = []
 
     def look(_: int) -> None:
-        nonlocal most
-        most = max(most, anonymous() - before)
+        seen.append(anonymous())
 
     out = tmp_path / "found.parquet"
     found = predict(predictor, run.run_dir, [path], out=out, batch_size=8192, progress=look)
     assert (found.num_samples, found.num_failed) == (size, 0)
-    assert most < 40 << 20
+    half = len(seen) // 2
+    assert half >= 8
+    # What allocators keep for good differs from machine to machine; what does not is that the second half of
+    # the input, 72 MB of numbers, needs no more than the first did.
+    assert max(seen[half:]) - max(seen[:half]) < 12 << 20
