@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from assay.callbacks.deferred_reweighting import DeferredReweighting, effective_number_weight
+from assay.loss.cross_entropy import CrossEntropy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,6 +113,23 @@ def test_weights_begin_at_the_start_and_none_before(start: dict[str, Any], first
     assert loss.seen == [None] * 2 * first + [expected] * 2 * (4 - first)
 
 
+def test_validation_and_test_have_no_weights() -> None:
+    class Validated(Classifier):
+        def validation_step(self, batch: tuple[Tensor, Tensor]) -> None:
+            self.loss(self.model(batch[0]), batch[1])
+
+        test_step = validation_step
+
+    loss = Loss()
+    trainer = quiet_trainer(DeferredReweighting(COUNTS, start_epoch=0), max_epochs=2, val_check_interval=1)
+    trainer.fit(module := Validated(loss), Batches(), Batches())
+    weight = effective_number_weight(COUNTS, 0.9999).tolist()
+    assert loss.seen[2:] == [weight, None, None] * 4
+    trainer.test(module, Batches(), verbose=False)
+    trainer.validate(module, Batches(), verbose=False)
+    assert loss.seen[14:] == [None] * 4
+
+
 @pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before")
 @pytest.mark.parametrize("step", [2, 3, 4, 5, 6])
 def test_a_resumed_run_has_the_same_weights(step: int, tmp_path: Path) -> None:
@@ -130,6 +148,13 @@ def test_needs_a_loss_that_can_be_reweighted() -> None:
     callback = DeferredReweighting(COUNTS, start_epoch=1)
     with pytest.raises(ValueError, match=message):
         quiet_trainer(callback, max_epochs=1).fit(Classifier(nn.CrossEntropyLoss()), Batches())
+
+
+def test_other_weights_would_count_for_nothing() -> None:
+    callback = DeferredReweighting(COUNTS, start_epoch=1)
+    module = Classifier(CrossEntropy(class_weight=[1.0, 2.0, 3.0]))
+    with pytest.raises(ValueError, match=r"leave out one of them \(loss.class_weight=null\)"):
+        quiet_trainer(callback, max_epochs=1).fit(module, Batches())
 
 
 def test_a_share_of_an_unknown_number_of_epochs_is_refused() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from contextlib import chdir
+from contextlib import chdir, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from PIL import Image
@@ -20,11 +23,11 @@ from assay.record import predictions_file, run_lock
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord
 from assay.run.evaluate import Evaluation, evaluate
+from assay.run.export.export import export
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pandas as pd
     from tests.conftest import Train, Trained
 
 KEPT = ("callbacks=[checkpoint,last_checkpoint]", "model=mlp", "optimizer.lr=0.01")
@@ -45,8 +48,9 @@ def stage(metrics: Any, name: str) -> dict[str, float]:
         ("data=diabetes", "precision=bf16"),
         SYNTHETIC,
         ("data=wine", "loss=triplet", "metrics=retrieval", "optimizer.lr=0.001"),
+        ("data=digits", "data.imbalance=0.1", "callbacks=[checkpoint,drw]", "callbacks.drw.start_epoch=0"),
     ],
-    ids=["binary", "regression", "multilabel", "embeddings"],
+    ids=["binary", "regression", "multilabel", "embeddings", "reweighted"],
 )
 def test_the_same_data_comes_to_the_runs_own_scores(train: Train, overrides: tuple[str, ...]) -> None:
     run = train(*KEPT, *overrides)
@@ -135,10 +139,18 @@ def test_rows_that_the_model_does_not_take_are_refused(
 ) -> None:
     new = flowers[110:]
     column = new.columns[0]
+    name = re.escape(repr(column))
     before = flower_run.record["evaluations"]
     for frame, message in (
         (new.assign(kind=["rose", *new["kind"][1:]]), "does not know the class 'rose'"),
-        (new.drop(columns=column), "no column"),
+        (
+            new.drop(columns=column),
+            rf"data\.source\.path: .*new\.csv has no column {name}",
+        ),
+        (
+            pd.concat([new, new[[column]]], axis=1),
+            f"new.csv has two columns called {name}",
+        ),
         (new.assign(**{column: "long"}), "holds numbers in the training table"),
         (new.assign(**{column: np.nan}), "."),
         (new.drop(columns="kind"), "'kind'"),
@@ -284,6 +296,9 @@ def test_a_config_without_a_part_is_one_message(digits_run: Trained, tmp_path: P
     (run_dir / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     with pytest.raises(AssayError, match=r"config\.yaml|no spec"):
         evaluate(run_dir)
+    for use in (assay.load, partial(export, file_format="safetensors", out=tmp_path / "export")):
+        with suppress(AssayError) if key not in ("data", "model", "loss") else pytest.raises(AssayError):
+            use(run_dir)
 
 
 def test_a_table_needs_its_encoder(flower_run: Trained, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import torch
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
 from assay.callbacks.start_epoch import start_epoch
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 
 @final
 class DeferredReweighting(Callback):
-    """Gives the loss class weights from an epoch on, and none before.
+    """Gives the loss class weights from an epoch on, and none before; in evaluation it has none at all.
 
     This is the schedule DRW of Cao et al. 2019 (https://arxiv.org/abs/1906.07413). The weights are those of
     the effective number of samples (Cui et al. 2019, https://arxiv.org/abs/1901.05555), w_c = (1 - β) / (1
     - β^n_c), scaled to sum to the number of classes. They depend on the epoch alone, so a resumed run has
-    the same ones.
+    the same ones. Losses of the validation and of the test have none, so that they can be compared between
+    epochs and with `assay eval`.
 
     Args:
         class_counts: Training samples of each class. A class without any is weighted as if it had one.
@@ -36,7 +38,8 @@ class DeferredReweighting(Callback):
     Raises:
         ValueError: If there are no class counts, β or the start is out of range, or no start is given; at
         setup,
-            if the loss cannot be re-weighted, or the start is a share of an unknown number of epochs.
+            if the loss cannot be re-weighted or has weights of its own, which would count for nothing, or
+            the start is a share of an unknown number of epochs.
     """
 
     def __init__(
@@ -70,6 +73,11 @@ class DeferredReweighting(Callback):
                 "callbacks=drw needs a loss that can be re-weighted: ldam, cross_entropy or focal"
             )
         if stage == "fit":
+            if getattr(getattr(pl_module.loss, "class_weight", None), "weighs", False):
+                raise ValueError(
+                    "callbacks=drw sets the weights of the classes, and loss.class_weight gives others: "
+                    "leave out one of them (loss.class_weight=null)"
+                )
             self._first_epoch(trainer)
 
     @override
@@ -81,6 +89,26 @@ class DeferredReweighting(Callback):
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Set the epoch's weights."""
         self._apply(trainer, pl_module)
+
+    @override
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Take the weights away."""
+        self._clear(pl_module)
+
+    @override
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Set the epoch's weights again."""
+        if trainer.state.fn == TrainerFn.FITTING:
+            self._apply(trainer, pl_module)
+
+    @override
+    def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Take the weights away."""
+        self._clear(pl_module)
+
+    def _clear(self, pl_module: L.LightningModule) -> None:
+        loss: Any = pl_module.loss
+        loss.set_class_weight(None)
 
     def _apply(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         started = trainer.current_epoch >= self._first_epoch(trainer)

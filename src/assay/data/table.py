@@ -115,20 +115,19 @@ class Table:
             DataError: A file or a column is missing, or holds what cannot be used.
         """
         frames = {
-            part: read_table(path, "test_path" if part == "test" else "path", **self.csv_options)
-            for part, path in self._paths.items()
+            part: read_table(path, _option(part), **self.csv_options) for part, path in self._paths.items()
         }
         first, path = next(iter(frames.values())), next(iter(self._paths.values()))
         check_columns(first, self.targets, path, "target")
-        for frame in frames.values():
-            check_columns(frame, self.targets, self._paths.get("test", path), "test_path")
+        for part, frame in frames.items():
+            check_columns(frame, self.targets, self._paths[part], _option(part))
             _check_values(frame, self.targets, "target")
         self.notes = ()
         self.task = self._find_task(first)
         fitted = self.fitted.columns if self.fitted is not None else ()
         features = [one.name for one in fitted] or self._choose_features(first, path)
-        for frame in frames.values():
-            check_columns(frame, features, self._paths.get("test", path), "test_path")
+        for part, frame in frames.items():
+            check_columns(frame, features, self._paths[part], _option(part))
             if not self._impute and not fitted:
                 _check_values(frame, features, "feature")
         if not fitted:
@@ -245,6 +244,11 @@ class Table:
                 hint="data.source.task=regression, or choose other columns",
             )
         return torch.from_numpy(values).to(torch.int64)
+
+
+def _option(part: str) -> str:
+    """Of the source, which names the file of a part."""
+    return "test_path" if part == "test" else "path"
 
 
 def _override(option: str, column: str) -> str:

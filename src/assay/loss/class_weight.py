@@ -78,6 +78,11 @@ class ClassWeight(nn.Module):
                 raise ValueError(msg)
         self.set(torch.tensor(weights))
 
+    @property
+    def weighs(self) -> bool:
+        """Whether there are weights."""
+        return not self._uniform
+
     def set(self, weight: Tensor | None) -> None:
         """Replace the weights from now on.
 

@@ -164,13 +164,19 @@ def checkpoint_path(run_dir: Path, role: str) -> Path:
 
 def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch.dtype) -> Predictor:
     """The model between what the run's data does to raw input and what its outputs stand for."""
+    own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
+    if lacking := [key for key in ("data", "loss") if config.get(key) is None and (key == "data" or not own)]:
+        raise AssayError(
+            f"{run_dir / 'config.yaml'} is not what a run writes: it has no {lacking[0]}",
+            hint="assay.load(run, raw_input=False) gives the model alone",
+        )
     try:
         spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
         if not spec:
             return Predictor(model)
         kind: Kind | None = None
         probabilities = None
-        if OmegaConf.select(config, "module._target_") in (None, OUR_MODULE):
+        if not own:
             with said_of(run_dir / "config.yaml"):
                 loss = build(config, "loss")
             probabilities = getattr(loss, "probabilities", None)

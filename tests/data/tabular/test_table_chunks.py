@@ -74,6 +74,7 @@ def test_empty_lines_are_no_rows_and_none_is_lost(tmp_path: Path, encoder: Table
     ("content", "message"),
     [
         ("a,code\n1,2\n", "the table has no column 'yes', which the model was trained on"),
+        ("a,code,yes,a\n1,2,True,4\n", "two columns called 'a'"),
         ("a;code;yes\n1;2;3\n", "looks separated by ';'"),
         ("a,code,yes\n1,2,True,4\n1,2,True\n", "the rows have more values than the header has names"),
         ('a,code,yes\n1,2,True\n1,"2,True\n', "inside string"),

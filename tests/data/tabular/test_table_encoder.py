@@ -88,6 +88,7 @@ def test_categories_are_the_same_as_text_and_as_numbers() -> None:
     ("change", "message"),
     [
         (lambda frame: frame.drop(columns="rooms"), "has no column 'rooms', which the model was trained on"),
+        (lambda frame: pd.concat([frame, frame[["rooms"]]], axis=1), "has two columns called 'rooms'"),
         (lambda frame: frame.assign(size=np.nan), "'size' has no finite value in row 0"),
         (lambda frame: frame.assign(size=np.inf), "'size' has no finite value in row 0"),
         (lambda frame: frame.assign(city=None), "'city' has no finite value in row 0"),

@@ -50,6 +50,8 @@ def test_forms_of_csv(tmp_path: Path, text: str, options: dict[str, Any]) -> Non
         (b"a,b\n1,2,3\n4,5,6\n", "more values than the header has names"),
         (b"a,b\n1,\xff\n", "not text in UTF-8"),
         (b"", "cannot be read: No columns to parse"),
+        (b"a,b,a\n1,2,3\n", "has two columns called 'a'"),
+        (b'a.1,"b\n",a,"b\n"\n1,2,3,4\n', "has two columns called 'b"),
         (b'a,b,c\n1,"x,1\n2,y,2\n3,z",3\n', "a quote is not closed there"),
     ],
 )
@@ -59,6 +61,11 @@ def test_what_is_no_table(tmp_path: Path, content: bytes, says: str) -> None:
         read_table(str(tmp_path / "rows.csv"), "test_path")
     assert says in refused.value.message
     assert refused.value.message.startswith("data.source.test_path=")
+
+
+def test_names_that_pandas_might_have_made_up(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,a.1,,,v.10\n1,2,3,4,5\n")
+    assert list(read_table(str(tmp_path / "rows.csv")).columns)[:2] == ["a", "a.1"]
 
 
 def test_half_a_compressed_file(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ import assay
 from assay.cli.app import app
 from assay.errors import AssayError, ConfigError
 from assay.record.predictions_file import FILE, read
+from assay.run.predict import inputs as inputs_module
+from assay.run.predict import predict as predict_module
 from assay.run.predict.predict import Predicted, predict
 
 if TYPE_CHECKING:
@@ -180,6 +182,58 @@ def test_a_table_that_cannot_be_read_is_a_row(
     assert predicted(kind_run, tmp_path / "bad.parquet").num_failed == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "file", "message"),
+    [
+        ("yes_no_run", "rows.csv", "it is not for the model: it takes .npy or .npz files of arrays [N, 30]"),
+        ("kind_run", "01.png", "it is not for the model: it takes CSV or Parquet files"),
+        (
+            "photo_run",
+            "rows.csv",
+            "it is not for the model: it takes pictures, or .npy or .npz files",
+        ),
+        ("kind_run", "missing.csv", "there is no such file"),
+        ("kind_run", "short.csv", "the table has no columns 'size', 'rooms'"),
+    ],
+)
+def test_a_file_that_is_not_for_the_model(
+    name: str, file: str, message: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Each is named once."""
+    table: Path = request.getfixturevalue("table")
+    (tmp_path / "short.csv").write_text("code,garden\n01,True\n")
+    Image.new("RGB", (12, 10)).save(tmp_path / "01.png")
+    shutil.copy(table / "rows.csv", tmp_path)
+    found = predicted(request.getfixturevalue(name), tmp_path / file)
+    assert found.first_error.startswith(f"{tmp_path / file}: {message}")
+    assert found.first_error.count(file) == 1
+
+
+def test_what_cannot_be_read_is_not_kept_until_something_can(
+    photo_run: Trained, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        (tmp_path / f"{number:02}.png").write_text("no picture")
+    taken, behind = 0, []
+    read_blocks = inputs_module.blocks
+
+    def counting(*arguments: Any) -> Any:
+        nonlocal taken
+        for block in read_blocks(*arguments):
+            taken += len(block.inputs)
+            yield block
+
+    monkeypatch.setattr(predict_module, "blocks", counting)
+    options: Any = {"batch_size": 4, "out": tmp_path / "found.parquet"}
+    found = predicted(
+        photo_run, tmp_path, photos, progress=lambda count: behind.append(taken - count), **options
+    )
+    assert behind == [0] * len(behind)
+    frame = pd.read_parquet(tmp_path / "found.parquet")
+    assert (found.num_failed, frame["probability"].notna().sum()) == (40, 48)
+    assert frame["probability"].dtype == np.float32
+
+
 def test_rows_of_arrays_that_are_bad(yes_no_run: Trained, tmp_path: Path) -> None:
     inputs = np.random.default_rng(0).random((20, 30))
     inputs[4, 2] = np.nan
@@ -191,7 +245,7 @@ def test_rows_of_arrays_that_are_bad(yes_no_run: Trained, tmp_path: Path) -> Non
     assert errors == [
         ("some.npy", "the model's output is not finite"),
         ("other.npy", "the input has shape (20, 7); the"),
-        ("object.npy", f"{tmp_path / 'object.npy'} cannot be read"[:32]),
+        ("object.npy", "cannot be read: Array can't be made read"[:32]),
     ]
     assert found.num_samples == 22
 

@@ -36,6 +36,11 @@ def test_what_is_shown() -> None:
     assert lines[2].split() == ["b", "it", "is", "empty"]
 
 
+def test_the_probabilities_of_labels_are_shown() -> None:
+    row: dict[str, object] = {"input": "a", "prediction": "odd;large", "probability odd": 0.75, "error": None}
+    assert shown([row]).split() == ["input", "prediction", "probability", "odd", "a", "odd;large", "0.75"]
+
+
 def test_many_columns_are_not_all_shown() -> None:
     row: dict[str, object] = {"input": "a", **{f"embedding_{at}": float(at) for at in range(500)}}
     assert len(shown([row]).splitlines()[0].split()) == 12

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import pandas as pd
 
 from assay.data.tabular.column_kind import plain_numbers
-from assay.data.tabular.table_file import check_separator
+from assay.data.tabular.table_file import check_names, check_separator
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -54,10 +54,12 @@ def columns_of(path: Path, *, separator: str = ",", **_: Any) -> list[str]:
             import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
             return [str(name) for name in pq.read_schema(path).names]
-        names = pd.read_csv(path, sep=separator, nrows=0, index_col=False, encoding_errors="replace").columns
+        read = pd.read_csv(path, sep=separator, nrows=0, index_col=False, encoding_errors="replace")
+        names = [str(name) for name in read.columns]
+        check_names(path, str(path), separator, names)
     except (OSError, ValueError, EOFError) as error:  # pandas' and pyarrow's own are of these kinds
         raise _unreadable(path, error) from error
-    return [str(name) for name in names]
+    return names
 
 
 def table_chunks(

@@ -124,7 +124,7 @@ class TableEncoder:
             names: Of its columns.
 
         Raises:
-            DataError: Naming those that it lacks.
+            DataError: Naming those that it lacks, or one that it has twice.
         """
         if missing := [column.name for column in self.columns if column.name not in names]:
             columns = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
@@ -132,6 +132,12 @@ class TableEncoder:
                 f"data: the table has no {columns}, which the model was trained on",
                 hint=f"columns: {', '.join(column.name for column in self.columns)}",
             )
+        if len(set(names)) < len(names):
+            for column in self.columns:
+                if names.count(column.name) > 1:
+                    raise DataError(
+                        f"data: the table has two columns called {column.name!r}", hint="rename one of them"
+                    )
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
         """Sentences on categories that the training rows lack, one a column.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import lzma
+import re
 import warnings
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -20,11 +21,13 @@ from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from assay.task.task_name import TaskName
 
 _SEPARATORS = ";\t|,"
 _FEW_CLASSES = 20
+_RENAMED = re.compile(r"\.\d+$")
 CLEAN = (
     f"remove signs of units and of thousands; {override('data.source.decimal', ',')} or "
     f"{override('data.source.na_values', ['?'])} where that is the reason"
@@ -79,6 +82,8 @@ def read_table(
         raise DataError(f"{key} cannot be read: {what}", hint="repair or convert it") from error
     if any(name is not None for name in frame.index.names):  # Parquet keeps pandas' index apart
         frame = frame.reset_index()
+    if not is_parquet:
+        check_names(path, key, separator, list(map(str, frame.columns)))
     frame.columns = frame.columns.map(str)
     _check_header(frame, key, separator)
     if not is_parquet and columns is None and separator != r"\s+":
@@ -196,6 +201,26 @@ def _check_header(frame: pd.DataFrame, key: str, separator: str) -> None:
         raise DataError(f"{key} has two columns called {twice[0]!r}", hint="rename one of them")
     if frame.shape[1] == 1:
         check_separator(frame.columns, key, separator)
+
+
+def check_names(path: str | Path, where: str, separator: str, names: Sequence[str]) -> None:
+    """Refuse a CSV file that has two columns of one name: pandas calls the second of them `name.1`.
+
+    Args:
+        path: The file.
+        where: What the message calls it.
+        separator: Between its columns.
+        names: As pandas calls them.
+
+    Raises:
+        DataError: Naming the column.
+    """
+    if not any(_RENAMED.sub("", name) in names for name in names if _RENAMED.search(name)):
+        return
+    options: Any = {"sep": separator, "nrows": 1, "header": None, "index_col": False, "dtype": str}
+    header = pd.read_csv(path, keep_default_na=False, encoding_errors="replace", **options)
+    if len(twice := (written := header.iloc[0])[written.duplicated() & (written != "")]):
+        raise DataError(f"{where} has two columns called {twice.iloc[0]!r}", hint="rename one of them")
 
 
 def check_separator(names: pd.Index[str], key: str, separator: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import torch
+from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.array_file import read_inputs
 from assay.data.arrays import Arrays
@@ -17,6 +19,7 @@ from assay.data.image_folder import images_below
 from assay.data.tabular.row_errors import judge_rows
 from assay.data.tabular.table_chunks import columns_of, table_chunks
 from assay.errors import AssayError, DataError
+from assay.quoting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -84,7 +87,7 @@ def blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Generato
 
 
 def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterator[Block]:
-    none = torch.empty(0, *preprocess.input_shape)
+    none = preprocess.no_samples()
     for form, some in groupby(_found(preprocess, paths), key=lambda found: found[0]):
         for path, error in ((path, error) for _, path, error in some) if form != "picture" else ():
             if error:
@@ -99,9 +102,13 @@ def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterato
                 if not row:
                     yield Block.failed(str(path), "it has no rows", none)
             except AssayError as problem:
-                yield Block.failed(str(path), problem.message, none, row or None)
+                why = problem.message.removeprefix(f"{path}").lstrip(": ")
+                yield Block.failed(str(path), why, none, row or None)
         if form == "picture":
             yield from _of_pictures(preprocess, (path for _, path, _ in some), size)
+    for path in paths:
+        if path.is_dir() and (note := _passed_over(preprocess, path)):
+            yield Block([], [], [], [], none, note)
 
 
 def _found(preprocess: Preprocess, paths: Iterable[Path]) -> Iterator[tuple[str, Path, str]]:
@@ -113,16 +120,31 @@ def _found(preprocess: Preprocess, paths: Iterable[Path]) -> Iterator[tuple[str,
             if not listed:
                 yield "nothing", path, f"nothing in this folder is for the model: {_taken(preprocess)}"
         elif path.is_file():
-            yield _form(preprocess, path), path, ""
+            form = _form(preprocess, path)
+            yield form, path, "" if form != "nothing" else f"it is not for the model: {_taken(preprocess)}"
         else:
             yield "nothing", path, "it is not a regular file" if path.exists() else "there is no such file"
+
+
+def _files(folder: Path) -> list[Path]:
+    """All below a folder that are not hidden."""
+    return [Path(parent) / name for parent, _, names in os.walk(folder) for name in names if name[0] != "."]
+
+
+def _passed_over(preprocess: Preprocess, folder: Path) -> str:
+    """A sentence on the files of a folder that the model does not take; empty where it takes none at all."""
+    taken = set(_below(preprocess, folder))
+    kinds = Counter(path.suffix.lower() or "no suffix" for path in _files(folder) if path not in taken)
+    if not taken or not kinds:
+        return ""
+    listed = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(_NAMED))
+    return f"{folder}: {counted(kinds.total(), 'file')} passed over ({listed})"
 
 
 def _below(preprocess: Preprocess, folder: Path) -> list[Path]:
     """Files below a folder that are of the kind of the run's data."""
     suffixes = _TABLES if preprocess.encoder is not None else _ARRAYS
-    found = [Path(parent) / name for parent, _, names in os.walk(folder) for name in names if name[0] != "."]
-    files = sorted(path for path in found if path.name.lower().endswith(suffixes))
+    files = sorted(path for path in _files(folder) if path.name.lower().endswith(suffixes))
     pictures = [Path(path) for path in images_below(folder)[0]] if preprocess.takes_pictures else []
     if not isinstance(preprocess.source, Arrays):
         return pictures or files
@@ -139,9 +161,13 @@ def _taken(preprocess: Preprocess) -> str:
 
 
 def _form(preprocess: Preprocess, path: Path) -> str:
+    """`table`, `array` or `picture`; `nothing` for what is plainly something else than the model takes."""
+    name = path.name.lower()
     if preprocess.encoder is not None:
-        return "table"
-    return "array" if path.name.lower().endswith(_ARRAYS) else "picture"
+        return "table" if not name.endswith((*_ARRAYS, *IMG_EXTENSIONS)) else "nothing"
+    if name.endswith(_ARRAYS):
+        return "array"
+    return "picture" if preprocess.takes_pictures and not name.endswith(_TABLES) else "nothing"
 
 
 def _of_pictures(preprocess: Preprocess, paths: Iterator[Path], size: int) -> Iterator[Block]:
@@ -155,7 +181,7 @@ def _of_pictures(preprocess: Preprocess, paths: Iterator[Path], size: int) -> It
             done = [(str(path), *future.result()) for path, future in now]
             upcoming += [(path, pool.submit(_picture, preprocess, path)) for path in islice(paths, size)]
             good = [sample for _, sample, _ in done if sample is not None]
-            samples = torch.cat(good) if good else torch.empty(0, *preprocess.input_shape)
+            samples = torch.cat(good) if good else preprocess.no_samples()
             errors = [error for _, _, error in done]
             yield Block([path for path, _, _ in done], [None] * len(done), errors, [""] * len(done), samples)
 
@@ -217,7 +243,7 @@ def _of_array(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
 
 
 def _one_by_one(preprocess: Preprocess, array: NDArray[Any]) -> tuple[Tensor, list[str]]:
-    good, errors = [torch.empty(0, *preprocess.input_shape)], []
+    good, errors = [preprocess.no_samples()], []
     for row in range(len(array)):
         try:
             good.append(preprocess.samples(array[row : row + 1])[0])

@@ -161,25 +161,21 @@ def _frames(
     limit: int | None,
     notes: list[str],
 ) -> Generator[pd.DataFrame]:
-    """Tables of the same columns; what came before the first prediction waits for it."""
+    """Tables of the same columns; where nothing can be predicted at first, a sample of zeros says which."""
     size = batch_size or predictor.batch_size
     run = _Batches(predictor, size, may_shrink=batch_size is None)
-    waiting: list[Block] = []
     none: Tensor | None = None
+    far: str | None = None
     with closing(blocks(preprocess, inputs, min(size, limit or size))) as stream:
         for block in stream:
             notes.append(block.note)
-            if none is None and not len(block.samples):
-                waiting.append(block)
+            if not block.inputs:
                 continue
-            outputs = run(block.samples) if len(block.samples) else none
-            if none is None and outputs is not None:
-                notes.append(preprocess.far_off(block.samples))
-                none = outputs[:0]
-                yield from (_frame(predictor, before, none, top_k) for before in waiting)
-                waiting = []
-            yield _frame(predictor, block, outputs, top_k)
-    yield from (_frame(predictor, before, None, top_k) for before in waiting)
+            if len(block.samples) and far is None:
+                notes.append(far := preprocess.far_off(block.samples))
+            if not len(block.samples) and none is None:
+                none = run(block.samples.new_zeros(1, *preprocess.input_shape))[:0]
+            yield _frame(predictor, block, run(block.samples) if len(block.samples) else none, top_k)
 
 
 @final

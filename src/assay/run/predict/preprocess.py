@@ -207,6 +207,11 @@ class Preprocess(nn.Module):
             )
         return self.encoder
 
+    def no_samples(self) -> Tensor:
+        """`[0, *input_shape]`, in the data's own type."""
+        known = getattr(torch, str(self.spec.get("input_dtype") or ""), None)
+        return torch.empty(0, *self.input_shape, dtype=known if isinstance(known, torch.dtype) else None)
+
     def array_batch(self, array: NDArray[Any]) -> NDArray[Any]:
         """An array with a dimension for samples, also of a single one.
 

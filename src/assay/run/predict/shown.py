@@ -25,7 +25,7 @@ def as_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table
         rows: To show.
     """
     filled = [name for name in columns if any(row[name] is not None for row in rows)]
-    if "prediction" in columns:
+    if any(word.strip() in columns for word in _EACH):
         filled = [name for name in filled if not name.startswith(_EACH)]
     shown = filled if len(filled) <= _MOST else [*filled[: _MOST - 1], *filled[-1:]]
     table = Table(box=None, pad_edge=False)
