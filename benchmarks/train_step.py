@@ -1,24 +1,32 @@
 """A training step with loss and accuracy tracked: assay against a loop written by hand.
 
-    uv run python benchmarks/train_step.py
+    uv run python benchmarks/train_step.py --model mlp
 
-Both sides train the same model on the same tensors in memory, shuffle each epoch, and track its mean loss and
-accuracy. Pairs are interleaved; the median of the ratios counts, and the hand-written loop against itself
-tells how much of it is noise.
+Both sides train the same class of model from the same weights on the same tensors in memory and shuffle each
+epoch. Each has a process of its own; the hand-written loop's (`by_hand.py`) has never imported Lightning,
+which would make each step of its optimizer slower. Rounds are interleaved; the median of the ratios counts,
+and the hand-written loop against itself tells how much of it is noise. A step is timed from the start of an
+epoch to the end of its metrics; the whole fit, with set-up, logs and checkpoints, is told besides.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import statistics
+import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
 
-import lightning
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import lightning as L
 import torch
-from torch.nn import functional as F
+from benchmarks.interleaved import Side, answer, in_turns, ratios
+from lightning.pytorch.callbacks import Checkpoint
 
 from assay.build.assembly import Assembly, assemble
 from assay.build.library_warnings import quiet
@@ -29,96 +37,140 @@ from assay.report.info import auto_choice
 if TYPE_CHECKING:
     from assay.data.data_module import DataModule
 
-NO_CALLBACKS = tuple(
-    f"callbacks.{name}=null"
-    for name in ("checkpoint", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar")
-)
-WARM_UP = 2
+DEFAULT_CALLBACKS = ("checkpoint", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar")
 
 
-def job(model: str, epochs: int, folder: str) -> Assembly:
+@final
+class Stopwatch(Checkpoint):
+    """Times epochs from their start to when their metrics are logged, before any checkpoint is saved."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._start = 0.0
+
+    def on_train_epoch_start(self, *_: Any) -> None:
+        """Begin."""
+        self._start = time.perf_counter()
+
+    def on_train_epoch_end(self, *_: Any) -> None:
+        """End."""
+        self.seconds += time.perf_counter() - self._start
+
+
+def job(options: argparse.Namespace, folder: str, *overrides: str) -> Assembly:
     """The assay side, ready to fit."""
-    overrides = [
-        "data=synthetic",
-        "data.source.num_samples=10000",
-        "data.source.input_shape=[1,8,8]",
-        f"model={model}",
-        "scheduler=none",
-        *NO_CALLBACKS,
-        f"trainer.max_epochs={epochs}",
-        "trainer.limit_val_batches=0",
-        f"hydra.run.dir={folder}",
-    ]
-    return assemble(job_config(compose(overrides)))
+    callbacks = (
+        [f"callbacks.{name}=null" for name in DEFAULT_CALLBACKS]
+        if options.no_callbacks
+        else ["callbacks.checkpoint.monitor=train/loss"]
+    )
+    return assemble(
+        job_config(
+            compose(
+                [
+                    *("data=synthetic", "data.source.num_samples=10000", "data.source.input_shape=[1,8,8]"),
+                    *(f"model={options.model}", "scheduler=none", *callbacks),
+                    *("trainer.limit_val_batches=0", *overrides, *options.overrides),
+                    f"hydra.run.dir={folder}",
+                ]
+            )
+        )
+    )
 
 
-def by_assay(model: str, epochs: int) -> float:
-    """Seconds a step."""
+def by_assay(options: argparse.Namespace, epochs: int) -> tuple[float, float]:
+    """Seconds a step, and of the whole fit a step."""
     with tempfile.TemporaryDirectory() as folder, quiet():
-        assembly = job(model, epochs, folder)
+        assembly = job(options, folder, f"trainer.max_epochs={epochs}")
+        trainer, watch = assembly.trainer, Stopwatch()
+        trainer.callbacks.insert(0, watch)  # type: ignore[attr-defined]  # a plain attribute
         start = time.perf_counter()
-        assembly.trainer.fit(assembly.module, datamodule=assembly.datamodule)
-        return (time.perf_counter() - start) / assembly.trainer.global_step
+        trainer.fit(assembly.module, datamodule=assembly.datamodule)
+        whole = time.perf_counter() - start
+        return watch.seconds / trainer.global_step, whole / trainer.global_step
 
 
-def by_hand(model: str, epochs: int) -> float:
-    """Seconds a step."""
+def hand_over(options: argparse.Namespace, path: Path) -> dict[str, Any]:
+    """Write what the hand-written loop trains; returns what of that can be printed."""
     with tempfile.TemporaryDirectory() as folder, quiet():
-        assembly = job(model, epochs, folder)
+        assembly = job(options, folder)
     data: DataModule = assembly.datamodule  # type: ignore[assignment]  # the config says so
-    loader = data.train_dataloader()
-    batches = [data.on_after_batch_transfer(batch, 0) for batch in loader]
+    batches = [data.on_after_batch_transfer(batch, 0) for batch in data.train_dataloader()]
     inputs, targets = (torch.cat(column) for column in zip(*batches, strict=True))
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    inputs, targets = inputs.to(device), targets.to(device)
-    network = assembly.module.model.to(device).train()  # type: ignore[union-attr]  # a module
-    optimizer = torch.optim.AdamW(network.parameters(), lr=0.001)
-    size, steps = data.batch_size, 0
-    start = time.perf_counter()
-    for _ in range(epochs):
-        order = torch.randperm(len(targets)).to(device)
-        total = torch.zeros((), device=device)
-        correct = torch.zeros((), dtype=torch.long, device=device)
-        for rows in order.split(size):  # type: ignore[no-untyped-call]  # torch left it untyped
-            batch, wanted = inputs[rows], targets[rows]
-            outputs = network(batch)
-            loss = F.cross_entropy(outputs, wanted)
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]  # as above
-            optimizer.step()
-            total += loss.detach() * len(rows)
-            correct += (outputs.detach().argmax(1) == wanted).sum()
-            steps += 1
-        float(total), int(correct)
-    return (time.perf_counter() - start) / steps
+    optimizer: Any = assembly.module.configure_optimizers()
+    plain = {"optimizer": "AdamW", "options": {"lr": optimizer.defaults["lr"]}}
+    if options.optimizer == "same":
+        plain = {"optimizer": type(optimizer).__name__, "options": optimizer.defaults}
+        if type(optimizer) is torch.optim.AdamW:
+            plain["options"] = {k: v for k, v in optimizer.defaults.items() if k != "decoupled_weight_decay"}
+    torch.save(
+        {
+            **plain,
+            "inputs": inputs.contiguous(),
+            "targets": targets.contiguous(),
+            "weights": assembly.module.model.state_dict(),  # type: ignore[union-attr]  # a module
+            "model": options.model,
+            "num_classes": data.spec.num_classes,
+            "batch_size": data.batch_size,
+            "threads": options.threads,
+            "device": assembly.trainer.strategy.root_device.type,
+        },
+        path,
+    )
+    return plain
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """What the benchmarks of this kind are asked."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("overrides", nargs="*", help="of assay's side, such as optimizer.fused=null")
+    made.add_argument("--model", default="small_cnn", choices=("linear", "mlp", "small_cnn"))
+    made.add_argument("--pairs", type=int, default=5)
+    made.add_argument("--epochs", type=int, default=5)
+    made.add_argument("--threads", type=int, default=1)
+    made.add_argument("--no-callbacks", action="store_true")
+    made.add_argument("--side", action="store_true", help=argparse.SUPPRESS)
+    return made
+
+
+def machine(threads: int) -> str:
+    """What both sides run on."""
+    versions = f"python {platform.python_version()}, torch {torch.__version__}, lightning {L.__version__}"
+    return f"{cpu_model()}, {auto_choice()['chooses']}, {versions}, {threads} thread(s)"
 
 
 def main() -> None:
     """Print both sides, the ratio, its spread, and what it ran on."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="small_cnn")
-    parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
+    made = parser(str(__doc__))
+    made.add_argument(
+        "--optimizer",
+        default="same",
+        choices=("same", "default"),
+        help="of the hand-written loop: assay's, or torch.optim.AdamW with torch's defaults",
+    )
+    options = made.parse_args()
     torch.set_num_threads(options.threads)
-    ours, hand, ratios, noise = [], [], [], []
-    for pair in range(WARM_UP + options.pairs):
-        a = by_hand(options.model, options.epochs)
-        b = by_assay(options.model, options.epochs)
-        c = by_hand(options.model, options.epochs)
-        if pair >= WARM_UP:
-            ours.append(b)
-            hand.append(a)
-            ratios.append(b / ((a + c) / 2))
-            noise.append(a / c)
-    print(f"{cpu_model()}, {auto_choice()['chooses']}, python {platform.python_version()}, ", end="")
-    print(f"torch {torch.__version__}, lightning {lightning.__version__}, {options.threads} thread(s)")
-    print(f"model={options.model}, {options.pairs} interleaved pairs of {options.epochs} epochs")
-    print(f"  by hand  {1e6 * statistics.median(hand):8.0f} µs a step")
-    print(f"  assay    {1e6 * statistics.median(ours):8.0f} µs a step")
-    print(f"  ratio    {statistics.median(ratios):8.3f}  ({min(ratios):.3f} to {max(ratios):.3f})")
-    print(f"  hand/hand{statistics.median(noise):8.3f}  ({min(noise):.3f} to {max(noise):.3f})")
+    if options.side:
+        answer(lambda epochs: by_assay(options, epochs))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "job.pt"
+        plain = hand_over(options, path)
+        with (
+            Side(str(Path(__file__).parent / "by_hand.py"), str(path)) as hand,
+            Side(__file__, "--side", *sys.argv[1:]) as ours,
+        ):
+            means, noise, found = in_turns(hand, ours, options.pairs, epochs=options.epochs)
+    print(machine(options.threads))
+    callbacks = "no callbacks" if options.no_callbacks else "default callbacks"
+    print(
+        f"model={options.model} {' '.join(options.overrides)}, {callbacks}, "
+        f"{options.pairs} rounds of {options.epochs} epochs"
+    )
+    print(f"  by hand   {1e6 * statistics.median(means):9.0f} µs a step, {json.dumps(plain)}")
+    print(ratios("assay", [step for step, _ in found], means))
+    print(ratios("whole fit", [whole for _, whole in found], means))
+    print(f"  hand/hand                {statistics.median(noise):.3f} ({min(noise):.3f} to {max(noise):.3f})")
 
 
 if __name__ == "__main__":
