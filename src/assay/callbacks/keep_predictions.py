@@ -56,7 +56,7 @@ class KeepPredictions(Callback):
         if order is None:
             self.problem = "its loader says nothing of which samples make up a batch"
             return
-        self._order, self._num_samples = order.batches(0), order.num_samples
+        self._order, self._num_samples = iter(order.batches(0)), order.num_samples
 
     @override
     def on_test_batch_end(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, final
 from weakref import WeakSet
@@ -13,7 +14,7 @@ from assay.data.declared import Declared
 from assay.data.limits import check_limits
 from assay.data.loading.batch_order import BatchOrder, drops_last
 from assay.data.loading.loaders import MemoryLoader, StreamLoader
-from assay.data.loading.placement import Placement
+from assay.data.loading.placement import Placement, Prepared
 from assay.data.loading.preview import preview
 from assay.data.samples import Samples
 from assay.data.shown_samples import show
@@ -126,7 +127,7 @@ class DataModule(L.LightningDataModule):
         }
         self._parts: Parts | None = None
         self._ready: dict[tuple[str, str], Part] = {}
-        self._placements: dict[int, Placement] = {}
+        self._placements: dict[tuple[Any, ...], Placement] = {}
         self._streams: WeakSet[StreamLoader] = WeakSet()  # Lightning may ask for new ones every epoch
         self._normalize = Normalize()
         self.encoder: Encoder | None = None
@@ -262,6 +263,9 @@ class DataModule(L.LightningDataModule):
     def _world_size(self) -> int:
         return self.trainer.world_size if self.trainer else 1
 
+    def _processes(self) -> int:
+        return self.trainer.num_devices if self.trainer else 1  # of this machine
+
     def _drops_last(self) -> bool:
         return drops_last(self.drop_last, self.spec.num_train, self.batch_size, self._world_size())
 
@@ -322,7 +326,7 @@ class DataModule(L.LightningDataModule):
     def _ready_part(self, name: str, chain: str) -> Part:
         key = name, chain
         if key not in self._ready:
-            self._ready[key] = self._part(self._read_parts(), name, chain).apply_once()
+            self._ready[key] = self._part(self._read_parts(), name, chain).apply_once(self._processes())
         return self._ready[key]
 
     def _train_position(self) -> tuple[int, int]:
@@ -346,12 +350,19 @@ class DataModule(L.LightningDataModule):
         )
         one_by_one = not part.transforms.deterministic and self._num_workers > 0
         if isinstance(part.data, Samples) and not one_by_one:
-            placement = self._placements.setdefault(id(part.data), Placement(part.data, self._pin_memory))
+            placement = self._placement(part.data, to_prepare=not part.transforms)
             return MemoryLoader(part, placement, order, position, self._device)
         pinned = self._pin_memory and self._device().type == "cuda"
         stream = StreamLoader(part, order, position, pin_memory=pinned, **self._workers)
         self._streams.add(stream)
         return stream
+
+    def _placement(self, samples: Samples, *, to_prepare: bool) -> Placement:
+        prepare = functools.partial(self._prepare, dtype=self._dtype()) if to_prepare else None
+        key = id(samples), prepare and self._dtype()
+        if key not in self._placements:
+            self._placements[key] = Placement(samples, self._pin_memory, prepare, self._processes())
+        return self._placements[key]
 
     def teardown(self, stage: str) -> None:
         """End the processes that load data.
@@ -375,11 +386,19 @@ class DataModule(L.LightningDataModule):
     def _device(self) -> torch.device:
         return self.trainer.strategy.root_device if self.trainer else torch.device("cpu")
 
+    def _dtype(self) -> torch.dtype:
+        return input_dtype(str(self.trainer.precision)) if self.trainer else torch.float32
+
+    def _prepare(self, inputs: Tensor, targets: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        exact = torch.promote_types(dtype, torch.float32) if self.spec.target_mean else dtype
+        return self._normalize(inputs, dtype), task_of(self.spec.task).batch_targets(targets, exact)
+
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> tuple[Tensor, Tensor]:
         """Scale the inputs on the device and give every batch the form `(inputs, targets)`.
 
         Args:
-            batch: A sequence or a mapping whose first two values are inputs and targets.
+            batch: A sequence or a mapping whose first two values are inputs and targets; a `Prepared` one
+                needs nothing more.
             dataloader_idx: Lightning's.
 
         Returns:
@@ -387,10 +406,10 @@ class DataModule(L.LightningDataModule):
             `[B, T]` in the run's floating type, where they are standardised at least float32.
         """
         del dataloader_idx
+        if isinstance(batch, Prepared):
+            return batch.inputs, batch.targets
         inputs, targets, *_ = batch.values() if isinstance(batch, Mapping) else batch
-        dtype = input_dtype(str(self.trainer.precision)) if self.trainer else torch.float32
-        exact = torch.promote_types(dtype, torch.float32) if self.spec.target_mean else dtype
-        return self._normalize(inputs, dtype), task_of(self.spec.task).batch_targets(targets, exact)
+        return self._prepare(inputs, targets, self._dtype())
 
 
 def _start() -> tuple[int, int]:

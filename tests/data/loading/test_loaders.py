@@ -155,3 +155,4 @@ def test_what_does_not_fit_in_memory_is_transformed_batch_by_batch(monkeypatch: 
     assert whole.apply_once() is whole
     monkeypatch.setattr("assay.data.splitting.subset.free_memory", lambda: 4 * 5 * 16)
     assert whole.apply_once() is not whole
+    assert whole.apply_once(processes=2) is whole

@@ -10,8 +10,6 @@ import torch
 from assay.splitmix import mix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch import Tensor
 
 
@@ -87,19 +85,20 @@ class BatchOrder:
         generator = torch.Generator().manual_seed(mix(self.seed, epoch))
         return torch.randperm(self.num_samples, generator=generator)
 
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
-        """The batches of one epoch on this rank.
+    def batches(self, epoch: int, start: int = 0, of: Tensor | None = None) -> list[Tensor]:
+        """The batches of one epoch on this rank, cut all at once.
 
         Args:
             epoch: From 0.
             start: Batches already done.
+            of: What to give in place of positions, int64 `[num_samples]`.
 
-        Yields:
-            int64 positions `[batch_size]`; the last batch may be smaller.
+        Returns:
+            int64 positions `[batch_size]` of each batch; the last batch may be smaller.
         """
         count = len(self)
         if not count:
-            return
+            return []
         order = self.epoch(epoch)
         if self.drop_last:
             order = order[: count * self.batch_size * self.world_size]
@@ -107,8 +106,10 @@ class BatchOrder:
             missing = -self.num_samples % self.world_size
             order = torch.cat([order, order.repeat(-(-missing // self.num_samples))[:missing]])
         own = order[self.rank :: self.world_size]
+        if of is not None:
+            own = of.index_select(0, own)
         if self.world_size == 1 or self.drop_last:
             chunks = own.split(self.batch_size)  # type: ignore[no-untyped-call]  # torch leaves it untyped
         else:  # evened out, so that no rank has a batch less than another
             chunks = own.tensor_split(count)
-        yield from (chunk for chunk in chunks[start:] if len(chunk))
+        return [chunk for chunk in chunks[start:] if len(chunk)]

@@ -55,10 +55,13 @@ class MemoryLoader:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         epoch, start = self._position()
-        part, device = self._part, self._device()
-        for chosen in self.order.batches(epoch, start):
-            inputs, targets = self._placement.take(part.rows[chosen], device)
-            yield part.transforms.batch(inputs, self.order.seed, epoch, part.keys[chosen]), targets
+        part, order = self._part, self.order
+        batches = self._placement.batches(order.batches(epoch, start, of=part.rows), self._device())
+        if not part.transforms:
+            yield from batches
+            return
+        for (inputs, targets), keys in zip(batches, order.batches(epoch, start, of=part.keys), strict=True):
+            yield part.transforms.batch(inputs, order.seed, epoch, keys), targets
 
     def samples(self, epoch: int, batch: int) -> Tensor:
         """Which samples make up a batch, by their index in the source.
@@ -67,7 +70,7 @@ class MemoryLoader:
             epoch: From 0.
             batch: From 0, in that epoch.
         """
-        return self._part.keys[next(self.order.batches(epoch, batch))]
+        return self.order.batches(epoch, batch, of=self._part.keys)[0]
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing, as the position follows from the trainer's progress; tells Lightning it can resume."""
@@ -124,7 +127,7 @@ class StreamLoader:
             epoch: From 0.
             batch: From 0, in that epoch.
         """
-        return self._part.keys[next(self.order.batches(epoch, batch))]
+        return self.order.batches(epoch, batch, of=self._part.keys)[0]
 
     def close(self) -> None:
         """End the processes that read samples, now; another epoch starts new ones.
@@ -226,6 +229,6 @@ class _KeyedBatches:
 
     def __iter__(self) -> Iterator[list[tuple[int, int, int]]]:
         epoch, start = self._position()
-        for chosen in self._order.batches(epoch, start):
-            rows, keys = self._part.rows[chosen].tolist(), self._part.keys[chosen].tolist()
-            yield [(epoch, row, key) for row, key in zip(rows, keys, strict=True)]
+        chosen = (self._order.batches(epoch, start, of=of) for of in (self._part.rows, self._part.keys))
+        for rows, keys in zip(*chosen, strict=True):
+            yield [(epoch, row, key) for row, key in zip(rows.tolist(), keys.tolist(), strict=True)]

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import torch
+from torch import Tensor
 
-from assay.data.memory import free_device_memory
+from assay.data.memory import free_device_memory, free_memory
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from collections.abc import Callable, Iterator, Sequence
 
     from assay.data.samples import Samples
+
+_BLOCK_ELEMENTS = 1 << 22
+
+
+class Prepared(NamedTuple):
+    """A batch that a model can be given as it is.
+
+    Attributes:
+        inputs: `[B, ...]`, normalised.
+        targets: As `DataModule.on_after_batch_transfer` gives them.
+    """
+
+    inputs: Tensor
+    targets: Tensor
 
 
 @final
@@ -21,40 +36,105 @@ class Placement:
     The data set moves to the device once, for the whole run and for all parts that share it, if it takes no
     more than half of the memory free there; otherwise each batch is gathered here and moved by itself.
 
+    What is done to each batch is done to the whole data set once it pays, which is when half as many samples
+    as there are have been taken, and if the result takes no more than a quarter of the memory that is free
+    then, shared between the processes of this machine.
+
     Args:
         samples: The data set.
         pin_memory: Gather into page-locked memory on the way to a CUDA device.
+        prepare: `(inputs, targets)` to the same, sample by sample, as a model gets them; None where something
+            else comes before it.
+        processes: That hold this data set on this machine.
     """
 
-    def __init__(self, samples: Samples, pin_memory: bool = False) -> None:
+    def __init__(
+        self,
+        samples: Samples,
+        pin_memory: bool = False,
+        prepare: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
+        processes: int = 1,
+    ) -> None:
         self._samples, self._pin_memory = samples, pin_memory
         self._inputs, self._targets = samples.inputs, samples.targets
         self._device = torch.device("cpu")
+        self._prepare, self._processes = prepare, processes
+        self._is_prepared, self._num_taken = False, 0
 
-    def take(self, rows: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-        """One batch.
+    def batches(
+        self, rows: Sequence[Tensor], device: torch.device
+    ) -> Iterator[tuple[Tensor, Tensor] | Prepared]:
+        """Batches of an epoch, or of the rest of one.
 
         Args:
-            rows: int64 `[B]`, on the CPU.
-            device: Where the batch should be.
+            rows: int64 `[B]` of each batch, on the CPU.
+            device: Where the batches should be.
 
-        Returns:
-            Inputs `[B, ...]` in the dtype they are stored in, and targets.
+        Yields:
+            Inputs `[B, ...]` in the dtype they are stored in, and targets; or both as a model gets them.
         """
+        if not rows:
+            return
         if device != self._device:
             self._move(device)
-        targets = self._targets.index_select(0, rows.to(device, non_blocking=True))
-        if self._inputs.device == device:
-            return self._inputs.index_select(0, rows.to(device, non_blocking=True)), targets
+        if self._prepare is not None and 2 * self._num_taken >= len(self._samples):
+            self._prepare_all()
+        inputs, targets = self._inputs, self._targets
+        lengths = [len(one) for one in rows]
+        # At once: moving the rows of each batch by itself costs as much as gathering it.
+        there = rows if device.type == "cpu" else torch.cat(list(rows)).to(device).split(lengths)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        if self._is_prepared:
+            for chosen in there:
+                yield Prepared(inputs.index_select(0, chosen), targets.index_select(0, chosen))
+            return
+        for here, chosen, length in zip(rows, there, lengths, strict=True):
+            self._num_taken += length
+            is_there = inputs.device == device
+            taken = inputs.index_select(0, chosen) if is_there else self._taken_here(here, device)
+            yield taken, targets.index_select(0, chosen)
+
+    def _taken_here(self, rows: Tensor, device: torch.device) -> Tensor:
         shape = (len(rows), *self._inputs.shape[1:])
         pinned = self._pin_memory and device.type == "cuda"
         # A fresh buffer each time: torch's host allocator reuses it only once the copy has ended.
         buffer = torch.empty(shape, dtype=self._inputs.dtype, pin_memory=pinned)
         torch.index_select(self._inputs, 0, rows, out=buffer)
-        return buffer.to(device, non_blocking=True), targets
+        return buffer.to(device, non_blocking=True)
 
     def _move(self, device: torch.device) -> None:
         inputs, targets = self._samples.inputs, self._samples.targets
         if device.type == "cpu" or inputs.nbytes + targets.nbytes <= free_device_memory(device) // 2:
             inputs = inputs.to(device)
         self._inputs, self._targets, self._device = inputs, targets.to(device), device
+        self._is_prepared = False
+
+    def _prepare_all(self) -> None:
+        """Do to all samples what is done to each batch, if there is room for the result."""
+        prepare, device = self._prepare, self._device
+        if prepare is None or self._is_prepared or self._inputs.device != device:
+            return
+        whole = self._inputs, self._targets
+        pairs = list(zip(whole, prepare(whole[0][:1], whole[1][:1]), strict=True))
+        size = sum(first[0].nbytes * len(old) for old, first in pairs if not _is_view(first, old))
+        free = free_memory() if device.type == "cpu" else free_device_memory(device)
+        if size > free // 4 // self._processes:
+            return
+        inputs, targets = (
+            old if _is_view(first, old) else first.new_empty((len(old), *first.shape[1:]))
+            for old, first in pairs
+        )
+        # In blocks: a value does not depend on what lies beside it, and the whole would take memory twice.
+        length = max(1, _BLOCK_ELEMENTS // max(1, whole[0][0].numel()))
+        for start in range(0, len(inputs), length):
+            block = slice(start, start + length)
+            done = prepare(whole[0][block], whole[1][block])
+            if inputs is not whole[0]:
+                inputs[block] = done[0]
+            if targets is not whole[1]:
+                targets[block] = done[1]
+        self._inputs, self._targets, self._is_prepared = inputs, targets, True
+
+
+def _is_view(one: Tensor, of: Tensor) -> bool:
+    """Whether nothing was done to the first of some samples."""
+    return one.data_ptr() == of.data_ptr() and one.dtype == of.dtype and one.shape[1:] == of.shape[1:]

@@ -37,8 +37,11 @@ class Part:
     keys: Tensor
     transforms: Transforms
 
-    def apply_once(self) -> Part:
+    def apply_once(self, processes: int = 1) -> Part:
         """Apply the deterministic transforms the chain starts with, if data and result fit in memory.
+
+        Args:
+            processes: On this machine, each of which does it.
 
         Returns:
             A part with samples of its own, or this one.
@@ -47,7 +50,7 @@ class Part:
         if not head or not isinstance(self.data, Samples) or not len(self.rows):
             return self
         first = head.batch(self.data.inputs.index_select(0, self.rows[:1]), 0, 0, self.keys[:1])
-        if first.nbytes * len(self.rows) > free_memory() // 4:
+        if first.nbytes * len(self.rows) > free_memory() // 4 // processes:
             return self
         inputs = torch.empty((len(self.rows), *first.shape[1:]), dtype=first.dtype)
         start = 0
