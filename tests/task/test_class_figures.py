@@ -32,6 +32,9 @@ def test_scores_of_several_classes_are_scikit_learns() -> None:
             "accuracy": metrics.accuracy_score(targets, labels),
             "f1 (macro)": metrics.f1_score(targets, labels, average="macro"),
             "balanced accuracy": metrics.balanced_accuracy_score(targets, labels),
+            "auroc (macro)": metrics.roc_auc_score(
+                np.eye(4, dtype=int)[targets], said.outputs, average="macro"
+            ),
             "log loss": -np.log(said.outputs[np.arange(300), targets].astype(float)).mean(),
             "calibration error": scores(said)["calibration error"],  # see test_curve_figures
         },
@@ -64,6 +67,22 @@ def test_intervals_are_those_of_scores_of_resampled_data() -> None:
         theirs.append(metrics.roc_auc_score(said.targets[drawn], said.outputs[drawn, 1]))
     (auroc,) = (score for score in class_scores(said) if score.name == "auroc")
     assert [auroc.low, auroc.high] == pytest.approx(np.quantile(theirs, [0.025, 0.975]), abs=0.004)
+
+
+def test_the_mean_auroc_is_that_of_the_classes_which_have_one() -> None:
+    said = of_classes(3, names=("a", "b", "never"))
+    assert said.targets is not None
+    said = replace(said, targets=np.minimum(said.targets, 1))
+    theirs = [metrics.roc_auc_score(said.targets == label, said.outputs[:, label]) for label in (0, 1)]
+    assert scores(said)["auroc (macro)"] == pytest.approx(np.mean(theirs))
+    one = replace(said, targets=np.zeros_like(said.targets))
+    assert np.isnan(scores(one)["auroc (macro)"])
+
+
+def test_the_mean_auroc_of_very_many_has_no_interval_and_takes_no_time() -> None:
+    (auroc,) = (score for score in class_scores(of_classes(60, 2000)) if score.name == "auroc (macro)")
+    assert np.isfinite(auroc.value)
+    assert np.isnan([auroc.low, auroc.high]).all()
 
 
 def test_figures_of_several_classes_are_scikit_learns() -> None:

@@ -17,6 +17,7 @@ def test_scores_are_scikit_learns() -> None:
             "f1 (micro)": metrics.f1_score(targets, said, average="micro"),
             "accuracy": (said == targets).mean(),
             "exact match": metrics.accuracy_score(targets, said),
+            "auroc (macro)": metrics.roc_auc_score(targets, predictions.outputs, average="macro"),
         }
     )
     assert all(score.low < score.value < score.high for score in label_scores(predictions))

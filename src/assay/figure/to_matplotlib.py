@@ -9,7 +9,7 @@ import numpy as np
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points, Spans
 from assay.figure.parallel_axis import parallel_axis
-from assay.figure.to_plotly import PALETTE, REFERENCE, STATUS
+from assay.figure.to_plotly import PALETTE, REFERENCE, STATUS, is_marked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,8 +100,8 @@ def _line(mark: Line, axes: Axes) -> list[tuple[str, Any]]:
     style: dict[str, Any] = {"drawstyle": "steps-post"} if mark.is_step else {}
     if mark.is_reference:
         style |= {"color": REFERENCE, "linestyle": "--", "linewidth": 1}
-    if len(mark.x) == 1:
-        style |= {"marker": "o"}
+    if is_marked(mark):
+        style |= {"marker": "o", "markersize": 3.5}
     (line,) = axes.plot(np.asarray(mark.x), np.asarray(mark.y), **style)
     if mark.low is not None and mark.high is not None:
         edges = np.asarray(mark.low, dtype=float), np.asarray(mark.high, dtype=float)

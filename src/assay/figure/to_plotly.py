@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -37,8 +37,12 @@ _SHADES: Final = (
     "#d9a92b",
 )
 """From the lowest to the highest; seen on white and on near black."""
+MOST_MARKED: Final = 30
+"""Points up to which a line shows where they are: straight lines between a few promise more than is known."""
 _MOST_IN_LEGEND = 14
 _LONGEST = 24
+_FEW: Final = 6
+"""Bars that would be slabs, and steps of an axis between which there is nothing."""
 
 
 def to_plotly(figure: Figure) -> dict[str, Any]:
@@ -56,8 +60,8 @@ def to_plotly(figure: Figure) -> dict[str, Any]:
     layout: dict[str, Any] = {
         "height": _height(figure),
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
-        "xaxis": _axis(figure.x_label, log=figure.log_x, shown=figure.x_range),
-        "yaxis": _axis(figure.y_label, log=False, shown=figure.y_range),
+        "xaxis": _axis(figure, "x"),
+        "yaxis": _axis(figure, "y"),
         "hovermode": "closest",
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "showlegend": 1 < sum(bool(trace.get("showlegend")) for trace in data) <= _MOST_IN_LEGEND,
@@ -143,10 +147,9 @@ def _line(mark: Line, figure: Figure, colours: Iterator[str]) -> Iterable[dict[s
                 **fill,
             }
     yield _xy(mark.name, mark.x, mark.y) | {
-        # A single point has no line to be seen by.
-        "mode": "lines" if len(mark.x) > 1 else "markers",
+        "mode": "lines+markers" if is_marked(mark) else "lines",
         "line": {"color": colour, "width": 2, **shape},
-        "marker": {"color": colour, "size": 7},
+        "marker": {"color": colour, "size": 6},
         "legendgroup": escaped(mark.name),
         "showlegend": True,
         "hovertemplate": _hover(figure),
@@ -213,7 +216,8 @@ def _heatmap(mark: Heatmap, figure: Figure) -> dict[str, Any]:
     }
     if mark.shows_values:
         trace |= {
-            "text": [[_cell(value) for value in row] for row in values],
+            # Zeros are most of a good matrix; without them the others are seen.
+            "text": [[_cell(value) if value else "" for value in row] for row in values],
             "texttemplate": "%{text}",
         }
     return trace
@@ -274,7 +278,10 @@ def _name_positions(mark: Mark, layout: dict[str, Any]) -> None:
             "autorange": "reversed",
         }
     elif isinstance(mark, Bars):
-        layout["xaxis"] |= _ticks(mark.labels) | {"showgrid": False, "zeroline": False}
+        # Turned this way they end below their bars; the other way the last one would be cut off.
+        turned = {"autotickangles": [0, -45, -90]}
+        layout["xaxis"] |= _ticks(mark.labels) | turned | {"showgrid": False, "zeroline": False}
+        layout["bargap"] = 0.2 if len(mark.labels) >= _FEW else 0.5
     elif isinstance(mark, Spans):
         rows = list(dict.fromkeys(mark.rows))
         layout["yaxis"] |= _ticks(rows) | {"showgrid": False, "zeroline": False, "autorange": "reversed"}
@@ -284,6 +291,7 @@ def _name_positions(mark: Mark, layout: dict[str, Any]) -> None:
         cut = [escaped(name, _LONGEST) for name in mark.columns]
         layout["xaxis"] |= names | {"ticktext": cut, "zeroline": False, "side": "top", "tickangle": -20}
         layout["yaxis"] |= {"visible": False, "range": [-0.04, 1.06]}
+        layout["margin"] |= {"r": 80}  # for the name of the last axis
         layout["meta"] = {"axes": len(mark.columns)}
         layout["annotations"] = [
             {"x": place, "y": at, "text": escaped(text, _LONGEST // 2), "showarrow": False}
@@ -302,13 +310,39 @@ def _ticks(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _axis(label: str, *, log: bool, shown: tuple[float, float] | None) -> dict[str, Any]:
+def is_marked(line: Line) -> bool:
+    """Whether the points of a line are shown.
+
+    Args:
+        line: Of a figure.
+    """
+    if line.is_reference or line.is_step or len(line.x) > MOST_MARKED:
+        return False
+    return bool((np.diff(np.asarray(line.x, dtype=float)) > 0).all())  # else a curve, such as a ROC
+
+
+def _axis(figure: Figure, which: Literal["x", "y"]) -> dict[str, Any]:
+    label, shown = (figure.x_label, figure.x_range) if which == "x" else (figure.y_label, figure.y_range)
+    log = figure.log_x and which == "x"
     axis: dict[str, Any] = {"title": {"text": escaped(label)}, "automargin": True, "exponentformat": "power"}
     if log:
         axis["type"] = "log"
+    elif shown is None and _counts_few(figure, which):
+        axis["dtick"] = 1
     if shown is not None:
         axis["range"] = [math.log10(edge) if log else edge for edge in shown]
     return axis
+
+
+def _counts_few(figure: Figure, which: Literal["x", "y"]) -> bool:
+    """Whether an axis has but a few whole numbers, between which there is nothing to be named."""
+    drawn = [
+        np.asarray(mark.values if isinstance(mark, Bars) else getattr(mark, which), dtype=float)
+        for mark in figure.marks
+        if isinstance(mark, Line | Points) or (isinstance(mark, Bars) and which == "y")
+    ]
+    values = np.concatenate([*drawn, [0.0] if any(isinstance(mark, Bars) for mark in figure.marks) else []])
+    return bool(values.size) and bool((values == np.round(values)).all()) and 1 <= np.ptp(values) <= _FEW
 
 
 def _height(figure: Figure) -> int:

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from assay.record.statistics import Mean
 
-_SHARES: Final = ("accuracy", "precision", "recall", "f1", "auroc", "one_nn", "recall_at")
+_SHARES: Final = (
+    *("accuracy", "precision", "recall", "f1", "auroc", "one_nn"),
+    *("balanced accuracy", "average precision", "exact match"),
+)
+"""How their names begin."""
 
 
 def format_score(name: str, value: float) -> str:

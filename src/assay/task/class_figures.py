@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from assay.figure.figure import Bars, Figure, Heatmap
-from assay.task.curve_figures import calibration, calibration_error, ranking_figures
+from assay.task.curve_figures import Ranking, calibration, calibration_error, mean_auroc, ranking_figures
 from assay.task.score import bootstrapped
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def class_scores(predictions: Predictions) -> list[Score]:
     """Accuracy, F1 and what goes with them.
 
     Of two classes the second is what precision, recall, F1, AUROC and average precision are about; of more,
-    F1 and recall are means over the classes that occur in targets or predictions (as in scikit-learn).
+    F1 and recall are means over the classes that occur in targets or predictions (as in scikit-learn), and
+    AUROC that over the classes of some but not all targets, each against the rest; see `mean_auroc`.
 
     Args:
         predictions: One column per class, with targets.
@@ -38,7 +39,8 @@ def class_scores(predictions: Predictions) -> list[Score]:
     hit = np.where(said == targets, targets, -1)
     chances = predictions.kind == "probabilities"
     loss = -np.log(np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1))
-    order = _Ranking(outputs[:, 1], targets == 1) if num_classes == 2 else None
+    order = Ranking(outputs[:, 1], targets == 1) if num_classes == 2 else None
+    auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
 
     def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
         true = np.bincount(hit[hit >= 0], weights[hit >= 0], num_classes)
@@ -51,6 +53,7 @@ def class_scores(predictions: Predictions) -> list[Score]:
             scores |= {"f1": f1[1], "precision": precision[1], "recall": recall[1], **order.scores(weights)}
         else:
             scores |= {"f1 (macro)": np.nanmean(f1), "balanced accuracy": np.nanmean(recall)}
+            scores |= {"auroc (macro)": auroc(weights)}
         if chances:
             scores["log loss"] = (loss * weights).sum() / weights.sum()
             scores["calibration error"] = calibration_error(*_calibrated(outputs, targets), weights)
@@ -90,30 +93,12 @@ def class_figures(predictions: Predictions) -> list[Figure]:
         hits, "the classes with the lowest F1" if len(curves) < num_classes - 1 else ""
     )
     if predictions.kind == "probabilities":
-        what = f"of {names[1]}" if num_classes == 2 else "of the class that was said"
-        figures += calibration(*_calibrated(outputs.astype(float), targets), what)
+        chances, truth = _calibrated(outputs.astype(float), targets)
+        if num_classes == 2:
+            figures += calibration(chances, truth, f"of {names[1]}", (names[1], names[0]))
+        else:
+            figures += calibration(chances, truth, "of the class that was said")
     return figures
-
-
-class _Ranking:
-    """AUROC and average precision of weighted samples, sorted once."""
-
-    def __init__(self, scores: NDArray[Any], positive: NDArray[Any]) -> None:
-        self._order = np.argsort(-scores, kind="stable")
-        self._positive = positive[self._order]
-        values = scores[self._order]
-        self._ends = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of samples that tie
-
-    def scores(self, weights: NDArray[Any]) -> dict[str, float]:
-        weights = weights[self._order]
-        true = np.cumsum(weights * self._positive)[self._ends]
-        both = np.cumsum(weights)[self._ends]
-        false = both - true
-        before_true, before_false = np.append(0, true[:-1]), np.append(0, false[:-1])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            area = ((false - before_false) * (true + before_true) / 2).sum() / (true[-1] * false[-1])
-            parts = np.where(both > 0, (true - before_true) * true / both, 0)
-            return {"auroc": float(area), "average precision": float(parts.sum() / true[-1])}
 
 
 def _targets(predictions: Predictions) -> NDArray[Any]:

@@ -2,20 +2,79 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
 from assay.figure.figure import Bars, Figure, Line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
 NUM_BINS: Final = 15
 """Of equal width, as in Guo et al. 2017, "On Calibration of Modern Neural Networks"."""
 _WHOLE: Final = (-0.02, 1.02)
+
+
+_MOST_DECISIONS: Final = 100_000
+"""Decisions whose order is asked of each draw; more take longer than a reader waits."""
+
+
+@final
+class Ranking:
+    """AUROC and average precision of weighted samples, sorted once.
+
+    Args:
+        scores: How much the model says so, `[N]`.
+        positive: Whether it is so, bool `[N]`.
+    """
+
+    def __init__(self, scores: NDArray[Any], positive: NDArray[Any]) -> None:
+        self._order = np.argsort(-scores, kind="stable")
+        self._positive = positive[self._order]
+        values = scores[self._order]
+        self._ends = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of samples that tie
+
+    def scores(self, weights: NDArray[Any]) -> dict[str, float]:
+        """Both scores, as scikit-learn defines them; NaN without samples of both kinds.
+
+        Args:
+            weights: Of each sample, `[N]`.
+        """
+        weights = weights[self._order]
+        true = np.cumsum(weights * self._positive)[self._ends]
+        both = np.cumsum(weights)[self._ends]
+        false = both - true
+        before_true, before_false = np.append(0, true[:-1]), np.append(0, false[:-1])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            area = ((false - before_false) * (true + before_true) / 2).sum() / (true[-1] * false[-1])
+            parts = np.where(both > 0, (true - before_true) * true / both, 0)
+            return {"auroc": float(area), "average precision": float(parts.sum() / true[-1])}
+
+
+def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArray[Any]], float]:
+    """Unweighted mean of the AUROC of several decisions, such as one class against the rest.
+
+    Args:
+        scores: How much the model says so, `[N, C]`.
+        positive: Whether it is so, bool `[N, C]`; columns of one kind alone are left out.
+
+    Returns:
+        From the weights of the samples to the mean; NaN where there is none, and of weighted samples where
+        there are so many that their interval would take long.
+    """
+    kinds = positive.any(0) & ~positive.all(0)
+    rankings = [Ranking(scores[:, column], positive[:, column]) for column in np.flatnonzero(kinds)]
+
+    def mean(weights: NDArray[Any]) -> float:
+        if not rankings or (positive.size > _MOST_DECISIONS and (weights != 1).any()):
+            return float("nan")
+        areas = [ranking.scores(weights)["auroc"] for ranking in rankings]
+        return float(np.nanmean(areas)) if np.isfinite(areas).any() else float("nan")
+
+    return mean
 
 
 def ranking_figures(
@@ -86,13 +145,16 @@ def calibration_error(chances: NDArray[Any], truth: NDArray[Any], weights: NDArr
     return float(np.abs(gap).sum() / weights.sum())
 
 
-def calibration(chances: NDArray[Any], truth: NDArray[Any], what: str) -> list[Figure]:
-    """Reliability diagram, and how sure the model was when right and when wrong.
+def calibration(
+    chances: NDArray[Any], truth: NDArray[Any], what: str, kinds: tuple[str, str] = ("right", "wrong")
+) -> list[Figure]:
+    """Reliability diagram, and how sure the model was of what was so and of what was not.
 
     Args:
         chances: From 0 to 1, `[N]`.
         truth: Whether it was so, bool `[N]`.
         what: Of what they are the chances.
+        kinds: What samples are called of which it was so, and of which it was not.
     """
     bins = _bins(chances)
     count = np.bincount(bins, minlength=NUM_BINS)
@@ -103,7 +165,7 @@ def calibration(chances: NDArray[Any], truth: NDArray[Any], what: str) -> list[F
     ends = [f"{edge / NUM_BINS:.2f}" for edge in range(NUM_BINS + 1)]
     labels = [f"{begin}-{end}" for begin, end in zip(ends[:-1], ends[1:], strict=True)]  # noqa: RUF007 - equal
     so = np.asarray(truth, dtype=bool)
-    groups = (("it was so", so), ("it was not", ~so))
+    groups = zip(kinds, (so, ~so), strict=True)
     return [
         Figure(
             "calibration",

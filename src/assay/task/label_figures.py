@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from assay.figure.figure import Bars, Figure
-from assay.task.curve_figures import calibration, ranking_figures
+from assay.task.curve_figures import calibration, mean_auroc, ranking_figures
 from assay.task.score import bootstrapped
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _MOST_CURVES: Final = 8
 
 
 def label_scores(predictions: Predictions) -> list[Score]:
-    """Exact matches, accuracy over all labels, and F1; a label is on from `THRESHOLD`.
+    """F1, accuracy over all labels, exact matches and AUROC; a label is on from `THRESHOLD`.
 
     Args:
         predictions: One probability per label, with targets.
@@ -35,6 +35,7 @@ def label_scores(predictions: Predictions) -> list[Score]:
     whole, each = right.all(1), right.mean(1)
     true = (said & targets).astype(float)
     both = said.astype(float) + targets
+    auroc = mean_auroc(predictions.outputs, targets)
 
     def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
         total = weights.sum()
@@ -47,6 +48,7 @@ def label_scores(predictions: Predictions) -> list[Score]:
             "f1 (micro)": float(micro),
             "accuracy": float(weights @ each / total),
             "exact match": float(weights @ whole / total),
+            "auroc (macro)": auroc(weights),
         }
 
     return bootstrapped(statistic, len(targets))
@@ -95,7 +97,10 @@ def label_figures(predictions: Predictions) -> list[Figure]:
         Figure("label_errors", "Errors per label", errors, y_label="samples", is_wide=wide, caption=caption),
         *ranking_figures(decisions, "" if len(curves) == len(names) else "the labels with the lowest F1"),
         *calibration(
-            predictions.outputs.astype(float).ravel(), targets.ravel(), "of a label, all labels together"
+            predictions.outputs.astype(float).ravel(),
+            targets.ravel(),
+            "of a label, all labels together",
+            ("is on", "is off"),
         ),
     ]
 

@@ -80,6 +80,10 @@ class Multilabel(Task):
         return worst
 
     @override
+    def worst_is(self, predictions: Predictions) -> str:
+        return "By the label whose probability is furthest from what is right, the furthest first."
+
+    @override
     def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
         from assay.task.label_figures import THRESHOLD
 

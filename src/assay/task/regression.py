@@ -95,6 +95,12 @@ class Regression(Task):
         return badness
 
     @override
+    def worst_is(self, predictions: Predictions) -> str:
+        return "The largest absolute error first" + (
+            "." if predictions.outputs.shape[1] == 1 else ", of any target."
+        )
+
+    @override
     def said(self, predictions: Predictions, index: int) -> str:
         from assay.task.value_figures import target_names
 

@@ -134,6 +134,14 @@ class SingleLabel(Task):
         return np.full(len(outputs), np.nan) if right is None else np.where(right, np.nan, 1.0)
 
     @override
+    def worst_is(self, predictions: Predictions) -> str:
+        if predictions.kind == "embeddings":
+            return "Those whose nearest neighbour is of another class."
+        what = "probability" if predictions.kind == "probabilities" else "score"
+        more = ", where the loss is highest" if what == "probability" else " beside the one that was said"
+        return f"The lowest {what} of the right class first{more}; they may still be right."
+
+    @override
     def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
         from assay.task.embedding_figures import nearest_neighbours
 

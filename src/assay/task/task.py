@@ -205,6 +205,14 @@ class Task(ABC):
         order = order[np.isfinite(badness[order])]
         return order[:most]
 
+    @abstractmethod
+    def worst_is(self, predictions: Predictions) -> str:
+        """By what `badness` orders, as a sentence.
+
+        Args:
+            predictions: Of this task.
+        """
+
     def _wrong_form(self, part: str, targets: Tensor) -> DataError:
         return DataError(
             f"data: the {part} part's targets have shape {tuple(targets.shape)} and type {targets.dtype}; "

@@ -20,11 +20,11 @@ CURVES = {
 }
 LOG = """\
 2026-11-22T12:13:00.000Z INFO    assay: run digits
-2026-11-22T12:13:20.000Z INFO    assay.progress: epoch 1/4    25.0s   train loss 1.4
-2026-11-22T12:13:30.000Z INFO    assay.progress: epoch 2/4    26.5s
-2026-11-22T12:13:35.000Z INFO    assay.progress: epoch 3/4    14.0s
-2026-11-22T12:13:99.000Z INFO    assay.progress: epoch 4/4    damaged
-2026-11-22T12:14:35.000Z INFO    assay.progress: epoch 5/4    after a gap
+2026-11-22T12:13:20.000Z INFO    assay.progress: epoch  1/14    25.0s   train loss 1.4
+2026-11-22T12:13:30.000Z INFO    assay.progress: epoch  2/14    26.5s
+2026-11-22T12:13:35.000Z INFO    assay.progress: epoch  3/14    14.0s
+2026-11-22T12:13:99.000Z INFO    assay.progress: epoch  4/14    damaged
+2026-11-22T12:14:35.000Z INFO    assay.progress: epoch  5/14    after a gap
 """
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -45,11 +46,21 @@ def test_a_real_run_is_shown_whole(digits_run: Trained) -> None:
     blocks = [block for section in page.sections for block in section.blocks]
     (cards,) = (block for block in blocks if isinstance(block, Cards))
     accuracy = digits_run.record["metrics"]["test/accuracy"]
-    assert cards.cards[0][:2] == ("accuracy", f"{accuracy:.4g}")
+    assert cards.cards[0][:2] == ("accuracy", f"{100 * accuracy:.2f} %")
+    assert re.fullmatch(r"\d+\.\d\d to \d+\.\d\d %", cards.cards[0][2])
     worst, drawn = (block for block in blocks if isinstance(block, Pictures))
+    assert (worst.title, drawn.title) == ("The most wrong", "At random")
+    assert "where the loss is highest" in worst.caption
     assert len(worst.pictures) == len(drawn.pictures) == 24
     assert all(picture.png.startswith(b"\x89PNG") for picture in worst.pictures)
-    (config,) = (block for block in blocks if isinstance(block, Table))
+    last, config = (block for block in blocks if isinstance(block, Table))
+    assert last.columns == ("metric", "train", "val", "test")
+    shown = {row[0].text: [cell.title for cell in row[1:]] for row in last.cells}
+    assert shown["f1"] == [
+        "",
+        *(repr(digits_run.record["metrics"][f"{part}/f1"]) for part in ("val", "test")),
+    ]
+    assert f"The best checkpoint was tested: epoch {digits_run.record['best']['epoch']}" in last.caption
     assert ["optimizer.lr", "0.01", "optimizer.lr=0.01", "typed"] in [
         [cell.text for cell in row] for row in config.cells
     ]
@@ -83,11 +94,11 @@ def test_each_task_brings_its_own(make: type, run_dir: Path) -> None:
     task = task_of(predictions.task)
     assert {figure.name for figure in task.figures(predictions)} <= shown
     tables = [block for section in page.sections for block in section.blocks if isinstance(block, Table)]
-    assert next(iter(tables[0].cells))[1].text == task.said(predictions, 3)
-    assert tables[0].columns == ("sample", "the most wrong", "a", "b")
-    assert notes(page) == [
-        text for text in notes(page) if "Memory" in text or "Best" in text or "git" in text
-    ]
+    worst = tables[1]
+    assert next(iter(worst.cells))[1].text == task.said(predictions, 3)
+    assert worst.columns == ("sample", "the model said", "a", "b")
+    assert (worst.title, worst.caption) == ("The most wrong", task.worst_is(predictions))
+    assert notes(page) == [text for text in notes(page) if "Memory" in text or "git" in text]
 
 
 @pytest.mark.parametrize("damage", ["metrics.csv", "predictions.parquet", "samples.parquet", "config.yaml"])

@@ -20,7 +20,7 @@ _STATS: Final = "DeviceStatsMonitor."
 _MEMORY: Final = re.compile(
     r"(allocated_bytes\.all\.(current|peak)|reserved_bytes\.all\.current|cpu_vm_percent)$"
 )
-_EPOCH: Final = re.compile(r"^(\S+) INFO +assay\.progress: epoch (\d+)/", re.MULTILINE)
+_EPOCH: Final = re.compile(r"^(\S+) INFO +assay\.progress: epoch +(\d+)/", re.MULTILINE)
 _FIRST: Final = ("loss", "accuracy")
 
 

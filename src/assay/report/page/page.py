@@ -58,6 +58,8 @@ class Table:
         caption: Below it.
         numeric: Columns whose fields stand to the right.
         filtered: Whether there is a field to filter by; for long tables.
+        wraps: Whether long fields are broken, so that all columns are seen at once; else one scrolls.
+        title: Above it.
     """
 
     template: ClassVar[str] = "table.html"
@@ -66,6 +68,8 @@ class Table:
     caption: str = ""
     numeric: frozenset[str] = frozenset()
     filtered: bool = False
+    wraps: bool = False
+    title: str = ""
 
     @property
     def cells(self) -> Iterator[list[Cell]]:

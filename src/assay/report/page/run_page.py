@@ -20,6 +20,7 @@ from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
 from assay.record.runs.curves import read_curves
+from assay.record.score_text import format_score
 from assay.report.difference import values_of
 from assay.report.page.config_sources import config_sources
 from assay.report.page.history_figures import curve_figures, memory_figures, throughput_figure
@@ -47,15 +48,17 @@ if TYPE_CHECKING:
 
     from assay.record.samples_file import KeptSample
     from assay.task.predictions import Predictions
+    from assay.task.score import Score
 
 TONES: Final[dict[str, Tone]] = {"finished": "good", "failed": "bad", "interrupted": "warn", "pruned": "dim"}
 """Of each status."""
 _ENDED: Final = {"failed": "failed", "interrupted": "been interrupted", "pruned": "been pruned"}
 _PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "torchmetrics", "hydra-core", "numpy")
 _LARGEST_MATRIX: Final = 10_000
-_HOW_SAID: Final = "What the model said, and after it what is right where that is something else."
+_HOW_SAID: Final = "With what the model said, and after it what is right where that is something else."
 _LARGEST_PICTURES: Final = 600_000
 """Bytes of all pictures on a page."""
+_SUBSETS: Final = ("train", "val", "test")
 _TITLES: Final = {"worst": "The most wrong", "random": "At random"}
 
 
@@ -84,7 +87,7 @@ def run_page(run_dir: Path) -> Page:
         Section("scores", "Scores", [*_ending(record, status), *_scores(record, predictions)]),
         Section("training", "Training", _training(run_dir, values.get("spec.num_train", ""))),
         Section("predictions", "Predictions", _judged(record, predictions, missing)),
-        Section("samples", "Samples", _samples(run_dir, predictions)),
+        Section("samples", "Samples", _samples(run_dir, predictions), _HOW_SAID),
         Section("config", "Config", _sources(values, config_note, record)),
         Section("environment", "Environment", _environment(record)),
         Section("reproduce", "Reproduce", _reproduce(run_dir, record)),
@@ -113,17 +116,27 @@ def _scores(record: RunRecord, predictions: Predictions | None) -> list[Block]:
     blocks: list[Block] = []
     if predictions is not None:
         blocks += _drawn(lambda: _judged_scores(predictions))
-    logged = [
-        (name, value)
-        for name, value in sorted(record.metrics.items(), key=lambda one: not one[0].startswith("test/"))
-        if not name.startswith(("lr-", "DeviceStatsMonitor"))
-    ]
-    best = _best(record.best)
-    if logged:
-        blocks.append(Facts([(name, Cell(f"{value:.6g}", title=repr(value))) for name, value in logged]))
-    if best:
-        blocks.append(Note(best, "dim"))
+    blocks += _logged(record)
     return blocks or [Note("The run has logged no metrics.", "warn")]
+
+
+def _logged(record: RunRecord) -> list[Block]:
+    """The last value of each metric, a column per subset."""
+    rows: dict[str, dict[str, Cell]] = {}
+    for name, value in record.metrics.items():
+        subset, _, metric = name.rpartition("/")
+        if not name.startswith(("lr-", "DeviceStatsMonitor")):
+            rows.setdefault(metric, {})[subset] = Cell(format_score(metric, value), value, title=repr(value))
+    if not rows:
+        return []
+    there = dict.fromkeys(subset for cells in rows.values() for subset in cells)
+    subsets = sorted(there, key=lambda one: (_SUBSETS.index(one) if one in _SUBSETS else len(_SUBSETS), one))
+    names = {subset: subset or "value" for subset in subsets}
+    table: list[list[Cell | str]] = [
+        [metric, *(cells.get(one, Cell("")) for one in subsets)] for metric, cells in rows.items()
+    ]
+    caption = f"The last value of each. {_best(record)}".strip()
+    return [Table(("metric", *names.values()), table, caption, numeric=frozenset(names.values()))]
 
 
 def _judged_scores(predictions: Predictions) -> list[Block]:
@@ -134,18 +147,23 @@ def _judged_scores(predictions: Predictions) -> list[Block]:
     cards = [
         (
             one.name,
-            f"{one.value:.4g}" if math.isfinite(one.value) else "undefined",
-            f"{one.low:.4g} to {one.high:.4g}" if math.isfinite(one.low) else "no interval",
+            format_score(one.name, one.value) if math.isfinite(one.value) else "undefined",
+            _interval(one) if math.isfinite(one.low) else "no interval",
         )
         for one in scores
     ]
     some = f", of {predictions.num_evaluated:,}" if predictions.num_evaluated else ""
     caption = (
-        f"On {num_samples:,} {predictions.subset} samples{some}. Below each score its {LEVEL:.0%} interval, "
-        f"by the percentile bootstrap over the samples ({num_draws(num_samples):,} draws): what another "
-        "test set of this size could have said, not what another seed would."
+        f"On {num_samples:,} {predictions.subset} samples{some}. Below each score its {100 * LEVEL:.0f} % "
+        f"interval, by the percentile bootstrap over the samples ({num_draws(num_samples):,} draws): what "
+        "another test set of this size could have said, not what another seed would."
     )
     return [Cards(cards, caption)]
+
+
+def _interval(score: Score) -> str:
+    low, high = (format_score(score.name, end) for end in (score.low, score.high))
+    return f"{low.removesuffix(' %')} to {high}"
 
 
 def _training(run_dir: Path, num_train: str) -> list[Block]:
@@ -219,14 +237,19 @@ def _samples(run_dir: Path, predictions: Predictions | None) -> list[Block]:
     except AssayError as error:
         return [Note(error.message, "warn")]
     blocks: list[Block] = []
-    for reason in _TITLES:
+    for reason, title in _TITLES.items():
         chosen = [sample for sample in samples if sample.reason == reason]
+        order = (
+            reason == "worst" and predictions is not None and task_of(predictions.task).worst_is(predictions)
+        )
         if chosen:
-            blocks += _drawn(lambda: _shown(_TITLES[reason], chosen, predictions))  # noqa: B023 - called at once
+            blocks += _drawn(lambda: _shown(title, order or "", chosen, predictions))  # noqa: B023 - called at once
     return blocks
 
 
-def _shown(title: str, samples: Sequence[KeptSample], predictions: Predictions | None) -> list[Block]:
+def _shown(
+    title: str, order: str, samples: Sequence[KeptSample], predictions: Predictions | None
+) -> list[Block]:
     told = _Told(predictions)
     pictures = [one for one in samples if one.picture is not None]
     small = [one for one in pictures if len(one.picture or b"") <= _LARGEST_PICTURES // len(pictures)]
@@ -235,7 +258,7 @@ def _shown(title: str, samples: Sequence[KeptSample], predictions: Predictions |
     if small:
         caption = f"{left_out} pictures are too large for a page." if left_out else ""
         cards = [Picture(one.picture or b"", *told.of(one.key)) for one in small]
-        blocks.append(Pictures(title, cards, f"{_HOW_SAID} {caption}".strip()))
+        blocks.append(Pictures(title, cards, f"{order} {caption}".strip()))
     rows = [one for one in samples if one.picture is None and one.row is not None]
     if rows:
         columns = list(dict.fromkeys(name for one in rows for name in one.row or {}))
@@ -246,7 +269,7 @@ def _shown(title: str, samples: Sequence[KeptSample], predictions: Predictions |
             table.append(
                 [key, Cell(said, tone=tone), *("" if value is None else _text(value) for value in values)]
             )
-        blocks.append(Table(("sample", title.lower(), *columns), table, _HOW_SAID))
+        blocks.append(Table(("sample", "the model said", *columns), table, order, title=title))
     return blocks
 
 
@@ -294,7 +317,11 @@ def _sources(values: dict[str, str], problem: str, record: RunRecord) -> list[Bl
         "typed: on the command line, as a value or as an option of a group. option: of a group that nobody "
         "chose by hand. follows: from the data or another value. default: of the main config."
     )
-    return [*warnings, typed, Table(("key", "value", "from", "how"), rows, caption, filtered=True)]
+    return [
+        *warnings,
+        typed,
+        Table(("key", "value", "from", "how"), rows, caption, filtered=True, wraps=True),
+    ]
 
 
 def _environment(record: RunRecord) -> list[Block]:
@@ -350,13 +377,13 @@ def _reproduce(run_dir: Path, record: RunRecord) -> list[Block]:
     return [Code("\n".join(lines)), *notes]
 
 
-def _best(best: dict[str, Any]) -> str:
+def _best(record: RunRecord) -> str:
+    best = record.best
     if not isinstance(best.get("value"), float | int) or not {"epoch", "monitor"} <= best.keys():
         return ""
-    return (
-        f"Above: the last value of each metric. Best checkpoint: epoch {best['epoch']}, {best['monitor']} "
-        + (f"{best['value']:.6g}.")
-    )
+    score = format_score(str(best["monitor"]), best["value"])
+    tested = "was tested" if any(name.startswith("test/") for name in record.metrics) else "is kept"
+    return f"The best checkpoint {tested}: epoch {best['epoch']}, {best['monitor']} {score}."
 
 
 def _text(value: Any) -> str:
