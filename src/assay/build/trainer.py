@@ -11,6 +11,7 @@ from assay.build.monitor_mode import mode_argument
 from assay.build.node import build
 from assay.callbacks.run_log import RunLog
 from assay.callbacks.seed_each_step import SeedEachStep
+from assay.callbacks.without_nvml_check import WithoutNvmlCheck
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import ConfigError
 from assay.logger.run_csv import RunCSV
@@ -42,7 +43,7 @@ def build_trainer(config: DictConfig) -> L.Trainer:
     trainer: L.Trainer = build(
         config,
         "trainer",
-        callbacks=[ResumePoint(), SeedEachStep(config.seed), *callbacks, RunLog(), stop],
+        callbacks=[ResumePoint(), SeedEachStep(config.seed), WithoutNvmlCheck(), *callbacks, RunLog(), stop],
         logger=False,
         plugins=[CheckpointFile(background=True)],
         enable_checkpointing=True,
