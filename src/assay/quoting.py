@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./@%+-]*( [A-Za-z0-9_./@%+-]+)*")
+_UNQUOTED = re.compile(r"""[\w./\\$%*@?|:+,=~(){}\[\]"' -]*""")
+"""Values that Hydra takes without quotes, or that bring their own."""
 _WORDS = {"true", "false", "null", "nan", "inf"}
 """Plain text that Hydra takes for something else."""
 
@@ -77,6 +79,19 @@ def override(key: str, value: str | Sequence[str]) -> str:
     if isinstance(value, str):
         return shlex.quote(f"{key}={_one(value)}")
     return shlex.quote(f"{key}=[{','.join(map(_one, value))}]")
+
+
+def typed(key: str, text: str) -> str:
+    """An override whose value was read from one that was typed, as it is typed again.
+
+    Args:
+        key: Full key.
+        text: The value, without the quotes that were around it.
+
+    >>> print(typed("a", "[1,b]"), typed("a.b", "0.1"), typed("sep", ";"), typed("~x", "~"))
+    'a=[1,b]' a.b=0.1 'sep=";"' '~x=~'
+    """
+    return shlex.quote(f"{key}={text}") if _UNQUOTED.fullmatch(text) else override(key, text)
 
 
 def _one(text: str) -> str:

@@ -148,5 +148,5 @@ def test_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 0, result.output
     assert "2 jobs, 1 different step" in result.output
     result = CliRunner().invoke(app, ["check", "-m", "seed=1,2", "--plot", "lr.png"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "leave out -m" in result.stderr

@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+import typer
 from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
@@ -13,8 +14,10 @@ from assay.compose.options import groups
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.conftest import Trained
     from typer.testing import Result
 
 QUICK = ["debug=one_batch", "device=cpu", "data=iris"]
@@ -125,7 +128,7 @@ def test_an_error_of_another_kind_is_one_line(monkeypatch: pytest.MonkeyPatch) -
     assert result.exit_code == 1
     first, second = result.stderr.splitlines()
     assert first.startswith("error: RuntimeError: first line (")
-    assert first.endswith("test_app.py:121, in fail)")
+    assert first.endswith("test_app.py:124, in fail)")
     assert second == "  → the same command with --debug shows where this came from"
 
 
@@ -191,3 +194,37 @@ def test_shell_completion_passes_by_the_verbs(
     monkeypatch.setattr(sys, "argv", ["assay", flag, "query=bash"])
     main()
     assert capsys.readouterr().out.split() == ["train"]
+
+
+_REQUIRED = {"explain": ["optimizer.lr"], "diff": ["", ""], "best": ["RUN"], "predict": ["RUN", "x.npy"]}
+_OF_A_RUN = ("resume", "reproduce", "ls", "compare", "report", "eval", "export", "rm")
+_WRONG = {"--out": "{file}", "--png": "{file}", "--csv": "{file}", "--plot": "{file}"}
+
+
+def options_with_a_value() -> Iterator[tuple[str, str]]:
+    for verb, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]  # a group
+        for parameter in command.params:
+            if parameter.param_type_name == "option" and not parameter.is_flag:
+                yield verb, parameter.opts[0]
+
+
+@pytest.mark.parametrize(("verb", "option"), list(options_with_a_value()))
+def test_a_mistyped_option_is_exit_code_2(
+    verb: str, option: str, digits_run: Trained, tmp_path: Path
+) -> None:
+    """Every option of every verb: nothing has run then, and the message names the option."""
+    (tmp_path / "file.txt").write_text("somebody's")
+    words = [
+        str(digits_run.run_dir) if word == "RUN" else word
+        for word in _REQUIRED.get(verb, ["RUN"] if verb in _OF_A_RUN else [])
+    ]
+    wrong = _WRONG.get(option, "wrong").format(file=tmp_path / "file.txt")
+    result = typed(verb, *words, option, wrong, width=200)
+    assert result.exit_code == 2, result.stderr[-300:]
+    assert option in result.stderr or "wrong" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["file.txt"]
+
+
+def test_a_metric_that_no_run_has_is_exit_code_2(digits_run: Trained) -> None:
+    result = typed("best", str(digits_run.run_dir), "val/acuracy")
+    assert (result.exit_code, "val/acuracy" in result.stderr, "--sort" in result.stderr) == (2, True, False)

@@ -76,7 +76,6 @@ def assert_says(text: str, wanted: tuple[str, ...]) -> None:
 TYPED = [
     Bad("optim", ("optim: ", "there is no such group", "did you mean 'optimizer'?"), verb="configs"),
     Bad("..", ("..: ", "there is no such group", "optimizer"), verb="configs"),
-    Bad("--config-dir nowhere", ("--config-dir nowhere", "give a folder")),
     Bad("optimizer.lr=fast", ("optimizer.lr: ", "fast", "a number", "optimizer.lr=0.001")),
     Bad("-m optimizer.lr=0.1,fast", ("optimizer.lr: ", "fast", "a number")),
     Bad("optimizer.lr=-1", ("optimizer.lr: ", "-1 was given", "optimizer.lr=0.001")),

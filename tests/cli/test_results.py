@@ -66,7 +66,7 @@ def test_json_is_one_document_however_it_is_asked_for(outputs: Path) -> None:
     document = json.loads(one)
     assert (document["kind"], document["schema_version"], len(document["rows"])) == ("compare", 1, 2)
     assert json.loads(typed("ls", "--json")[0])["kind"] == "ls"
-    wrong, _ = typed("compare", "--json", "--metric", "acc", code=1)
+    wrong, _ = typed("compare", "--json", "--metric", "acc", code=2)
     assert "no run has a metric 'acc'" in json.loads(wrong)["error"]["message"]
 
 
@@ -74,8 +74,8 @@ def test_best_is_a_directory_for_scripts(outputs: Path) -> None:
     assert typed("best", "outputs") == ("outputs/x/0.01-0\n", "")
     assert typed("best", "outputs", "test/accuracy:min")[0] == "outputs/x/0.1-1\n"
     assert json.loads(typed("best", "outputs", "--json")[0])["run"] == "outputs/x/0.01-0"
-    assert "did you mean 'val/accuracy'" in typed("best", "outputs", "val/acc", code=1)[1]
-    assert "is not a metric" in typed("best", "outputs", "optimizer.lr", code=1)[1]
+    assert "did you mean 'val/accuracy'" in typed("best", "outputs", "val/acc", code=2)[1]
+    assert "no run has a metric 'optimizer.lr'" in typed("best", "outputs", "optimizer.lr", code=2)[1]
 
 
 def test_best_of_nothing_that_has_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,6 +102,23 @@ def test_losses_of_different_kinds_have_no_best(tmp_path: Path, monkeypatch: pyt
     assert typed("best", "runs", "--where", "loss=mse")[0] == "runs/mse\n"
 
 
+@pytest.mark.parametrize("key", ["data", "data.source.path"])
+def test_scores_of_different_data_have_no_best_unless_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for data, score in (("digits", 0.8), ("wine", 0.9)):
+        best = {"monitor": "val/accuracy", "value": score, "epoch": 1}
+        make_run(tmp_path / f"runs/{data}", f"{key}={data}", metrics={"val/accuracy": score}, best=best)
+    out, told = typed("best", "runs", code=1)
+    assert (out, "rows are of different data" in told) == ("", True)
+    assert f"take some of them: --where {key}=digits; or say that they compare: assay best runs" in told
+    assert "best" not in typed("compare", "runs")[0]
+    assert typed("best", "runs", "--where", f"{key}=digits")[0] == "runs/digits\n"
+    found, note = typed("best", "runs", "val/accuracy")
+    assert (found, "different data" in note) == ("runs/wine\n", True)
+
+
 def test_no_run_meets_a_condition(outputs: Path) -> None:
     for verb in ("ls", "compare", "best"):
         told = typed(verb, "outputs", "--where", "seed>abc", code=1)[1]
@@ -116,7 +133,7 @@ def test_no_runs_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_watch_needs_a_terminal(outputs: Path) -> None:
-    assert "--watch" in typed("compare", "--watch", code=1)[1]
+    assert "--watch" in typed("compare", "--watch", code=2)[1]
 
 
 def test_rm_asks_and_refuses_where_nobody_can_be_asked(outputs: Path) -> None:

@@ -88,15 +88,15 @@ def test_export_as_json(run_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "tflite"], "--format tflite: one of onnx, torch_export, safetensors was expected"),
-        (["--quantize", "int4"], "--quantize int4: int8 was expected"),
+        (["--format", "tflite"], "--format: tflite: one of onnx, torch_export, safetensors was expected"),
+        (["--quantize", "int4"], "--quantize: int4: int8 was expected"),
         (["--format", "torch_export", "--quantize", "int8"], "int8 is for ONNX files"),
         (["--out", "model.pt2"], "a file of --format onnx ends in .onnx"),
     ],
 )
 def test_what_is_refused(run_dir: Path, arguments: list[str], message: str) -> None:
     said = RUNNER.invoke(app, ["export", str(run_dir), *arguments])
-    assert said.exit_code == 1
+    assert said.exit_code == 2
     assert message in said.stderr
     assert not (run_dir / "export").exists()
 

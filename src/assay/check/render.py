@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.check.units import in_bytes, in_flops
-from assay.errors import AssayError
+from assay.errors import AssayError, ConfigError
 from assay.files.atomic import write_bytes
 from assay.task.task_of import task_of
 
@@ -128,7 +128,9 @@ def save_curve(report: Report, path: Path) -> None:
         figure.savefig(image, format=path.suffix.lstrip(".") or "png")
         write_bytes(path, image.getvalue())
     except ValueError as error:
-        raise AssayError(f"--plot {path}: {error}", hint="a name that ends in .png, .svg or .pdf") from error
+        raise ConfigError(
+            f"{path}: {error}", key="--plot", hint="a name that ends in .png, .svg or .pdf"
+        ) from error
     except OSError as error:
         raise AssayError(
             f"--plot {path}: {error.strerror}", hint="a file in a folder that is there"

@@ -37,7 +37,14 @@ Examples:
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="GROUP=OPTION|KEY=VALUE", hidden=True)]
 ConfigDir = Annotated[
     Path | None,
-    typer.Option("--config-dir", "-cd", metavar="DIR", help="Your own config groups.  [default: ./conf]"),
+    typer.Option(
+        "--config-dir",
+        "-cd",
+        metavar="DIR",
+        exists=True,
+        file_okay=False,
+        help="Your own config groups.  [default: ./conf]",
+    ),
 ]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr.")

@@ -10,7 +10,7 @@ import typer
 from assay.cli.arguments import ConfigDir, Debug, Json, Overrides, loading
 from assay.cli.documents import Checked, Configs, Machine
 from assay.cli.error_report import reported
-from assay.errors import AssayError
+from assay.errors import ConfigError
 from assay.terminal import Console
 
 
@@ -29,7 +29,7 @@ def check(
     typed = overrides or []
     with reported(debug, typed, config_dir, as_json=as_json) as document:
         if plot is not None and multirun:
-            raise AssayError("--plot draws the learning rate of one job", hint="leave out -m")
+            raise ConfigError("this draws the learning rate of one job", key="--plot", hint="leave out -m")
         console = Console(highlight=False, soft_wrap=True)
         if multirun:
             from assay.sweep.session import check as check_sweep

@@ -13,7 +13,7 @@ import typer
 from assay.cli.arguments import Debug, Json  # noqa: TC001 - typer reads the annotations
 from assay.cli.documents import Removed
 from assay.cli.error_report import reported
-from assay.errors import AssayError
+from assay.errors import AssayError, ConfigError
 from assay.terminal import Console, in_a_line, printable
 
 if TYPE_CHECKING:
@@ -109,17 +109,17 @@ def best(
     with reported(debug, as_json=as_json) as document:
         from assay.record.runs.read_runs import read_runs
         from assay.report.table.comparison import compare as compared
-        from assay.report.table.ranking import default_metric
+        from assay.report.table.ranking import default_metric, ranking_of
         from assay.report.table.to_document import Best, to_document
         from assay.report.table.to_terminal import best_run
 
         runs = read_runs([path])
+        ranking_of(runs, metric)  # a metric, where `compare` would sort by any key
         comparison = compared(runs, sort=metric or default_metric([path], runs), where=where or ())
         found, ranking = best_run(comparison), comparison.ranking
         place = shlex.quote(str(path))
-        if ranking is None or metric.partition(":")[0] not in ("", ranking.metric):
-            what = f"{metric!r} is not a metric" if metric else "no run has a score"
-            raise AssayError(f"{path}: {what}", hint=f"assay ls {place} shows what there is")
+        if ranking is None:
+            raise AssayError(f"{path}: no run has a score", hint=f"assay ls {place} shows what there is")
         if found is None:
             name = in_a_line(ranking.metric)
             if ranking.losses:
@@ -128,6 +128,14 @@ def best(
                 raise AssayError(
                     f"{path}: {name} is not the same quantity in all runs: loss={losses}",
                     hint=f"name another METRIC, or take some of them: --where {first}",
+                )
+            if ranking.data:
+                source = "" if "=" in ranking.data[0] else "data="
+                first = shlex.quote(f"{source}{in_a_line(ranking.data[0].partition(', ')[0])}")
+                raise AssayError(
+                    f"{path}: {in_a_line(ranking.notes[-1])}",
+                    hint=f"take some of them: --where {first}; or say that they compare: "
+                    f"assay best {place} {shlex.quote(name)}",
                 )
             why = "" if ranking.direction else f"; whether {name} is better high or low is not known"
             says_it = f"assay best {place} {shlex.quote(name)}:max"
@@ -220,7 +228,9 @@ def _text(comparison: Comparison, form: Format) -> str:
 def _watch(kind: str, comparison: Any, form: Format) -> None:
     """Draw until Ctrl-C; a pause is at least as long as reading took."""
     if form != "table" or not sys.stdout.isatty():
-        raise AssayError("--watch draws a table on a terminal again and again", hint="leave out --watch")
+        raise ConfigError(
+            "a table is drawn on a terminal again and again", key="--watch", hint="leave out --watch"
+        )
     from rich.live import Live
 
     from assay.report.table.to_terminal import to_terminal

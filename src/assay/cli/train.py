@@ -12,7 +12,7 @@ import typer
 from assay.cli.arguments import ConfigDir, Debug, Json, Overrides, loading
 from assay.cli.documents import Composed, Sweep
 from assay.cli.error_report import reported
-from assay.errors import AssayError
+from assay.errors import ConfigError
 from assay.quoting import counted
 from assay.terminal import Console, printable
 
@@ -85,13 +85,15 @@ def resume(
             _end_sweep(document, go_on_with_sweep(run, overrides or [], config_dir, again=failed))
             return
         if config_dir is not None:
-            raise AssayError(
-                "--config-dir is about sweeps: a run keeps its whole config",
+            raise ConfigError(
+                "this is about sweeps: a run keeps its whole config",
+                key="--config-dir",
                 hint=f"assay resume {shlex.quote(str(run))}",
             )
         if failed:
-            raise AssayError(
-                f"{run} is not a sweep, and --failed is about sweeps",
+            raise ConfigError(
+                f"this is about sweeps, and {run} is not one",
+                key="--failed",
                 hint=f"assay resume {shlex.quote(str(run))}",
             )
         from assay.record.run_record import RunRecord

@@ -182,7 +182,7 @@ def export(
         str, typer.Option("--format", "-f", metavar="onnx|torch_export|safetensors", help="Of the file.")
     ] = "onnx",
     quantize: Annotated[
-        str | None, typer.Option("--quantize", metavar="int8", help="Round weights to 8 bits (onnx).")
+        str | None, typer.Option("--quantize", metavar="int8", help="Round weights to 8 bits (onnx alone).")
     ] = None,
     out: Annotated[
         Path | None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from assay.errors import AssayError
+from assay.errors import AssayError, ConfigError
 from assay.figure.to_csv import to_csv
 from assay.files.atomic import write_bytes, write_text
 from assay.record.run_record import FILE
@@ -71,8 +71,11 @@ def report(
             )
     file = out or (paths[0] if len(paths) == 1 else Path()) / "report.html"
     if file.is_dir():
-        raise AssayError(f"{file} is a folder", hint=f"--out {file / 'report.html'}")
+        raise ConfigError(f"{file} is a folder", key="--out", hint=f"--out {file / 'report.html'}")
     _check_replaced(file)
+    for option, folder in (("--png", png), ("--csv", csv)):
+        if folder is not None and folder.exists() and not folder.is_dir():
+            raise ConfigError(f"{folder} is not a folder", key=option, hint=f"{option} {folder.parent}")
     page = _page(paths, file.absolute().parent)
     pictures = _each(page, png, ".png", _picture) if png else ()
     tables = _each(page, csv, ".csv", to_csv) if csv else ()
@@ -87,7 +90,7 @@ def _check_replaced(file: Path) -> None:
     try:
         with file.open("rb") as there:
             if file.is_file() and (start := there.read(len(_START))) and start != _START:
-                raise AssayError(
+                raise ConfigError(
                     f"{file} is there and is not a report: it would be replaced",
                     hint="--out FILE writes it somewhere else",
                 )

@@ -121,7 +121,7 @@ def evaluate(
     run_dir = Path(run)
     record = RunRecord.load(run_dir)
     if split not in ("", "train", "val", "test"):
-        raise AssayError(f"--split {split}: train, val or test was expected", hint="--split test")
+        raise ConfigError(f"{split}: train, val or test was expected", key="--split", hint="--split test")
     config = read_config(run_dir, (*trusted_packages, *typed_packages(overrides)))
     if lacking := next((key for key in _NEEDED if key not in config), ""):
         raise AssayError(f"{run_dir / 'config.yaml'} is not what a run writes: it has no {lacking}")

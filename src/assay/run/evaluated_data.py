@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
-from assay.run.resume_overrides import choose_device, set_value
+from assay.run.resume_overrides import choose_device, parsed_overrides, set_value
 from assay.targets.judge_name import check_targets
 from assay.targets.trust import KEY as TRUSTED
 
@@ -37,14 +35,8 @@ def change_data(config: DictConfig, overrides: Sequence[str], config_dir: Path |
     Raises:
         ConfigError: An override cannot be read, or would change what was trained, or nothing.
     """
-    try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-    except HydraException as error:
-        raise ConfigError(" ".join(str(error).split()), hint="data.source.path=FILE") from error
-    given = {one.key_or_group: one for one in parsed if one.key_or_group != TRUSTED}
-    for one in given.values():
-        if one.is_sweep_override():
-            raise ConfigError("one evaluation cannot have several values", key=one.key_or_group)
+    parsed = parsed_overrides(overrides, "one evaluation", "data.source.path=FILE")
+    given = {one.key_or_group: one for one in parsed}
     ours = OmegaConf.select(config, "data._target_") == OUR_DATA
     for key in given:
         _check(key, ours=ours)

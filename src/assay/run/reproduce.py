@@ -124,7 +124,9 @@ def reproduce(
     run_dir = Path(run).resolve()
     record = RunRecord.load(run_dir)
     if not 0 <= tolerance < 1:
-        raise AssayError(f"--tolerance {tolerance:g} is not a relative difference", hint="--tolerance 1e-4")
+        raise ConfigError(
+            f"{tolerance:g} is not a relative difference", key="--tolerance", hint="--tolerance 1e-4"
+        )
     removed = _check_record(run_dir, record)
     plan = _plan(run_dir, record)
     if plan.root is not None and not trust_code:

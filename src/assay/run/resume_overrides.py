@@ -76,7 +76,7 @@ def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overri
     with open_dict(config):
         config.run_dir = str(run_dir)
     before = _values(config)
-    parsed = [one for one in _parsed(overrides) if one.key_or_group != TRUSTED]
+    parsed = parsed_overrides(overrides, "one run", "trainer.max_epochs=20")
     for override in parsed:
         _apply(config, override)
     after = _values(config)
@@ -96,15 +96,25 @@ def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overri
     return Change(config, changed, notes, stop_holds=not stopping)
 
 
-def _parsed(overrides: Sequence[str]) -> list[Override]:
+def parsed_overrides(overrides: Sequence[str], what: str, example: str) -> list[Override]:
+    """What was typed for a run that is there, without what is trusted.
+
+    Args:
+        overrides: As typed.
+        what: They are for, such as `one run`.
+        example: Of one, for the message.
+
+    Raises:
+        ConfigError: One cannot be read, or has several values.
+    """
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
-        raise ConfigError(" ".join(str(error).split()), hint="trainer.max_epochs=20") from error
+        raise ConfigError(" ".join(str(error).split()), hint=example) from error
     for override in parsed:
         if override.is_sweep_override():
-            raise ConfigError("one run cannot have several values", key=override.key_or_group)
-    return parsed
+            raise ConfigError(f"{what} cannot have several values", key=override.key_or_group)
+    return [override for override in parsed if override.key_or_group != TRUSTED]
 
 
 def _apply(config: DictConfig, override: Override) -> None:

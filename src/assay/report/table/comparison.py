@@ -114,7 +114,8 @@ def compare(
         each: Give each run a row of its own, the first started first.
 
     Raises:
-        AssayError: A key or a metric is in no run, or no run meets the conditions.
+        ConfigError: A key or a metric is in no run.
+        AssayError: No run meets the conditions.
     """
     configs = ConfigValues()
     kept = meeting(runs, where, configs)
@@ -141,7 +142,7 @@ def compare(
             )
         )
     ranked = [row for row in rows if ranking is not None and row.finished and ranking.metric in row.scores]
-    decides = ranking is not None and ranking.direction and not ranking.losses
+    decides = ranking is not None and ranking.direction and not ranking.losses and not ranking.data
     best = ranked[0] if ranked and decides else None
     p_value, verdict = _verdict(ranked, ranking) if best is not None and not each else (None, "")
     if each and not sort:
@@ -220,7 +221,7 @@ def _metrics_shown(runs: Sequence[Run], asked: Sequence[str], ranking: Ranking |
     there |= dict.fromkeys(run.best["monitor"] for run in runs if run.best)
     for name in asked:
         if name not in there and runs:
-            raise no_such_metric(name, there)
+            raise no_such_metric(name, there, "--metric")
     first = [ranking.metric] if ranking is not None else []
     if not asked:
         stages = ([name for name in there if name.startswith(stage)] for stage in ("test/", "val/"))

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.config.did_you_mean import did_you_mean
-from assay.errors import AssayError
+from assay.errors import ConfigError
 from assay.record.runs.plain_value import plain_value
 from assay.record.runs.run import same_value
 from assay.record.runs.value import OF_THE_RECORD, value
@@ -37,14 +37,15 @@ def meeting(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigValue
         configs: Reads what was not typed.
 
     Raises:
-        AssayError: A condition cannot be read, or no run has such a key.
+        ConfigError: A condition cannot be read, or no run has such a key.
     """
     kept = list(runs)
     for condition in conditions:
         parts = _WRITTEN.fullmatch(condition)
         if parts is None:
-            raise AssayError(
-                f"--where {condition!r} is not a condition",
+            raise ConfigError(
+                f"{condition!r} is not a condition",
+                key="--where",
                 hint="--where model=mlp, or --where 'test/accuracy>0.9'",
             )
         key, sign, text = parts[1], parts[2], parts[3].strip().strip("'\"")
@@ -55,7 +56,7 @@ def meeting(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigValue
     return kept
 
 
-def no_such_key(key: str, runs: Sequence[Run], option: str) -> AssayError:
+def no_such_key(key: str, runs: Sequence[Run], option: str) -> ConfigError:
     """What is said where no run has a key.
 
     Args:
@@ -65,8 +66,8 @@ def no_such_key(key: str, runs: Sequence[Run], option: str) -> AssayError:
     """
     known = [name for run in runs for name in (*run.choices, *run.typed, *run.metrics)]
     near = did_you_mean(key, dict.fromkeys((*known, *OF_THE_RECORD)))
-    return AssayError(
-        f"{option}: no run has {key!r}", hint=near or "a group, a full key of the config, or a metric"
+    return ConfigError(
+        f"no run has {key!r}", key=option, hint=near or "a group, a full key of the config, or a metric"
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from assay.config.did_you_mean import did_you_mean, named
-from assay.errors import AssayError
+from assay.errors import AssayError, ConfigError
 from assay.record.journal import FILE as JOURNAL
 from assay.record.journal import Journal
 from assay.record.objective import is_better_low
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from assay.record.runs.run import Run
     from assay.record.statistics import Mean
 
+_SOURCE: Final = tuple(f"data.source.{name}" for name in ("path", "root", "test_path", "target"))
+
 
 @final
 @dataclass(frozen=True)
@@ -31,12 +33,14 @@ class Ranking:
         direction: `min` or `max`; empty where nobody knows.
         notes: What to bear in mind, one sentence each.
         losses: Kinds of loss, where the metric is a loss and they differ: then no run is the best.
+        data: Kinds of data, where they differ and nobody has asked for this metric: then no run is, either.
     """
 
     metric: str
     direction: str
     notes: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
 
     def sort_key(self, score: Mean | None) -> tuple[bool, float]:
         """Orders rows from the best to the worst, those without a score last.
@@ -61,7 +65,7 @@ def ranking_of(runs: Sequence[Run], asked: str = "") -> Ranking | None:
         None where no run has a score.
 
     Raises:
-        AssayError: No run has the metric.
+        ConfigError: No run has the metric.
     """
     there = dict.fromkeys(name for run in runs for name in run.metrics)
     there |= dict.fromkeys(run.best["monitor"] for run in runs if run.best)
@@ -75,7 +79,9 @@ def ranking_of(runs: Sequence[Run], asked: str = "") -> Ranking | None:
             return None
         raise no_such_metric(metric, there)
     direction, notes = (stated, []) if stated else _direction(metric, runs)
-    return Ranking(metric, direction, (*notes, *_incomparable(metric, runs)), _unlike_losses(metric, runs))
+    unlike_data = () if asked else tuple(_unlike_data(runs))
+    notes += _incomparable(metric, runs)
+    return Ranking(metric, direction, tuple(notes), _unlike_losses(metric, runs), unlike_data)
 
 
 def default_metric(paths: Sequence[Path], runs: Sequence[Run]) -> str:
@@ -96,17 +102,20 @@ def default_metric(paths: Sequence[Path], runs: Sequence[Run]) -> str:
     return f"{name}:{direction[:3]}" if known else ""
 
 
-def no_such_metric(metric: str, there: Iterable[str]) -> AssayError:
+def no_such_metric(metric: str, there: Iterable[str], option: str = "") -> ConfigError:
     """What is said where no run has a metric.
 
     Args:
         metric: As typed.
         there: Those that there are.
+        option: That it was typed for.
     """
     names = sorted(map(in_a_line, there))
     near = did_you_mean(metric, names, "; ")
-    return AssayError(
-        f"no run has a metric {metric!r}{near}", hint=f"there is: {named(names, metric)}" if names else ""
+    return ConfigError(
+        f"no run has a metric {metric!r}{near}",
+        key=option,
+        hint=f"there is: {named(names, metric)}" if names else "",
     )
 
 
@@ -146,9 +155,18 @@ def _incomparable(metric: str, runs: Sequence[Run]) -> list[str]:
     notes = []
     if losses := _unlike_losses(metric, runs):
         notes.append(f"{metric} is not the same quantity in all rows: loss={', '.join(losses)}")
-    data = sorted({str(run.choices.get("data")) for run in runs})
-    if len(data) > 1:
+    if data := _unlike_data(runs):
         notes.append(
             f"rows are of different data ({', '.join(data)}): their scores are not of the same samples"
         )
     return notes
+
+
+def _unlike_data(runs: Sequence[Run]) -> list[str]:
+    """Kinds of data, in words, where there are several: another option, or another file or target of one."""
+    options = sorted({str(run.choices.get("data")) for run in runs})
+    if len(options) > 1:
+        return options
+    files = (", ".join(f"{key}={run.typed[key]}" for key in _SOURCE if key in run.typed) for run in runs)
+    kinds = sorted({words or "as in its option" for words in files})
+    return kinds if len(kinds) > 1 else []

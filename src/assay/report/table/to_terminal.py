@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from assay.quoting import counted
+from assay.quoting import counted, typed
 from assay.report.table.cells import ABSENT, columns_of, short_names, sign_text
 from assay.terminal import in_a_line
 
@@ -50,7 +50,7 @@ def to_terminal(comparison: Comparison, width: int, *, each: bool = False) -> Re
     runs = sum(len(row.runs) for row in comparison.rows)
     if comparison.rows:
         table, left_out = _fitting(comparison, width, each=each)
-        same = "  ".join(f"{key}={text}" for key, text in comparison.shared.items())
+        same = "  ".join(typed(key, text) for key, text in comparison.shared.items())
         kinds = counted(runs, "run")
         if not each:
             kinds = f"{counted(len(comparison.rows), 'configuration')}, {kinds}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 import torch
 
-from assay.errors import AssayError, first_line
+from assay.errors import AssayError, ConfigError, first_line
 from assay.files.atomic import sync_directory
 from assay.run.export.agreement import compare
 from assay.run.export.check_samples import original_outputs, prepared, read_samples, targets_of
@@ -90,12 +90,12 @@ def export(
 
 def _check_choices(file_format: str, quantize: str | None) -> None:
     if file_format not in SUFFIXES:
-        raise AssayError(f"--format {file_format}: one of {', '.join(SUFFIXES)} was expected")
+        raise ConfigError(f"{file_format}: one of {', '.join(SUFFIXES)} was expected", key="--format")
     if quantize not in (None, "int8"):
-        raise AssayError(f"--quantize {quantize}: int8 was expected")
+        raise ConfigError(f"{quantize}: int8 was expected", key="--quantize")
     if quantize and file_format != "onnx":
-        raise AssayError(
-            f"--quantize int8 is for ONNX files; {file_format} was asked for", hint="--format onnx"
+        raise ConfigError(
+            f"int8 is for ONNX files; {file_format} was asked for", key="--quantize", hint="--format onnx"
         )
     missing = [name for name in _NEEDS.get(file_format, ()) if importlib.util.find_spec(name) is None]
     if missing:
@@ -112,9 +112,11 @@ def _target(run_dir: Path, file_format: str, out: Path | None, quantize: str | N
     if out.suffix == suffix and not out.is_dir():
         return out
     if out.suffix in SUFFIXES.values() and not out.is_dir():
-        raise AssayError(f"--out {out}: a file of --format {file_format} ends in {suffix}")
+        raise ConfigError(f"{out}: a file of --format {file_format} ends in {suffix}", key="--out")
     if out.exists() and not out.is_dir():
-        raise AssayError(f"--out {out} is a file; one that ends in {suffix}, or a folder, was expected")
+        raise ConfigError(
+            f"{out} is a file; one that ends in {suffix}, or a folder, was expected", key="--out"
+        )
     return out / f"model{suffix}"
 
 
