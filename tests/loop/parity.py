@@ -1,0 +1,264 @@
+"""Trains one configuration by Lightning's own loops and by others, and tells in what they differ."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+import torch
+from lightning.pytorch.loops.evaluation_loop import _EvaluationLoop
+from lightning.pytorch.loops.fit_loop import _FitLoop
+from lightning.pytorch.loops.prediction_loop import _PredictionLoop
+from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
+from lightning.pytorch.trainer.states import RunningStage, TrainerFn
+from lightning_utilities.core.rank_zero import WarningCache
+from tests.loop import recorder
+from tests.loop.learner import Data, FromIterator, Learner, NoIndex
+from tests.loop.steady_clock import CLOCK
+from torch import nn
+
+from assay.logger.run_csv import RunCSV
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Install = Callable[[L.Trainer], None]
+
+
+ALLOWED: dict[str, str] = {}
+"""In what ours differ on purpose: beginnings of lines of `differences`, each with its reason."""
+
+
+def install_ours(trainer: L.Trainer) -> None:
+    """This project's loops."""
+    install_stock(trainer)
+
+
+def install_stock(trainer: L.Trainer) -> None:
+    """Lightning's own loops, as its trainer makes them."""
+    fit, epoch = trainer.fit_loop, trainer.fit_loop.epoch_loop
+    trainer.fit_loop = _FitLoop(trainer, min_epochs=fit.min_epochs, max_epochs=fit.max_epochs)
+    trainer.fit_loop.epoch_loop = _TrainingEpochLoop(
+        trainer, min_steps=epoch.min_steps, max_steps=epoch.max_steps
+    )
+    inference: Any = {"inference_mode": trainer.validate_loop.inference_mode}
+    trainer.validate_loop = _EvaluationLoop(
+        trainer, TrainerFn.VALIDATING, RunningStage.VALIDATING, **inference
+    )
+    trainer.test_loop = _EvaluationLoop(trainer, TrainerFn.TESTING, RunningStage.TESTING, **inference)
+    trainer.predict_loop = _PredictionLoop(trainer, **inference)
+
+
+@functools.cache
+def _once_only() -> list[WarningCache]:
+    """What remembers which warnings were given already."""
+    modules = [one for name, one in sys.modules.items() if name.startswith(("lightning.", "assay.loop"))]
+    values = [value for one in modules for value in vars(one).values()]
+    values += [value for one in values if isinstance(one, type) for value in vars(one).values()]
+    return [value for value in values if isinstance(value, WarningCache)]
+
+
+MODULES: dict[str, type[Learner]] = {"usual": Learner, "no index": NoIndex, "iterator": FromIterator}
+
+
+@dataclass
+class Case:
+    """What is trained, and how closely it is watched.
+
+    Attributes:
+        trainer: Arguments of the trainer.
+        module: Arguments of `Learner`; `kind` is one of `MODULES`.
+        data: `kind` of `Data`.
+        callbacks: Makes them, given a folder to write to.
+        observer: `none`, `hooks` or `all`; see `Journal`.
+        calls: What is asked of the trainer.
+        logs: Call `self.log` in each hook that may.
+        act: As of `Journal`.
+        prepare: Done to trainer and module once they are built.
+    """
+
+    trainer: dict[str, Any] = field(default_factory=dict)
+    module: dict[str, Any] = field(default_factory=dict)
+    data: str = "one"
+    callbacks: list[Callable[[Path], L.Callback]] = field(default_factory=list)
+    observer: str = "hooks"
+    calls: tuple[str, ...] = ("fit",)
+    logs: bool = False
+    act: tuple[str, int, Callable[[L.Trainer], None]] | None = None
+    prepare: Callable[[L.Trainer, L.LightningModule], None] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did, and what was there at its end."""
+
+    entries: list[recorder.Entry]
+    end: dict[str, Any]
+
+
+class _Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = f"{record.levelname} {record.getMessage()}"
+        if "Profiler Report" not in line:  # a table of times; what was profiled is compared by itself
+            self.lines.append(line)
+
+
+def run(case: Case, install: Install, folder: Path) -> Outcome:
+    """Do what the case says with these loops.
+
+    Args:
+        case: What is done.
+        install: Puts the loops into a trainer.
+        folder: Where it is done; the same for runs that are compared, since paths are told to hooks.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    lines = _Lines()
+    logger = logging.getLogger("lightning.pytorch")
+    before = logger.level
+    logger.addHandler(lines)
+    logger.setLevel(logging.INFO)
+    CLOCK.now = 1000.0
+    for cache in _once_only():
+        cache.clear()
+    try:
+        with CLOCK.told(), warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            entries, end = _run(case, install, folder)
+    finally:
+        logger.removeHandler(lines)
+        logger.setLevel(before)
+    end["warnings"] = [
+        recorder.seen(str(one.message).partition("\n")[0])
+        for one in warned
+        if issubclass(one.category, UserWarning)
+    ]
+    end["log"] = recorder.seen(lines.lines)
+    return Outcome(entries, end)
+
+
+def _run(case: Case, install: Install, folder: Path) -> tuple[list[recorder.Entry], dict[str, Any]]:
+    journal = recorder.Journal(case.observer, case.logs, case.act)
+    watched = case.observer != "none"
+    options = {"accelerator": "cpu", "devices": 1, "max_epochs": 3, "log_every_n_steps": 2}
+    options |= {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+    callbacks = [made(folder) for made in case.callbacks]
+    settings = dict(case.module)
+    made = MODULES[settings.pop("kind", "usual")]
+    L.seed_everything(7, verbose=False)
+    loggers: list[Any] = [RunCSV(folder / "metrics.csv")]
+    options |= {"default_root_dir": str(folder), "logger": loggers, "callbacks": callbacks}
+    if watched:
+        recording = [recorder.RecordingCallback(), recorder.RecordingLogger()]
+        callbacks.insert(len(callbacks) // 2, recording[0])
+        loggers.append(recording[1])
+        module: Any = recorder.recording_module(made)(**settings)
+        data: Any = recorder.recording_data(Data)(case.data)
+        for one in (*recording, module, data):
+            one.journal = journal
+    else:
+        module, data = made(**settings), Data(case.data)
+    error, results, trainer = None, [], None
+    try:
+        given = {key: one() if callable(one) else one for key, one in case.trainer.items()}
+        trainer = L.Trainer(**{**options, **given})
+        install(trainer)
+        journal.trainer = trainer
+        if watched:
+            recorder.record_plugins(trainer, journal)
+        if case.prepare:
+            case.prepare(trainer, module)
+        for call in case.calls:
+            name = call
+            if call == "more":
+                trainer.fit_loop.max_epochs = (trainer.max_epochs or 0) + 2
+                name = "fit"
+            kwargs: dict[str, Any] = {"verbose": False} if name in {"validate", "test"} else {}
+            results.append(getattr(trainer, name)(module, datamodule=data, **kwargs))
+    except (Exception, KeyboardInterrupt, SystemExit) as caught:
+        error = caught
+    end = {"error": recorder.seen(error), "results": recorder.seen(results)}
+    if trainer is not None:
+        end |= _end(trainer, module, callbacks, journal, folder)
+    return journal.entries, end
+
+
+def _end(
+    trainer: L.Trainer, module: nn.Module, callbacks: list[Any], journal: recorder.Journal, folder: Path
+) -> dict[str, Any]:
+    journal._busy = True
+    table = folder / "metrics.csv"
+    durations = getattr(vars(trainer)["profiler"], "recorded_durations", {})
+    checkpoints = sorted(folder.rglob("*.ckpt"))
+    plateau = [config.scheduler.state_dict() for config in trainer.lr_scheduler_configs]
+    return {
+        "view": journal.view(),
+        "state": [str(one) for one in (trainer.state.fn, trainer.state.stage, trainer.state.status)],
+        "weights": recorder.seen(module.state_dict()),
+        "optimizers": [recorder.seen(one.state_dict()) for one in trainer.optimizers],
+        "schedulers": recorder.seen(plateau),
+        "scaler": recorder.seen(trainer.precision_plugin.state_dict()),
+        "callbacks": {type(one).__name__: recorder.seen(one.state_dict()) for one in callbacks},
+        "metrics.csv": table.read_text(encoding="utf-8").splitlines() if table.exists() else [],
+        "checkpoints": {
+            str(path.relative_to(folder)): recorder.seen(torch.load(path, weights_only=False))
+            for path in checkpoints
+        },
+        "profiled": {name: len(times) for name, times in durations.items()},
+    }
+
+
+def differences(stock: Outcome, ours: Outcome, allowed: Mapping[str, str] | None = None) -> list[str]:
+    """In what two runs differ, a line for each kind; the first one of each kind is shown.
+
+    Args:
+        stock: The run that is right.
+        ours: The other.
+        allowed: Beginnings of the lines that are left out, each with its reason.
+    """
+    found: dict[str, list[str]] = {}
+    for index, (one, other) in enumerate(zip(stock.entries, ours.entries, strict=False)):
+        if (one.label, one.depth) != (other.label, other.depth):
+            before = [entry.label for entry in stock.entries[max(0, index - 3) : index]]
+            after = [entry.label for entry in stock.entries[index : index + 3]]
+            instead = [entry.label for entry in ours.entries[index : index + 3]]
+            found["order"] = [f"call {index}: after {before} come {instead}, not {after}"]
+            break
+        for path, found_here in _unlike(one.args, other.args, f"{one.label} is given "):
+            found.setdefault(path, []).append(f"call {index}: {found_here}")
+        for path, found_here in _unlike(one.sees, other.sees, "sees "):
+            found.setdefault(path, []).append(f"call {index} ({one.label}): {found_here}")
+    else:
+        if len(stock.entries) != len(ours.entries):
+            found["number of calls"] = [f"{len(ours.entries)}, not {len(stock.entries)}"]
+    for path, found_here in _unlike(stock.end, ours.end, "end: "):
+        found.setdefault(path, []).append(found_here)
+    return [
+        f"{path}: {lines[0]}" + (f" (and {len(lines) - 1} more)" if len(lines) > 1 else "")
+        for path, lines in found.items()
+        if not any(path.startswith(one) for one in allowed or {})
+    ]
+
+
+def _unlike(left: Any, right: Any, path: str) -> Iterator[tuple[str, str]]:
+    if left == right:
+        return
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in [*left, *(key for key in right if key not in left)]:
+            yield from _unlike(left.get(key, "nothing"), right.get(key, "nothing"), f"{path}.{key}")
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for index, (one, other) in enumerate(zip(left, right, strict=True)):
+            yield from _unlike(one, other, f"{path}[{index}]")
+    else:
+        yield path, f"{str(right)[:300]!r}, not {str(left)[:300]!r}"

@@ -1,0 +1,81 @@
+"""A run with this project's loops is the one that Lightning's make, from wherever it is looked at."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from pathlib import Path
+
+import lightning.pytorch.callbacks as lightning_callbacks
+import pytest
+from tests.loop.covering import Row, cover
+from tests.loop.parity import ALLOWED, Outcome, differences, install_ours, install_stock, run
+from tests.loop.parity_axes import AXES, CALLBACKS, make_case, possible
+
+VALUES = {axis: list(values) for axis, values in AXES.items()}
+CHUNKS = 24
+NOT_RUN = {
+    "BaseFinetuning": "a base class; BackboneFinetuning is one",
+    "BasePredictionWriter": "a base class",
+    "Callback": "a base class; the recorder is one",
+    "Checkpoint": "a base class",
+    "ProgressBar": "a base class",
+    "SpikeDetection": "a base class, whose check is left to those who derive from it",
+}
+
+
+def told_apart(row: Row, folder: Path) -> tuple[list[str], Outcome]:
+    """In what the two runs of this case differ, and Lightning's."""
+    stock = run(make_case(row), install_stock, folder / "run")
+    return differences(stock, run(make_case(row), install_ours, folder / "run"), ALLOWED), stock
+
+
+@functools.cache
+def pairs() -> list[Row]:
+    return cover(VALUES, 2, possible)
+
+
+@pytest.mark.parametrize("row", cover(VALUES, 1, possible), ids=lambda row: row["callbacks"])
+def test_each_setting_somewhere(row: Row, tmp_path: Path) -> None:
+    found, _ = told_apart(row, tmp_path)
+    assert not found, f"{row}\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("axis", "value"), [(axis, value) for axis, values in VALUES.items() for value in values]
+)
+@pytest.mark.long
+def test_each_setting_alone(axis: str, value: str, tmp_path: Path) -> None:
+    found, stock = told_apart({axis: value}, tmp_path)
+    assert not found, "\n".join(found)
+    ends = {"failure": "ValueError: on purpose", "failure in validation": "OSError: on purpose"}
+    ends |= {
+        "interrupt": "SystemExit: 1",
+        "sigterm": "SIGTERMException: ",
+        "sigterm at the end": "SIGTERMException: ",
+    }
+    assert stock.end["error"] == ends.get(value)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_each_pair_of_settings_somewhere(chunk: int, tmp_path: Path) -> None:
+    failed, ends = [], Counter[str]()
+    for row in pairs()[chunk::CHUNKS]:
+        found, stock = told_apart(row, tmp_path)
+        ends[str(stock.end["error"]).partition(":")[0]] += 1
+        if found:
+            failed.append(f"{row}\n" + "\n".join(found))
+    assert not failed, "\n\n".join(failed)
+    # What Lightning refuses shows nothing; what ends by what was done to it does.
+    refused = sum(ends.values()) - sum(
+        ends[end] for end in ("None", "ValueError", "OSError", "SystemExit", "SIGTERMException")
+    )
+    assert refused <= len(pairs()[chunk::CHUNKS]) // 4, ends
+
+
+def test_each_callback_of_lightning_is_run() -> None:
+    cases = [make_case({"callbacks": name}) for name in CALLBACKS]
+    made = {type(made(Path())).__name__ for case in cases for made in case.callbacks}
+    assert not set(lightning_callbacks.__all__) - made - set(NOT_RUN)
