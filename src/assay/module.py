@@ -11,6 +11,7 @@ import torch
 from assay.loss.at_least_float32 import at_least_float32
 from assay.metrics.tracker import Tracker
 from assay.metrics.values import LARGEST, is_scalar, listed, size
+from assay.optimizer.fused_layout import keep_layout
 from assay.task.output_kind import kind_of_outputs
 
 if TYPE_CHECKING:
@@ -232,6 +233,7 @@ class Module(L.LightningModule):
             lr = getattr(self._optimizer, "keywords", {}).get("lr", 0.0)
             parameters = self._param_groups(self.model, lr)
         optimizer = self._optimizer(parameters)
+        keep_layout(optimizer)
         if self._scheduler is None:
             return optimizer
         schedule: Any = {"scheduler": self._scheduler(optimizer), **self._schedule}

@@ -11,6 +11,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
+from assay.compose.compose import job_config
 from assay.optimizer.muon import Muon
 
 if TYPE_CHECKING:
@@ -18,16 +19,24 @@ if TYPE_CHECKING:
 
 CONF = Path(__file__).parents[2] / "conf" / "optimizer"
 STOCK: dict[str, Callable[[list[nn.Parameter]], torch.optim.Optimizer]] = {
-    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True),
-    "adam": lambda p: torch.optim.Adam(p, lr=1e-3),
-    "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=1e-2),
+    "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=5e-4, nesterov=True, fused=True),
+    "adam": lambda p: torch.optim.Adam(p, lr=1e-3, fused=True),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=1e-2, fused=True),
     "rmsprop": lambda p: torch.optim.RMSprop(p, lr=1e-3),
-    "adagrad": lambda p: torch.optim.Adagrad(p, lr=1e-2),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=1e-2, fused=True),
     "lbfgs": lambda p: torch.optim.LBFGS(
         p, lr=1, max_iter=10, history_size=10, line_search_fn="strong_wolfe"
     ),
     "muon": lambda p: Muon(p, lr=1e-3),
 }
+
+
+def made(option: str) -> Callable[[list[nn.Parameter]], torch.optim.Optimizer]:
+    """What a job on the CPU steps with."""
+    job = OmegaConf.create(
+        {"optimizer": OmegaConf.load(CONF / f"{option}.yaml"), "trainer": {"accelerator": "cpu"}}
+    )
+    return instantiate(job_config(job).optimizer, _convert_="all")  # type: ignore[no-any-return]  # a partial
 
 
 def learn(make: Callable[[list[nn.Parameter]], torch.optim.Optimizer]) -> tuple[list[float], torch.Tensor]:
@@ -53,7 +62,7 @@ def test_every_option_is_tried() -> None:
 
 @pytest.mark.parametrize("option", STOCK)
 def test_learns_bit_for_bit_as_the_class_it_names(option: str) -> None:
-    make = instantiate(OmegaConf.load(CONF / f"{option}.yaml"), _convert_="all")
+    make = made(option)
     losses, weights = learn(make)
     expected_losses, expected = learn(STOCK[option])
     assert losses == expected_losses
@@ -63,7 +72,7 @@ def test_learns_bit_for_bit_as_the_class_it_names(option: str) -> None:
 
 @pytest.mark.parametrize("option", STOCK)
 def test_its_state_is_plain(option: str, tmp_path: Path) -> None:
-    make = instantiate(OmegaConf.load(CONF / f"{option}.yaml"), _convert_="all")
+    make = made(option)
     kept: list[torch.optim.Optimizer] = []
 
     def remember(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
@@ -83,6 +92,6 @@ def test_numbers_are_numbers(option: str) -> None:
     assert isinstance(config, DictConfig)
     assert isinstance(config["lr"], float)
     assert {key for key, value in config.items() if isinstance(value, str)} <= {
-        *("_target_", "line_search_fn", "adjust_lr_fn")
+        *("_target_", "line_search_fn", "adjust_lr_fn", "fused")
     }
     assert text.startswith("# ")

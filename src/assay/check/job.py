@@ -13,6 +13,7 @@ from assay.check.static.output_paths import check_output_paths
 from assay.check.static.ranges import check_ranges
 from assay.check.static.trainer import check_trainer
 from assay.check.static.values import check_values
+from assay.compose.fused import check_fused
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import root_of
 from assay.config.tree import walk
@@ -58,6 +59,7 @@ def check_job(config: DictConfig) -> None:
             _check_interpolation(entry, [other.key for other in entries])
     _check_targets(config)
     check_values(config)
+    check_fused(config)
     check_ranges(config)
     check_trainer(config)
     check_installed(config)

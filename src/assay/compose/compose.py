@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from assay.compose.composition_error import composition_error
+from assay.compose.fused import settle_fused
 from assay.compose.hydra_node import check_hydra
 from assay.compose.resolvers import register
 from assay.compose.task_choice import task_to_choose
@@ -214,12 +215,15 @@ def _resolve_calls(config: DictConfig) -> None:
 
 
 def job_config(config: DictConfig) -> DictConfig:
-    """A copy without the `hydra` node; plain interpolations such as `${spec.num_classes}` stay as they are.
+    """A copy without the `hydra` node, in which `optimizer.fused: auto` is settled.
+
+    Plain interpolations such as `${spec.num_classes}` stay as they are.
 
     Args:
         config: A composed config.
     """
     job = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    settle_fused(job)
     OmegaConf.set_struct(job, True)
     return job
 

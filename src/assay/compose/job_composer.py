@@ -24,6 +24,7 @@ from assay.compose.compose import (
     explained,
     job_config,
 )
+from assay.compose.fused import DECIDE
 from assay.compose.hydra_node import check_hydra
 from assay.compose.task_choice import task_to_choose
 from assay.config.fingerprint import fingerprint_of
@@ -286,7 +287,8 @@ def _with_values(template: _Template, values: Sequence[Override]) -> dict[str, A
             or not isinstance(inner, dict)
             or parts[-1] not in inner
             or isinstance(inner[parts[-1]], dict | list)
-            or parts[-1] in ("_target_", "trusted_packages", "name")
+            or parts[-1] in ("_target_", "trusted_packages", "name", "sparse")
+            or override.key_or_group in DECIDE
             or parts[0] not in TOP
             or not ours  # whether anything reads the value is asked of the whole job
             or not (value is None or type(value) in (bool, int, float, str))

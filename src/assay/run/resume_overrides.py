@@ -10,6 +10,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from assay.compose.fused import settle_fused
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
 from assay.config.unread_keys import check_read_by_run
@@ -79,6 +80,7 @@ def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overri
     parsed = parsed_overrides(overrides, "one run", "trainer.max_epochs=20")
     for override in parsed:
         _apply(config, override)
+    settle_fused(config)
     after = _values(config)
     with open_dict(config):
         config.pop("spec", None)  # the data tells it anew

@@ -168,6 +168,8 @@ def refusal(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
         )
     if error.stage in ("optimizer", "backward"):
         hint = f"choose another {'optimizer' if error.stage == 'optimizer' else 'model or loss'}"
+        if "fused" in str(error):  # auto cannot know of each model that its gradients are sparse
+            key, hint = "optimizer.fused", "optimizer.fused=null"
     return ConfigError(text, key=key, hint=hint)
 
 

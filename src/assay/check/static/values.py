@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _CHOICES: dict[str, tuple[object, ...]] = {
     "enforce_clean_git": (True, False),
+    "optimizer.fused": ("auto", True, False),
     "optimizer.line_search_fn": ("strong_wolfe",),
     "scheduler.interval": ("step", "epoch"),
     "trainer.gradient_clip_algorithm": ("norm", "value"),

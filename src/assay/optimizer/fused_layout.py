@@ -1,0 +1,77 @@
+"""Fused kernels take values in the order in which they lie in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+
+def keep_layout(optimizer: Optimizer) -> None:
+    """Have an optimizer's state lie as its parameters do before the first step, and check its gradients.
+
+    A checkpoint may hold the state of another kernel (`step` on the CPU), or of weights in another memory
+    format. Torch 2.15 would mix such values up without a word on the CPU, and raise on a GPU.
+
+    Args:
+        optimizer: One whose groups know no `fused` is left alone.
+    """
+    if any("fused" in group for group in optimizer.param_groups):
+        optimizer.register_step_pre_hook(_Look())
+
+
+@final
+class _Look:
+    """Before the first step, and before the next one, when there are gradients: closures make them later."""
+
+    def __init__(self) -> None:
+        self._aligned = self._checked = False
+
+    def __call__(self, optimizer: Optimizer, *_: Any) -> None:
+        if self._checked:
+            return
+        if not self._aligned:
+            _align(optimizer)
+            self._aligned = True
+        self._checked = _check_gradients(optimizer)
+
+
+@torch.no_grad()
+def _align(optimizer: Optimizer) -> None:
+    for group in optimizer.param_groups:
+        on_cpu = not (group.get("fused") or group.get("capturable"))
+        for parameter in group["params"]:
+            state = optimizer.state.get(parameter, {})
+            for name, value in state.items():
+                if name == "step" and isinstance(value, torch.Tensor):
+                    state[name] = value.to("cpu" if on_cpu else parameter.device)
+                elif _lies_otherwise(value, parameter):
+                    state[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+
+
+def _check_gradients(optimizer: Optimizer) -> bool:
+    """Whether there were any."""
+    fused = [p for group in optimizer.param_groups if group.get("fused") for p in group["params"]]
+    there = [p for p in fused if p.grad is not None]
+    for parameter in there:
+        if _lies_otherwise(parameter.grad, parameter):
+            raise ConfigError(
+                f"a parameter of shape {list(parameter.shape)} and its gradient lie differently in memory, "
+                "which torch's fused kernels do not allow for",
+                key="optimizer.fused",
+                hint="optimizer.fused=null",
+            )
+    return bool(there) or not fused
+
+
+def _lies_otherwise(value: Any, parameter: Tensor) -> bool:
+    if not isinstance(value, torch.Tensor) or value.shape != parameter.shape:
+        return False
+    sizes = zip(value.shape, value.stride(), parameter.stride(), strict=True)
+    return any(size > 1 and one != other for size, one, other in sizes)

@@ -1,0 +1,137 @@
+"""`optimizer.fused: auto` is settled when a job is composed, by its config alone."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from assay.check.job import check_job
+from assay.compose.compose import compose, job_config, loader, trust_for
+from assay.compose.fused import DECIDE
+from assay.compose.job_composer import JobComposer, compose_job
+from assay.errors import ConfigError
+
+CONF = Path(__file__).parents[2] / "conf" / "optimizer"
+TAKES = sorted(
+    name
+    for name, kind in vars(torch.optim).items()
+    if inspect.isclass(kind) and "fused" in inspect.signature(kind).parameters
+)
+
+
+def settled(*overrides: str) -> Any:
+    return job_config(compose(overrides)).optimizer.get("fused", "no key")
+
+
+def config_of(optimizer: str, **trainer: Any) -> Any:
+    """A job of the few keys that decide."""
+    node = {"_target_": optimizer, "lr": 0.1, "fused": "auto"}
+    return OmegaConf.create({"optimizer": node, "trainer": {"accelerator": "cpu", **trainer}})
+
+
+@pytest.mark.parametrize("name", TAKES)
+def test_each_class_of_torch_that_takes_it_is_settled_under_both_its_names(name: str) -> None:
+    kind = getattr(torch.optim, name)
+    for target in (f"torch.optim.{name}", f"{kind.__module__}.{name}"):
+        assert job_config(config_of(target)).optimizer.fused is True
+    assert job_config(config_of(f"mine.{name}")).optimizer.fused == "auto"
+
+
+def test_each_option_of_such_a_class_has_it_and_no_other_has() -> None:
+    for path in CONF.glob("*.yaml"):
+        node: Any = OmegaConf.load(path)
+        takes = str(node._target_).removeprefix("torch.optim.") in TAKES
+        assert node.get("fused") == ("auto" if takes else None), path
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ([], True),
+        (["optimizer.fused=true"], True),
+        (["optimizer.fused=false"], False),
+        (["optimizer.fused=null"], None),
+        (["~optimizer.fused"], "no key"),
+        (["optimizer=sgd", "precision=fp64"], True),
+        (["trainer.gradient_clip_val=1.0"], True),
+        (["precision=bf16"], True),
+        (["precision=bf16", "trainer.gradient_clip_val=1.0"], None),
+        (["precision=bf16", "trainer.gradient_clip_val=0"], True),
+        (["precision=fp16"], None),
+        (["trainer.precision=16"], None),
+        (["+optimizer.foreach=false"], None),
+        (["+optimizer.foreach=true"], None),
+        (["+optimizer.capturable=true"], None),
+        (["+optimizer.differentiable=true"], None),
+        (["trainer.accelerator=tpu"], None),
+        (["trainer.strategy=deepspeed_stage_2"], None),
+        (["optimizer=adagrad", "device=mps"], None),
+        (["optimizer=adam", "device=mps"], True),
+        (["optimizer=rmsprop"], "no key"),
+        (["+model.sparse=true"], None),
+    ],
+)
+def test_what_it_comes_to(overrides: list[str], expected: object) -> None:
+    assert settled(*overrides) == expected
+
+
+def test_adagrad_is_not_fused_where_the_device_may_be_apples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    assert settled("optimizer=adagrad", "device=auto") is None
+    assert settled("optimizer=adagrad", "device=cpu") is True
+
+
+def test_what_it_comes_to_makes_the_job() -> None:
+    asked, given, without = (
+        compose_job([f"optimizer.fused={value}"]).fingerprint for value in ("auto", "true", "null")
+    )
+    assert asked == given != without
+
+
+OTHERS = {
+    "optimizer.fused": "null",
+    "optimizer.capturable": "true",
+    "optimizer.differentiable": "true",
+    "optimizer.foreach": "true",
+    "trainer.accelerator": "tpu",
+    "trainer.gradient_clip_val": "1.0",
+    "trainer.precision": "16-mixed",
+    "trainer.strategy": "deepspeed",
+}
+
+
+@pytest.mark.parametrize("key", DECIDE)
+def test_a_job_of_a_sweep_is_settled_as_it_is_alone(key: str, tmp_path: Path) -> None:
+    own = ["precision=bf16", "data=iris", "+optimizer.foreach=null"]
+    own += ["+optimizer.capturable=false", "+optimizer.differentiable=false"]
+    with loader() as hydra:
+        composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
+        first = composer.job([*own, "seed=1"], 0)
+        job = composer.job([*own, "seed=1", f"{key}={OTHERS[key]}"], 1)
+        again = composer.job([*own, "seed=1"], 2)
+    assert first.config["optimizer"]["fused"] is True is again.config["optimizer"]["fused"]
+    assert job.config["optimizer"]["fused"] is None
+    assert job.fingerprint == compose_job([*own, "seed=1", f"{key}={OTHERS[key]}"]).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        (["optimizer.fused=treu"], "'treu' is not one of auto, true, false; did you mean 'true'?"),
+        (
+            ["optimizer.fused=true", "precision=bf16", "trainer.gradient_clip_val=1.0"],
+            "in mixed precision Lightning clips no gradients of a fused optimizer",
+        ),
+        (["optimizer=adagrad", "optimizer.fused=true", "device=mps"], "no fused Adagrad for Apple's GPU"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_key(overrides: list[str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text.replace("?", r"\?")) as raised:
+        check_job(compose_job(overrides).to_config())
+    assert raised.value.key == "optimizer.fused"
+    assert raised.value.hint is not None
