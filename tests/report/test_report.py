@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import errno
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pandas
 import pytest
 from PIL import Image
+from tests.file_size import room_for
 
 from assay.errors import AssayError
-from assay.files import atomic
 from assay.report.report import report
 
 if TYPE_CHECKING:
@@ -34,16 +34,40 @@ def test_each_figure_is_a_picture(digits_run: Trained, tmp_path: Path) -> None:
         assert picture.width > 600
 
 
+@pytest.mark.parametrize(
+    ("option", "room"), [("--out FILE", 1_000_000), ("--png DIR", 10_000), ("--csv DIR", 60)]
+)
 def test_a_full_disk_leaves_nothing_half_written(
-    digits_run: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    option: str, room: int, digits_run: Trained, tmp_path: Path
 ) -> None:
-    def full(self: object, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    for name in ("page.html", "confusion_matrix.png", "confusion_matrix.csv"):
+        (tmp_path / name).write_text('<!doctype html>\n<html lang="en"> of before')
+    folders = {key: tmp_path for key in ("png", "csv") if option == f"--{key} DIR"}
+    with room_for(room), pytest.raises(AssayError, match="cannot be written") as error:
+        report([digits_run.run_dir], tmp_path / "page.html", **folders)
+    assert error.value.hint == f"{option} writes it somewhere else"
+    assert {path.name: path.stat().st_size for path in tmp_path.iterdir() if path.stat().st_size > room} == {}
+    assert "of before" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not list(tmp_path.glob(".*")), "nothing is left of what was begun"
 
-    monkeypatch.setattr(atomic.Output, "write", full)
-    with pytest.raises(AssayError, match="No space left"):
-        report([digits_run.run_dir], tmp_path / "page.html")
-    assert not list(tmp_path.iterdir())
+
+def test_reports_written_at_once_to_one_file_are_whole(digits_run: Trained, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    with ThreadPoolExecutor(3) as threads:
+        for done in [threads.submit(report, [digits_run.run_dir], path) for _ in range(3)]:
+            assert done.result().page == path
+    assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
+    assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_stays(digits_run: Trained, tmp_path: Path) -> None:
+    other = tmp_path / "other.html"
+    report([digits_run.run_dir], other)
+    before = other.read_bytes()
+    (tmp_path / "page.html").symlink_to(other)
+    report([digits_run.run_dir], tmp_path / "page.html")
+    assert not (tmp_path / "page.html").is_symlink()
+    assert other.read_bytes() == before
 
 
 def test_only_a_report_is_replaced(digits_run: Trained, tmp_path: Path) -> None:

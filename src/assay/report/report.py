@@ -77,9 +77,9 @@ def report(
         if folder is not None and folder.exists() and not folder.is_dir():
             raise ConfigError(f"{folder} is not a folder", key=option, hint=f"{option} {folder.parent}")
     page = _page(paths, file.absolute().parent)
-    pictures = _each(page, png, ".png", _picture) if png else ()
-    tables = _each(page, csv, ".csv", to_csv) if csv else ()
-    _written(file, lambda: write(page, file))
+    pictures = _each(page, png, ".png", _picture, "--png DIR") if png else ()
+    tables = _each(page, csv, ".csv", to_csv, "--csv DIR") if csv else ()
+    _written(file, lambda: write(page, file), "--out FILE")
     return Report(
         page.kind.lower(), page.title, file, [figure.name for figure in page.figures], pictures, tables
     )
@@ -105,14 +105,16 @@ def _page(paths: Sequence[Path], folder: Path) -> Page:
     return sweep_page(read_contents(paths), folder)
 
 
-def _each(page: Page, folder: Path, suffix: str, content: Callable[[Figure], str | bytes]) -> list[Path]:
+def _each(
+    page: Page, folder: Path, suffix: str, content: Callable[[Figure], str | bytes], option: str
+) -> list[Path]:
     paths = []
     for figure in page.figures:
         path, made = folder / f"{figure.name}{suffix}", content(figure)
         if isinstance(made, str):
-            _written(path, lambda: write_text(path, made))  # noqa: B023 - called at once
+            _written(path, lambda: write_text(path, made), option)  # noqa: B023 - called at once
         else:
-            _written(path, lambda: write_bytes(path, made))  # noqa: B023 - called at once
+            _written(path, lambda: write_bytes(path, made), option)  # noqa: B023 - called at once
         paths.append(path)
     return paths
 
@@ -127,10 +129,10 @@ def _picture(figure: Figure) -> bytes:
     return file.getvalue()
 
 
-def _written(path: Path, write_it: Callable[[], None]) -> None:
+def _written(path: Path, write_it: Callable[[], None], option: str) -> None:
     try:
         write_it()
     except OSError as error:
         raise AssayError(
-            f"{path} cannot be written: {error.strerror or error}", hint="--out FILE writes it somewhere else"
+            f"{path} cannot be written: {error.strerror or error}", hint=f"{option} writes it somewhere else"
         ) from error

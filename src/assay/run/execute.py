@@ -39,7 +39,7 @@ from assay.record.secrets import redact_tree
 from assay.run import kept_predictions
 from assay.run.continuation import logger_ids, pick_up, same_data
 from assay.run.encoder_file import write_encoder
-from assay.run.log_results import log_results
+from assay.run.log_results import end_wandb, log_results
 from assay.run.summary import say_start
 from assay.task.task_of import task_of
 
@@ -117,6 +117,7 @@ def execute(
             if record.checkpoints is known_before:  # training did not come to its end
                 _noting(_note_checkpoints, assembly, record, run_dir)
             _note_lost_rows(assembly.trainer, record)
+            _noting(end_wandb, record)
             log.info("%s after %.1f s %s", record.status, record.seconds, record.reason)
             record.files = _noting(files_of, run_dir) or {}
             _save(record, run_dir)

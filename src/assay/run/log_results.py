@@ -1,12 +1,13 @@
-"""What TensorBoard and MLflow get at the end of a run, beside what Lightning has logged on the way."""
+"""What TensorBoard, MLflow and W&B get at the end of a run, beside what Lightning has logged on the way."""
 
 from __future__ import annotations
 
 import logging
 import re
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger
+from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger, WandbLogger
 
 from assay.figure.to_matplotlib import to_matplotlib
 from assay.record.failure_cause import reason_of
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.build.assembly import Assembly
+    from assay.record.run_record import RunRecord
     from assay.task.predictions import Predictions
 
 log = logging.getLogger("assay")
@@ -33,7 +35,8 @@ def log_results(assembly: Assembly, metrics: Mapping[str, float], predictions: P
         metrics: Final scores.
         predictions: Of the test; None where there are none.
     """
-    loggers = [one for one in assembly.trainer.loggers if isinstance(one, TensorBoardLogger | MLFlowLogger)]
+    known = TensorBoardLogger | MLFlowLogger | WandbLogger
+    loggers = [one for one in assembly.trainer.loggers if isinstance(one, known)]
     if not loggers or not assembly.trainer.is_global_zero:
         return
     try:
@@ -69,8 +72,19 @@ def name_of(subset: str, score: str) -> str:
     return f"{subset}/{_NOT_IN_NAMES.sub('_', score).strip('_')}"
 
 
+def end_wandb(record: RunRecord) -> None:
+    """End the run of Weights & Biases that this run has begun; what the process trains next would go into it.
+
+    Args:
+        record: Of a run that has ended.
+    """
+    wandb = sys.modules.get("wandb")
+    if wandb is not None and wandb.run is not None and wandb.run.id in record.loggers.values():
+        wandb.finish(exit_code=0 if record.status == "finished" else 1)
+
+
 def _log(
-    logger: TensorBoardLogger | MLFlowLogger,
+    logger: TensorBoardLogger | MLFlowLogger | WandbLogger,
     assembly: Assembly,
     metrics: Mapping[str, float],
     scores: dict[str, float],
@@ -79,6 +93,10 @@ def _log(
     step = assembly.trainer.global_step
     if scores:
         logger.log_metrics(scores, step)
+    if isinstance(logger, WandbLogger):
+        for name, figure in figures.items():
+            logger.log_image(f"figures/{name}", [figure], step)
+        return
     if isinstance(logger, MLFlowLogger):  # has the hyperparameters, and shows them beside the last scores
         for name, figure in figures.items():
             logger.experiment.log_figure(logger.run_id, figure, f"figures/{name}.png")

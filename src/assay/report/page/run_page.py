@@ -58,6 +58,8 @@ _LARGEST_MATRIX: Final = 10_000
 _HOW_SAID: Final = "With what the model said, and after it what is right where that is something else."
 _LARGEST_PICTURES: Final = 600_000
 """Bytes of all pictures on a page."""
+_PRESETS: Final = ("experiment", "sweep", "debug")
+"""Groups whose options set values of others."""
 _SUBSETS: Final = ("train", "val", "test")
 _TITLES: Final = {"worst": "The most wrong", "random": "At random"}
 
@@ -293,6 +295,8 @@ class _Told:
 def _config(run_dir: Path) -> tuple[dict[str, str], str]:
     """Values as they stand in the file: an interpolation in somebody's config is not resolved here."""
     path = RunDirectory(run_dir).config
+    if not path.resolve().is_relative_to(run_dir.resolve()):  # a page is shown to others
+        return {}, f"{path} is a link to {path.resolve()}, outside of the run: what it says is not shown"
     try:
         whole = yaml_is_whole(read_whole(path))
         return values_of(load_mapping(path)), "" if whole else f"{path} is not as the run has written it"
@@ -317,6 +321,10 @@ def _sources(values: dict[str, str], problem: str, record: RunRecord) -> list[Bl
         "typed: on the command line, as a value or as an option of a group. option: of a group that nobody "
         "chose by hand. follows: from the data or another value. default: of the main config."
     )
+    presets = [f"{group}={record.choices[group]}" for group in _PRESETS if record.choices.get(group)]
+    if presets:
+        caption += f" What {' or '.join(presets)} sets is shown as an option or a default, too: a run does "
+        caption += "not keep which values those are."
     return [
         *warnings,
         typed,
