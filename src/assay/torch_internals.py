@@ -35,13 +35,15 @@ __all__ = [
 ]
 
 
-def foreach_norm(tensors: list[Tensor]) -> tuple[Tensor, ...]:
-    """The 2-norm of each tensor, in one call.
+def mark_non_finite(tensors: list[Tensor], mark: Tensor, one: Tensor) -> None:
+    """Set `mark` to 1 where a number is not finite, as the scaler of mixed precision does; nothing waits.
 
     Args:
-        tensors: Floating, of one device.
+        tensors: Real and dense, of one device; written to, with what they hold.
+        mark: A float32 scalar of that device.
+        one: 1.0 as another.
     """
-    return torch._foreach_norm(tensors)
+    torch._amp_foreach_non_finite_check_and_unscale_(tensors, mark, one)
 
 
 def end_workers(batches: Any) -> None:

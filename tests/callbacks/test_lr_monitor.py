@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.callbacks.lr_monitor import LRMonitor
+
 if TYPE_CHECKING:
     from tests.conftest import Train
 
@@ -25,3 +27,6 @@ def test_a_short_run_has_its_learning_rate(train: Train, scheduler: str) -> None
     rates = [float(value) for row in rows for name, value in row.items() if name.startswith("lr-") and value]
     assert len(rates) >= 3, "one per epoch"
     assert set(rates) <= {lr for step in trained.watch.lrs for lr in step} | {rates[0]}
+    monitor = next(one for one in trained.trainer.callbacks if isinstance(one, LRMonitor))
+    one_epoch = len(trained.watch.lrs) // 3
+    assert max(map(len, monitor.lrs.values())) <= one_epoch + 1, "a long run does not fill the memory"

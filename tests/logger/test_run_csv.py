@@ -163,6 +163,25 @@ def test_what_a_killed_process_leaves_is_removed_with_all_else_that_is_unfinishe
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_second_checkpoint_of_the_same_rows_waits_for_no_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger, synced, fsync = RunCSV(tmp_path / "metrics.csv"), [0], os.fsync
+
+    def count(descriptor: int) -> None:
+        synced[0] += 1
+        fsync(descriptor)
+
+    positions = []
+    for step in range(3):
+        logger.log_metrics({"a": 1.0}, step=step)
+        monkeypatch.setattr(os, "fsync", count)
+        positions += [logger.position(), logger.position()]
+        monkeypatch.undo()
+        assert positions[-1] == positions[-2]
+        assert synced == [step + 1], "each row is on disk before a checkpoint says that it is there"
+
+
 def test_rewind_drops_what_will_be_written_again(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     logger = RunCSV(path)

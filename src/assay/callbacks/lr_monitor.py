@@ -44,3 +44,5 @@ class LRMonitor(LearningRateMonitor):
             super().on_train_epoch_start(trainer, *args, **kwargs)
         finally:
             self.logging_interval = interval
+            for rates in self.lrs.values():  # Lightning keeps every rate that was ever logged
+                del rates[:-1]

@@ -15,8 +15,7 @@ from typing_extensions import override
 from assay.callbacks.non_finite_origin import (
     first_output,
     gradients,
-    is_finite,
-    norms,
+    non_finite_mark,
     spoilt_rows,
     weights,
 )
@@ -42,7 +41,8 @@ class _Step(NamedTuple):
     epoch: int
     batch_idx: int
     loss: Tensor = torch.zeros(())
-    norm: Tensor | None = None
+    mark: Tensor | None = None
+    """Of the gradients."""
 
 
 @final
@@ -76,6 +76,7 @@ class NonFinite(Callback):
             raise ValueError(f"skip_batches={list(skip_batches)}: batches are counted from 0")
         self.every_n_steps, self.skip_batches = every_n_steps, frozenset(skip_batches)
         self._every = 1
+        self._one = torch.ones(())
         self._batch: tuple[int, Any, int] = (-1, None, 0)
         self._pending: list[_Step] = []
         self._scaled = False
@@ -89,6 +90,7 @@ class NonFinite(Callback):
         """See what the run is made of."""
         default = 1 if pl_module.device.type == "cpu" else _ON_ACCELERATOR
         self._every = self.every_n_steps or default
+        self._one = torch.ones((), device=pl_module.device)
         self._scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
         self._pending, self._skipping = [], False
 
@@ -119,7 +121,7 @@ class NonFinite(Callback):
     def on_before_optimizer_step(
         self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: Optimizer
     ) -> None:
-        """Look at the gradients, or leave their norm to be looked at; take them away from a step left out."""
+        """Look at the gradients, or leave it to be done; take them away from a step left out."""
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         if self._skipping:
             for parameter in parameters:
@@ -127,15 +129,14 @@ class NonFinite(Callback):
             return
         if self._scaled:
             return
-        found = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        if not found:
+        gradients = [grad for parameter in parameters if (grad := parameter.grad) is not None]
+        if not gradients:
             return
-        sizes = norms(found)
+        mark = non_finite_mark(gradients, self._one)
         if self._every > 1:
             if self._pending:
-                self._pending[-1] = self._pending[-1]._replace(norm=torch.stack(list(sizes)).sum())
-        # A norm overflows before its numbers do.
-        elif not all(math.isfinite(size.item()) for size in sizes) and not is_finite(found):
+                self._pending[-1] = self._pending[-1]._replace(mark=mark)
+        elif mark.item():
             self._fail(trainer, pl_module, "")
 
     @override
@@ -190,12 +191,11 @@ class NonFinite(Callback):
         pending, self._pending = self._pending, []
         if not pending:
             return
-        norms = [step.norm if step.norm is not None else torch.zeros_like(step.loss) for step in pending]
         losses = torch.stack([step.loss.float() for step in pending])
-        found = torch.stack([losses, torch.stack(norms).float()]).tolist()
-        for step, loss, size in zip(pending, *found, strict=True):
-            if not (math.isfinite(loss) and math.isfinite(size)):
-                what = f"the loss became {loss}" if not math.isfinite(loss) else f"the gradient became {size}"
+        marks = torch.stack([0 * self._one if step.mark is None else step.mark for step in pending])
+        for step, loss, spoilt in zip(pending, *torch.stack([losses, marks]).tolist(), strict=True):
+            if spoilt or not math.isfinite(loss):
+                what = "a gradient is not finite" if math.isfinite(loss) else f"the loss became {loss}"
                 once = "callbacks.non_finite.every_n_steps=1 names the module as well"
                 raise _error(f"{what} in {_where(trainer, step)}", step.batch, once)
 
@@ -244,8 +244,13 @@ def _few(things: Sequence[Any]) -> str:
 
 def _look_at_metrics(trainer: L.Trainer) -> None:
     """The metrics that training and validation last came to."""
-    for name, value in trainer.callback_metrics.items():
-        if name.startswith(("train/", "val/")) and not bool(value.isfinite().all()):
+    metrics = {k: v for k, v in trainer.callback_metrics.items() if k.startswith(("train/", "val/"))}
+    if not metrics:
+        return
+    device = trainer.strategy.root_device  # one wait for it, not one for each metric
+    finite = torch.stack([value.isfinite().all().to(device) for value in metrics.values()]).tolist()
+    for (name, value), is_well in zip(metrics.items(), finite, strict=True):
+        if not is_well:
             raise _error(f"{name} became {value.item()} in epoch {trainer.current_epoch + 1}")
 
 

@@ -9,34 +9,39 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from assay.torch_internals import foreach_norm
+from assay.torch_internals import mark_non_finite
 
 if TYPE_CHECKING:
     import lightning as L
     from torch import nn
 
 
-def norms(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-    """The norm of each tensor: not finite where a number in it is not; nothing waits for the device.
-
-    One may overflow where large numbers are finite still.
+def non_finite_mark(tensors: Sequence[Tensor], one: Tensor) -> Tensor:
+    """A scalar that is 0 where all numbers are finite, and 1 where one is not; nothing waits for the device.
 
     Args:
         tensors: Floating, of one device.
+        one: 1.0 as a float32 scalar of that device.
 
-    >>> norms([torch.tensor([3.0, 4.0]), torch.tensor([1.0, math.nan])])
-    (tensor(5.), tensor(nan))
+    >>> one = torch.ones(())
+    >>> [non_finite_mark([torch.tensor([1.0, value])], one) for value in (3e38, math.nan)]
+    [tensor(0.), tensor(1.)]
     """
+    mark = torch.zeros_like(one)
     # Asked for by type first: this is done in each step, and looking attributes up costs more.
-    return foreach_norm(
-        [one if type(one) is Tensor and not one.is_sparse else _dense(one) for one in tensors]
-    )
+    plain = [
+        value if type(value) is Tensor and not (value.is_sparse or value.is_complex()) else _dense(value)
+        for value in tensors
+    ]
+    mark_non_finite(plain, mark, one)
+    return mark
 
 
 def _dense(tensor: Any) -> Tensor:
-    """What there is of a sparse tensor, or, of one that is spread over processes, on this one."""
+    """The real numbers of a tensor that may be sparse, complex, or spread over processes."""
     here: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return here._values() if here.is_sparse else here
+    here = here._values() if here.is_sparse else here
+    return torch.view_as_real(here) if here.is_complex() else here
 
 
 def floating(value: Any) -> Iterator[Tensor]:
@@ -136,7 +141,7 @@ def weights(module: nn.Module) -> list[str]:
         module: Any.
     """
     state = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
-    parts = [value.detach() for value in state.values() if value.is_floating_point()]
-    if all(math.isfinite(one.item()) for one in norms(parts)):
+    parts = [_dense(value.detach()) for value in floating(state)]
+    if all(math.isfinite(part.sum().item()) for part in parts):  # a sum overflows before its numbers do
         return []
     return [name for name, value in state.items() if not is_finite(value)]

@@ -129,6 +129,8 @@ def line(
     for stage, values in groups.items():
         text.append("   " if values else "").append(f"{stage} " if stage and values else "", style="bold")
         text.append(pairs(values))
+    if width == math.inf:  # measured, rich would keep each line in its cache
+        return text
     longest = max(groups, key=lambda stage: len(groups[stage]), default="")
     if text.cell_len <= width or len(groups.get(longest, ())) <= 1:
         return text

@@ -62,6 +62,8 @@ class RunCSV(Logger):
         self._count = 0
         self._seal = ""
         """Of all rows so far; whatever columns are added, it stays what it is."""
+        self._synced: str | None = None
+        """The seal of what is known to be on disk."""
         self.damage = ""
         """What is not as it was at the checkpoint that the run went on from."""
 
@@ -104,8 +106,8 @@ class RunCSV(Logger):
             new = [name for name in row if name not in self._open()]
             if new:
                 self._rewrite([*self._columns, *new], self._rows())
-            with os.fdopen(appending(self._path), "a", encoding="utf-8", newline="") as file:
-                file.write(_line([row.get(name, "") for name in self._columns]))
+            with os.fdopen(appending(self._path), "ab") as file:
+                file.write(_line([row.get(name, "") for name in self._columns]).encode())
         self._count += 1
         self._seal = _sealed(self._seal, {name: _text(value) for name, value in row.items()})
 
@@ -132,8 +134,10 @@ class RunCSV(Logger):
         """
         with self._refusal():
             columns = self._open()
-            with self._path.open("rb") as file:
-                os.fsync(file.fileno())
+            if self._synced != self._seal:
+                with self._path.open("rb") as file:
+                    os.fsync(file.fileno())
+                self._synced = self._seal
         return {**self.mark(), "columns": list(columns)}
 
     @rank_zero_only
