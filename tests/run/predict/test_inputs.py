@@ -67,8 +67,8 @@ def test_tables_of_a_folder(kind_run: Trained, table: Path, tmp_path: Path) -> N
 
 
 def test_a_table_is_read_in_chunks(kind_run: Trained, table: Path, tmp_path: Path) -> None:
-    many = pd.concat([pd.read_csv(table / "rows.csv", dtype=str)] * 60, ignore_index=True)
+    many = pd.concat([pd.read_csv(table / "rows.csv", dtype=str)] * 240, ignore_index=True)
     many.to_csv(tmp_path / "many.csv", index=False)
     found = list(blocks(preprocess_of(kind_run), [tmp_path / "many.csv"], 100))
-    assert [len(block.rows) for block in found] == [8192, 8192, 18_000 - 2 * 8192]
-    assert [row for block in found for row in block.rows] == list(range(18_000))
+    assert [len(block.rows) for block in found] == [32_768, 32_768, 72_000 - 2 * 32_768]
+    assert [row for block in found for row in block.rows] == list(range(72_000))

@@ -331,13 +331,15 @@ def anonymous() -> int:
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="RssAnon is Linux's")
 @pytest.mark.parametrize("form", ["npy", "csv"])
 def test_memory_does_not_grow_with_the_input(
-    form: str, yes_no_run: Trained, kind_run: Trained, table: Path, tmp_path: Path
+    form: str, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    path, run, size = tmp_path / f"large.{form}", yes_no_run, 600_000
+    monkeypatch.setattr(inputs_module, "_ROWS", 8192)
+    path, size = tmp_path / f"large.{form}", 600_000
+    run: Trained = request.getfixturevalue("yes_no_run" if form == "npy" else "kind_run")
     if form == "npy":
         np.lib.format.open_memmap(path, "w+", np.float64, (size, 30)).flush()  # 144 MB of a hole: no disk
     else:
-        run, size = kind_run, 150_000
+        size = 150_000
         header, *rows = (table / "rows.csv").read_text().splitlines(keepends=True)
         with path.open("w") as file:
             file.write(header)

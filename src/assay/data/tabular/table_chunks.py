@@ -168,7 +168,7 @@ def _numbered(frame: pd.DataFrame, start: int, skipped: list[tuple[str, str, str
         last = min(int(line) - 2, last)
         bad[last] = f"line {line} has {saw} values; {wanted} were expected"
         last -= 1
-    return TableChunk(frame, [number for number in numbers if number not in bad], bad)
+    return TableChunk(frame, [number for number in numbers if number not in bad] if bad else numbers, bad)
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _TABLES = (".csv", ".csv.gz", ".csv.bz2", ".csv.xz", ".csv.zst", ".csv.zip", ".parquet", ".pq")
 _ARRAYS = (".npy", ".npz")
-_ROWS = 8192
-"""Of a table that are read at a time."""
+_ROWS, _CELLS = 1 << 15, 1 << 19
+"""Of a table that are read at a time, at most: each chunk costs as much as some thousand rows."""
 _THREADS, _NAMED = 16, 10
 
 
@@ -198,20 +198,20 @@ def _picture(preprocess: Preprocess, path: Path) -> tuple[Tensor | None, str]:
 def _of_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
     encoder, options = preprocess.fitted_encoder(), preprocess.csv_options
     note = _unused(preprocess, path, columns_of(path, separator=options["separator"]))
-    for chunk in table_chunks(path, encoder, max(size, _ROWS), **options):
+    rows = max(size, min(_ROWS, _CELLS // len(encoder.columns)))
+    for chunk in table_chunks(path, encoder, rows, **options):
         judged = judge_rows(chunk.frame, encoder.columns, decimal=options["decimal"])
         errors = {**chunk.bad, **{chunk.rows[at]: error for at, error in judged.errors.items()}}
         warned = {chunk.rows[at]: warning for at, warning in judged.warnings.items()}
-        good = [at for at in range(len(chunk.rows)) if at not in judged.errors]
-        numbers = sorted([*chunk.rows, *chunk.bad])
-        yield Block(
-            [str(path)] * len(numbers),
-            numbers,
-            [errors.get(row, "") for row in numbers],
-            [warned.get(row, "") if row not in errors else "" for row in numbers],
-            preprocess.encoded(judged.frame.iloc[good] if judged.errors else judged.frame),
-            note,
-        )
+        frame = judged.frame
+        if judged.errors:
+            frame = frame.iloc[[at for at in range(len(frame)) if at not in judged.errors]]
+        numbers = sorted([*chunk.rows, *chunk.bad]) if chunk.bad else chunk.rows
+        told = [
+            [noted.get(row, "") for row in numbers] if noted else [""] * len(numbers)
+            for noted in (errors, {row: warned[row] for row in warned if row not in errors})
+        ]
+        yield Block([str(path)] * len(numbers), numbers, *told, preprocess.encoded(frame), note)
         note = ""
 
 

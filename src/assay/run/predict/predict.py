@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from assay.run.predict.predictor import Predictor
     from assay.run.predict.preprocess import Preprocess
+
+_FLAT, _NUMBERS = 4096, 1 << 20
+"""Samples of one dimension in a batch, and the numbers in them: a few at a time leave a processor idle."""
 
 
 @final
@@ -77,8 +81,8 @@ def predict(
         inputs: Pictures, tables, arrays, and folders of them.
         out: A .parquet, .csv or .jsonl file for all rows; None: they are in the result.
         top_k: Classes to name for each sample.
-        batch_size: Samples that the model gets at a time; None: as many as in the run's own evaluation, fewer
-            where the device has no room for them.
+        batch_size: Samples that the model gets at a time; None: as many as in the run's own evaluation, at
+            least 4,096 of flat ones, fewer where the device has no room for them.
         limit: Stop after so many samples; None for all.
         most_rows: In the result, where no file has them; the samples after them are counted. None for all.
         progress: Told how many samples there were so far.
@@ -163,6 +167,8 @@ def _frames(
 ) -> Generator[pd.DataFrame]:
     """Tables of the same columns; where nothing can be predicted at first, a sample of zeros says which."""
     size = batch_size or predictor.batch_size
+    if batch_size is None and len(preprocess.input_shape) == 1:
+        size = max(size, min(_FLAT, _NUMBERS // preprocess.input_shape[0]))
     run = _Batches(predictor, size, may_shrink=batch_size is None)
     none: Tensor | None = None
     far: str | None = None
@@ -172,7 +178,7 @@ def _frames(
             if not block.inputs:
                 continue
             if len(block.samples) and far is None:
-                notes.append(far := preprocess.far_off(block.samples))
+                notes.append(far := preprocess.far_off(block.samples[:size]))
             if not len(block.samples) and none is None:
                 none = run(block.samples.new_zeros(1, *preprocess.input_shape))[:0]
             yield _frame(predictor, block, run(block.samples) if len(block.samples) else none, top_k)
@@ -203,24 +209,34 @@ class _Batches:
                         hint=f"--batch-size {smaller}" if smaller else "use a device with more memory",
                     ) from error
                 self._size = len(batch) // 2
-        return torch.cat(done)
+        return torch.cat(done) if len(done) > 1 else done[0]
 
 
 def _frame(predictor: Predictor, block: Block, outputs: Tensor | None, top_k: int) -> pd.DataFrame:
     """Rows of a block, those without a prediction among them."""
-    errors = [error or None for error in block.errors]
-    frame = pd.DataFrame({"input": list(block.inputs), "row": pd.array(list(block.rows), dtype="Int64")})
+    errors = _texts(block.errors)
+    rows = pd.array(np.asarray(block.rows), dtype="Int64")
+    frame = pd.DataFrame({"input": list(block.inputs), "row": rows})
     if outputs is not None:
         at = np.flatnonzero([error is None for error in errors])
         finite = outputs.flatten(1).isfinite().all(1).numpy()
-        for position in at[~finite]:
-            errors[position] = "the model's output is not finite"
-        columns = _columns(predictor, outputs[torch.from_numpy(finite)], top_k)
-        frame = frame.join(pd.DataFrame(dict(columns), index=at[finite]))
+        if not finite.all():
+            errors[at[~finite]] = "the model's output is not finite"
+            at, outputs = at[finite], outputs[torch.from_numpy(finite)]
+        columns = pd.DataFrame(dict(_columns(predictor, outputs, top_k)))
+        frame = frame.join(columns if len(at) == len(frame) else columns.set_axis(at))
     if predictor.preprocess is not None and predictor.preprocess.encoder is not None:
-        frame["warning"] = np.array([warning or None for warning in block.warnings], dtype=object)
-    frame["error"] = np.array(errors, dtype=object)
+        frame["warning"] = _texts(block.warnings)
+    frame["error"] = errors
     return frame
+
+
+def _texts(given: Sequence[str]) -> NDArray[np.object_]:
+    """Texts, None for those that are empty."""
+    texts = np.full(len(given), None, dtype=object)
+    if any(given):
+        texts[:] = [text or None for text in given]
+    return texts
 
 
 def _columns(predictor: Predictor, outputs: Tensor, top_k: int) -> Mapping[str, Any]:
