@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,16 +12,20 @@ from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-unty
 from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix, MulticlassF1Score
 
+from assay.build.assembly import assemble
+from assay.compose.compose import compose, job_config
 from assay.metrics.tracker import Tracker
+from assay.torch_internals import TorchDispatchMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from torch import Tensor
 
     Step = tuple[Tensor, Tensor, Tensor]
 
-EVEN, UNEVEN = [4] * 20, [1, 7, 3, 16, 2, 5] * 6
+EVEN, UNEVEN = [4] * 70, [1, 7, 3, 16, 2, 5] * 12
 """More than the steps that are handed to the metrics at once."""
 
 
@@ -80,7 +84,7 @@ def test_a_look_changes_nothing() -> None:
         assert torch.equal(looked_at.compute()[name], value), name
 
 
-@pytest.mark.parametrize("at", [0, 3, 16, 20])
+@pytest.mark.parametrize("at", [0, 3, 64, 70])
 def test_taken_up_from_a_file_it_is_the_same_to_the_bit(at: int) -> None:
     given = steps(UNEVEN)
     file = io.BytesIO()
@@ -92,6 +96,50 @@ def test_taken_up_from_a_file_it_is_the_same_to_the_bit(at: int) -> None:
         tracker.update(*step)
     whole = fed(given).compute()
     assert all(torch.equal(value, whole[name]) for name, value in tracker.compute().items())
+
+
+def test_large_predictions_are_not_kept_for_many_steps() -> None:
+    tracker = Tracker(MetricCollection({}), "train")
+    kept = []
+    for _ in range(20):  # 200 KiB each
+        tracker.update(torch.zeros(()), torch.zeros(100, 512), torch.zeros(100, dtype=torch.long))
+        kept.append(sum(one.nbytes + two.nbytes for one, two in tracker._pending))
+    assert max(kept) < 1 << 20
+    assert kept.count(0) == 3
+
+
+class Waits(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    """Counts what the host has to wait for on an accelerator: the value of a tensor."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("data", ["digits", "breast_cancer", "diabetes"])
+def test_nothing_waits_for_the_device_before_an_epoch_is_over(data: str, tmp_path: Path) -> None:
+    assembly = assemble(
+        job_config(compose([f"data={data}", "model=mlp", "device=cpu", f"hydra.run.dir={tmp_path}/run"]))
+    )
+    module: Any = assembly.module
+    datamodule: Any = assembly.datamodule
+    module.trainer, module._logged_step = assembly.trainer, 0  # a loss that is written is waited for
+    batch = datamodule.on_after_batch_transfer(next(iter(datamodule.train_dataloader())), 0)
+    before = 0
+    with Waits() as waits:  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        for number in range(130):  # more than two blocks
+            loss = module.training_step(batch, number)
+            module.on_train_batch_end({"loss": loss.detach()}, batch, number)
+            module.validation_step(batch, number)
+            module.test_step(batch, number)
+            # On the CPU alone torchmetrics looks, once a block, whether it was given probabilities.
+            assert waits.count == 0 or data != "diabetes"
+            assert waits.count == before or (number + 1) % 64 == 0
+            before = waits.count
+        assert float(module.train_tracker.compute()["train/loss"]) == pytest.approx(loss.item())
+        assert waits.count > before, "what is counted has another name now"
 
 
 def test_nothing_seen_is_nothing_said() -> None:

@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
     from torchmetrics import MetricCollection
 
-_FLUSH_EVERY = 16
+_MOST_STEPS, _MOST_BYTES = 64, 1 << 20
+"""Pending at once. Of more bytes an update computes for so long that what it costs besides does not count."""
 
 
 @final
 class Tracker:
     """A `MetricCollection` and the mean loss of a stage.
 
-    A torchmetrics update costs a few hundred microseconds however small the batch, so predictions are kept
-    for up to 16 steps and handed over together; the metrics see the same samples in the same order. Nothing
-    waits for the device before `compute`.
+    A torchmetrics update costs up to a few hundred microseconds however small the batch, so predictions are
+    kept for up to 64 steps or 1 MiB and handed over together; the metrics see the same samples in the same
+    order. Nothing waits for the device before `compute`.
 
     Not a module: metrics are no part of a model's weights.
 
@@ -40,7 +41,8 @@ class Tracker:
         self._losses: list[Tensor] = []
         self._sizes: list[int] = []
         self._loss_sum: Tensor | None = None
-        self._count = 0
+        self._count = self._bytes = 0
+        self._device: torch.device | None = None
 
     def update(self, loss: Tensor, predictions: Tensor, targets: Tensor) -> None:
         """Take in one batch.
@@ -53,7 +55,8 @@ class Tracker:
         self._losses.append(loss)
         self._sizes.append(len(targets))
         self._pending.append((predictions, targets))
-        if len(self._pending) >= _FLUSH_EVERY:
+        self._bytes += predictions.nbytes + targets.nbytes
+        if self._bytes >= _MOST_BYTES or len(self._pending) >= _MOST_STEPS:
             self.flush()
 
     @torch.no_grad()
@@ -68,12 +71,14 @@ class Tracker:
         self._loss_sum = total if self._loss_sum is None else self._loss_sum + total
         self._count += sum(self._sizes)
         if len(self.metrics):
-            self.metrics.to(losses.device)
+            if losses.device != self._device:  # states that are lists are as long as the epoch
+                self.metrics.to(losses.device)
+                self._device = losses.device
             predictions, targets = (torch.cat(column) for column in zip(*self._pending, strict=True))
             self.metrics.update(
                 predictions.float() if predictions.dtype != torch.float64 else predictions, targets
             )
-        self._pending, self._losses, self._sizes = [], [], []
+        self._pending, self._losses, self._sizes, self._bytes = [], [], [], 0
 
     def compute(self) -> dict[str, Any]:
         """Loss and metrics over everything since the last reset, on all ranks together.
@@ -119,7 +124,7 @@ class Tracker:
 
     def reset(self) -> None:
         """Forget everything."""
-        self._pending, self._losses, self._sizes = [], [], []
+        self._pending, self._losses, self._sizes, self._bytes = [], [], [], 0
         self._loss_sum, self._count = None, 0
         self.metrics.reset()
 
@@ -156,6 +161,8 @@ class Tracker:
         self._pending = [(one.to(device), two.to(device)) for one, two in pending["batches"]]
         self._losses = [loss.to(device) for loss in pending["losses"]]
         self._sizes = list(pending["sizes"])
+        self._bytes = sum(one.nbytes + two.nbytes for one, two in self._pending)
+        self._device = None  # the metrics' states may come from another one
         for name, metric in self.metrics.items(keep_base=True, copy_state=False):
             saved = state["metrics"].get(str(name), {})
             for key in metric._defaults.keys() & saved.keys():
