@@ -39,7 +39,7 @@ LONGEST = (
     *("sweep/launcher/test_slurm.py", "run/test_reproduce.py", "sweep/test_poison.py", "sweep/test_study.py"),
     *("check/hostile/test_hostile.py", "sweep/test_stopped_sweeps.py", "training/test_killed_runs.py"),
     *("experiment/test_scores.py", "check/broken/test_broken.py", "check/test_no_false_alarm.py"),
-    *("loop/test_resume_point.py", "loop/test_stop_on_signal.py", "experiment/test_examples.py"),
+    *("loop/test_fit_loop.py", "loop/test_stop_on_signal.py", "experiment/test_examples.py"),
 )
 """Test files that are begun first: with one of these as the last, all other workers would wait for it."""
 

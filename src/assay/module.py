@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("assay")
 
-_PLAIN_ATTRIBUTES = frozenset({"_current_fx_name", "_observed", "_raw", "_augmented", "_logged_step"})
-
 
 @final
 class Module(L.LightningModule):
@@ -165,14 +163,6 @@ class Module(L.LightningModule):
             predictions = scale.restore(predictions)
         return loss, (loss.detach(), predictions, self._task.hard_targets(targets))
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        # Lightning sets `_current_fx_name` twice a hook; looking each time whether the value is a module or a
-        # parameter costs a tenth of a small step.
-        if name in _PLAIN_ATTRIBUTES:
-            object.__setattr__(self, name, value)
-        else:
-            super().__setattr__(name, value)
-
     def running_metrics(self) -> dict[str, float]:
         """Training loss and metrics of the epoch so far, on this rank; waits for the device."""
         return self.train_tracker.peek()
@@ -241,15 +231,13 @@ class Module(L.LightningModule):
 
     def epoch_state(self) -> dict[str, Any]:
         """What this process has gathered in an epoch that is not over, for a checkpoint."""
-        observed = None if self._observed is None else list(self._observed)
         return {
             "train": self.train_tracker.state(),
-            "observed": observed,
             "matrices": self.matrices,
             "logged_step": self._logged_step,
         }
 
-    def take_up_epoch(self, state: dict[str, Any]) -> None:
+    def load_epoch_state(self, state: dict[str, Any]) -> None:
         """Go on with what `epoch_state` gave.
 
         Args:
@@ -257,16 +245,6 @@ class Module(L.LightningModule):
         """
         self.train_tracker.restore(state["train"], self.device)
         self.matrices, self._logged_step = dict(state["matrices"]), state["logged_step"]
-        observed = state["observed"]
-        self._observed = None if observed is None else tuple(value.to(self.device) for value in observed)
-
-    def end_step(self, outputs: Any) -> None:
-        """Track a step that was taken before a checkpoint was saved.
-
-        Args:
-            outputs: Of the step.
-        """
-        self.on_train_batch_end(outputs, None, -1)
 
 
 def _unpack(batch: Any) -> Batch:

@@ -15,7 +15,8 @@ from assay.callbacks.without_nvml_check import WithoutNvmlCheck
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import ConfigError
 from assay.logger.run_csv import RunCSV
-from assay.loop.resume_point import ResumePoint
+from assay.loop.fit_loop import install
+from assay.loop.moved_run import MovedRun
 from assay.loop.stop_on_signal import StopOnSignal
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def build_trainer(config: DictConfig) -> L.Trainer:
     trainer: L.Trainer = build(
         config,
         "trainer",
-        callbacks=[ResumePoint(), SeedEachStep(config.seed), WithoutNvmlCheck(), *callbacks, RunLog(), stop],
+        callbacks=[MovedRun(), SeedEachStep(config.seed), WithoutNvmlCheck(), *callbacks, RunLog(), stop],
         logger=False,
         plugins=[CheckpointFile(background=True)],
         enable_checkpointing=True,
@@ -52,6 +53,8 @@ def build_trainer(config: DictConfig) -> L.Trainer:
         use_distributed_sampler=False,
         default_root_dir=config.run_dir,
     )
+    if type(trainer) is L.Trainer:  # one of somebody's own class may do anything with its loops
+        install(trainer)
     return trainer
 
 

@@ -103,12 +103,16 @@ def _progress(path: Path) -> tuple[tuple[int, ...], bool]:
     except OSError as error:
         raise AssayError(f"{path} cannot be read: {error.strerror or error}") from error
     batches = _number(loaded, "loops", "fit_loop", "epoch_loop.batch_progress", "total", "completed")
-    note = dict.get(loaded, "resume_point")
-    epoch_lost = isinstance(note, dict) and note.get("epoch_lost") is True
+    epoch_lost = _at(loaded, "loops", "fit_loop", "state_dict", "epoch_lost") is True
     return (batches, _number(loaded, "global_step")), epoch_lost
 
 
-def _number(value: Any, *keys: str) -> int:
+def _at(value: Any, *keys: str) -> Any:
     for key in keys:
         value = dict.get(value, key) if isinstance(value, dict) else None
-    return value if type(value) is int else 0
+    return value
+
+
+def _number(value: Any, *keys: str) -> int:
+    found = _at(value, *keys)
+    return found if type(found) is int else 0

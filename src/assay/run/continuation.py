@@ -11,7 +11,7 @@ from omegaconf import open_dict
 
 from assay.errors import AssayError
 from assay.logger.run_csv import RunCSV
-from assay.loop.pick_up import PickUp
+from assay.loop.changed_arguments import ChangedArguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +58,8 @@ def pick_up(assembly: Assembly, record: RunRecord, run_dir: Path) -> Path | None
         if key.startswith("optimizer.")
     }
     schedule = any(key.startswith("scheduler.") for key in changed)
-    callbacks: list[Any] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-    callbacks.append(PickUp(arguments, new_schedule=schedule, stop=last["stop"]))
+    changed_arguments = ChangedArguments(arguments, new_schedule=schedule, stop=last["stop"])
+    assembly.trainer.fit_loop.changed = changed_arguments  # type: ignore[attr-defined]  # ours
     return run_dir / "checkpoints" / str(last["checkpoint"])
 
 

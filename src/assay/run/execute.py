@@ -28,7 +28,6 @@ from assay.data.data_module import DataModule
 from assay.errors import AssayError, ConfigError, NonFiniteError
 from assay.files.checksum import damage_of, sha256
 from assay.logger.run_csv import RunCSV
-from assay.loop.pick_up import PickUp
 from assay.loop.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.module import Module
 from assay.record.failure_cause import reason_of
@@ -241,8 +240,7 @@ def _picking_up(trainer: L.Trainer, checkpoint: Path | None) -> Iterator[None]:
     try:
         yield
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError, AssertionError) as error:
-        callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-        if checkpoint is None or any(one.done for one in callbacks if isinstance(one, PickUp)):
+        if checkpoint is None or getattr(trainer.fit_loop, "has_begun", True):
             raise
         raise AssayError(
             f"{checkpoint} is not as this run would have written it: {reason_of(error)}",

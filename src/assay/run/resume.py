@@ -15,7 +15,7 @@ from assay.checkpoint.select_checkpoint import newest_valid
 from assay.errors import AssayError, ConfigError
 from assay.files.checksum import damage_of
 from assay.files.symlinks import check_links
-from assay.loop.resume_point import KEY
+from assay.loop.position import Phase, Position
 from assay.quoting import counted
 from assay.record.provenance import refuse_uncommitted
 from assay.record.run_directory import RunDirectory
@@ -150,21 +150,21 @@ def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) 
 
 
 def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> None:
-    point = checkpoint.get(KEY) or {}
-    if not point.get("phase"):
+    state = (checkpoint.get("loops") or {}).get("fit_loop", {}).get("state_dict") or {}
+    if not state.get("position"):
         raise AssayError(
             f"{path} was saved in the middle of a step, or holds weights alone: no run can go on from it",
             hint=f"remove it, and {path.name}.sha256, to go on from another one",
         )
-    before, now = len(point["processes"]), world_size(config)
+    position = Position.of_state(state["position"])
+    before, now = len(state["carried"]["processes"]), world_size(config)
     if before != now:
         raise ConfigError(
             f"the run has {counted(before, 'process', 'processes')}, and this asks for {now}",
             key="trainer.devices",
             hint=f"trainer.devices={before}",
         )
-    progress = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]
-    needed = progress["completed"] + (point["phase"] not in ("epoch_start", "train_end"))
+    needed = position.epoch + (position.phase is not Phase.EPOCH_START)
     most = config.trainer.get("max_epochs")
     if most is not None and 0 <= most < needed:
         raise ConfigError(

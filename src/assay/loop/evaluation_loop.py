@@ -1,0 +1,177 @@
+"""Validation and test."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from typing import Any, Self, final
+
+from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from lightning.pytorch.utilities.model_helpers import is_overridden
+from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
+from typing_extensions import override
+
+from assay.loop.hook_plan import HookPlan
+from assay.loop.lightning_internals import (
+    IteratorFetcher,
+    LightningEvaluationLoop,
+    begin_batch,
+    check_dataloader_idx,
+    connector,
+    end_batch,
+    end_dataloader,
+    end_of_dataloaders,
+    fetched,
+    fetcher_of,
+    like,
+    loader_number,
+    module_mode,
+    note_evaluated,
+    note_time,
+    print_results,
+    reads_one_after_another,
+    take_logged_outputs,
+    without_gradients,
+)
+from assay.loop.position import Phase
+
+
+@final
+class EvaluationLoop(LightningEvaluationLoop):
+    """All batches of one or several dataloaders, once.
+
+    Attributes:
+        hooks: Of the trainer, while it trains.
+    """
+
+    hooks: HookPlan | None = None
+
+    @classmethod
+    def like(cls, loop: LightningEvaluationLoop) -> Self:
+        """One that does what Lightning's does.
+
+        Args:
+            loop: Lightning's.
+        """
+        return cls(*like(loop))
+
+    @override
+    @without_gradients
+    def run(self) -> list[Any]:
+        """Evaluate.
+
+        Returns:
+            What was logged, a mapping for each dataloader.
+        """
+        self.setup_data()
+        if self.skip:
+            return []
+        self.reset()
+        fitting = self.trainer.state.fn == TrainerFn.FITTING
+        hooks = (self.hooks if fitting else None) or HookPlan(self.trainer)
+        self._start(hooks)
+        fetcher, before = fetcher_of(self), 0
+        several = reads_one_after_another(self)
+        while True:
+            try:
+                iterator = next(fetcher) if isinstance(fetcher, IteratorFetcher) else None
+                if iterator is None:
+                    batch, batch_idx, number = next(fetcher)
+                else:
+                    (batch, batch_idx), number = fetched(fetcher), loader_number(fetcher)
+                if number != before:
+                    end_dataloader(self)
+                before = number
+                self.batch_progress.is_last_batch = fetcher.done
+                self._evaluate(hooks, batch, batch_idx, number if several else None, iterator)
+            except StopIteration:
+                break
+        end_dataloader(self)
+        return self._finish(hooks, fitting=fitting)
+
+    def _name(self) -> str:
+        return "test" if self.trainer.testing else "validation"
+
+    def _start(self, hooks: HookPlan) -> None:
+        name, several = self._name(), reads_one_after_another(self)
+        self.trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION  # type: ignore[attr-defined]  # ours
+        if not isinstance(fetcher_of(self), IteratorFetcher):
+            check_dataloader_idx(self, (f"{name}_step",), several=several)
+        check_dataloader_idx(self, (f"on_{name}_batch_start", f"on_{name}_batch_end"), several=several)
+        step = getattr(self.trainer.lightning_module, f"{name}_step")
+        self._takes_index = is_param_in_hook_signature(step, "batch_idx", min_args=2)
+        module_mode(self).capture(self.trainer.lightning_module)
+        hooks.module(f"on_{name}_model_eval")
+        for hook in (f"on_{name}_start", f"on_{name}_epoch_start"):
+            hooks.callbacks(hook)
+            hooks.module(hook)
+            if hook == f"on_{name}_start":
+                hooks.strategy(hook)
+
+    def _evaluate(
+        self, hooks: HookPlan, batch: Any, batch_idx: int, number: int | None, iterator: Any
+    ) -> None:
+        trainer, progress, collector = self.trainer, self.batch_progress, connector(self.trainer)
+        name = "test" if trainer.testing else "validation"
+        if iterator is None:
+            batch = hooks.to_device(batch, number or 0)
+        told = (batch, batch_idx) if number is None else (batch, batch_idx, number)
+        progress.increment_ready()
+        begin_batch(self, collector, batch, number)
+        hooks.callbacks(f"on_{name}_batch_start", *told)
+        hooks.module(f"on_{name}_batch_start", *told)
+        progress.increment_started()
+        given = (iterator,) if iterator is not None else told if self._takes_index else (batch, *told[2:])
+        outputs = hooks.strategy(f"{name}_step", *given)
+        progress.increment_processed()
+        if iterator is not None:  # the step has taken it from the iterator
+            fetcher = fetcher_of(self)
+            told = (*fetched(fetcher), *((loader_number(fetcher),) if number is not None else ()))
+        hooks.callbacks(f"on_{name}_batch_end", outputs, *told)
+        hooks.module(f"on_{name}_batch_end", outputs, *told)
+        logged = end_batch(self, collector)
+        progress.increment_completed()
+        if not trainer.sanity_checking:
+            seen = note_evaluated(self, number or 0)
+            if logged:
+                collector.update_eval_step_metrics(seen)
+        if trainer.received_sigterm and not progress.is_last_batch:
+            raise SIGTERMException
+
+    def _finish(self, hooks: HookPlan, *, fitting: bool) -> list[Any]:
+        trainer, name, collector = self.trainer, self._name(), connector(self.trainer)
+        collector.epoch_end_reached()
+        end_of_dataloaders(collector)
+        hooks.callbacks(f"on_{name}_epoch_end")
+        hooks.module(f"on_{name}_epoch_end")
+        collector.on_epoch_end()
+        outputs = take_logged_outputs(self)
+        of_epoch = collector.update_eval_epoch_metrics()
+        collector.log_eval_end_metrics({**ChainMap(*outputs), **of_epoch})
+        for one in outputs:
+            one.update(of_epoch)
+        hooks.callbacks(f"on_{name}_end", saving=False if fitting else None)
+        hooks.module(f"on_{name}_end")
+        hooks.strategy(f"on_{name}_end")
+        self.end(hooks, fitting=fitting)
+        if self.verbose and trainer.is_global_zero:
+            print_results(self, outputs)
+        return outputs
+
+    def end(self, hooks: HookPlan, *, fitting: bool = True) -> None:
+        """All that follows when the scores are logged; it is left to a run that goes on from here.
+
+        Args:
+            hooks: Of the trainer.
+            fitting: Checkpoints are saved.
+        """
+        trainer, name = self.trainer, self._name()
+        if fitting:
+            trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION_END  # type: ignore[attr-defined]  # ours
+            hooks.callbacks(f"on_{name}_end", saving=True)
+        connector(trainer).reset_results()
+        if is_overridden(f"on_{name}_model_train", trainer.lightning_module):
+            hooks.module(f"on_{name}_model_train")
+        else:
+            module_mode(self).restore(trainer.lightning_module)
+        note_time(trainer)

@@ -1,0 +1,218 @@
+"""Training from the first epoch to the last, or from where a checkpoint was saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import torch
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from typing_extensions import override
+
+from assay.loop.carried_state import carried_state, claimed, only_whole_epochs, remove_dropped, take_up
+from assay.loop.changed_arguments import ChangedArguments
+from assay.loop.epoch_loop import EpochLoop
+from assay.loop.evaluation_loop import EvaluationLoop
+from assay.loop.hook_plan import HookPlan
+from assay.loop.lightning_internals import (
+    LightningFitLoop,
+    at_last_batch,
+    begin_anew,
+    connector,
+    fetcher_of,
+    log_epoch,
+    seed_samplers,
+    skip_sanity_check,
+)
+from assay.loop.position import HALF_DONE, Phase, Position
+
+if TYPE_CHECKING:
+    import lightning as L
+
+KEY: Final = "position"
+
+
+def install(trainer: L.Trainer) -> None:
+    """Give a trainer assay's loops, which do what Lightning's do, and can go on after any step.
+
+    Args:
+        trainer: That has not run yet.
+    """
+    trainer.fit_loop = FitLoop(trainer.fit_loop)
+    trainer.validate_loop = EvaluationLoop.like(trainer.validate_loop)
+    trainer.test_loop = EvaluationLoop.like(trainer.test_loop)
+
+
+@final
+class FitLoop(LightningFitLoop):
+    """Epochs, and in each checkpoint the position from which a run that loads it goes on.
+
+    A checkpoint is saved in the middle of something: after an optimizer step and before its validation, after
+    the validation and before the plateau scheduler sees it, at the end of an epoch whose row is not yet
+    written. Here such a run goes on with exactly what was left to do.
+
+    Args:
+        loop: Lightning's, of a trainer that has not run yet.
+
+    Attributes:
+        changed: What a run that goes on has been told to do otherwise.
+        has_begun: Whether the checkpoint is taken up, and what happens from here on is training.
+    """
+
+    epoch_loop: EpochLoop
+
+    def __init__(self, loop: LightningFitLoop) -> None:
+        super().__init__(loop.trainer, loop.min_epochs, loop.max_epochs)
+        self.epoch_loop = EpochLoop(loop.trainer, loop.min_steps, loop.max_steps)
+        self.changed = ChangedArguments()
+        self.has_begun = False
+        self._loaded: dict[str, Any] | None = None
+        self._built_schedulers: list[dict[str, Any]] = []
+        self._claimed: set[str] = set()
+        self._csv: Any = None
+        self._mark: dict[str, Any] = {}
+
+    # -- training ------------------------------------------------------------------------------------------
+
+    @override
+    def run(self) -> None:
+        """Train to the end."""
+        self.setup_data()
+        loaded, self._loaded = self._loaded, None
+        if (loaded is None or not self.max_batches) and self.skip:
+            return
+        trainer, loop = self.trainer, self.epoch_loop
+        torch.set_grad_enabled(True)
+        self._hooks = HookPlan(trainer)
+        loop.prepare(self._hooks)
+        self._csv = next((logger for logger in trainer.loggers if hasattr(logger, "rewind")), None)
+        start = Phase.EPOCH_START if loaded is None else self._take_up(loaded)
+        self._claimed = claimed(trainer)
+        self.has_begun = True
+        self.on_run_start()
+        while start is not Phase.EPOCH_START or not self.done:
+            try:
+                self._epoch(start)
+            except StopIteration:
+                break
+            start = Phase.EPOCH_START
+        loop.phase = Phase.TRAIN_END
+        self.on_run_end()
+
+    def _epoch(self, start: Phase) -> None:
+        self._hooks.forget()
+        if start is Phase.EPOCH_START:
+            self.epoch_loop.phase = start
+            self.mark_log()
+            self.on_advance_start()
+        else:
+            seed_samplers(self)
+        if start is Phase.EPOCH_END:
+            self._count_epoch()
+        else:
+            with self.trainer.profiler.profile("run_training_epoch"):
+                self.epoch_loop.run(fetcher_of(self), start)
+            self._call_at_epoch_end()
+        self.on_advance_end()
+
+    def _count_epoch(self) -> None:
+        connector(self.trainer).epoch_end_reached()
+        self.epoch_progress.increment_processed()
+
+    def _call_at_epoch_end(self) -> None:
+        """The hooks before those that save: callbacks that wait for a metric of the epoch come after the module."""
+        self._count_epoch()
+        hooks = self._hooks
+        hooks.callbacks("on_train_epoch_end", monitoring=False)
+        hooks.module("on_train_epoch_end")
+        hooks.callbacks("on_train_epoch_end", saving=False, monitoring=True)
+
+    @override
+    def on_advance_end(self) -> None:
+        """All that follows when an epoch's scores are known; it is left to a run that goes on from here."""
+        trainer, loop, collector = self.trainer, self.epoch_loop, connector(self.trainer)
+        loop.phase = Phase.EPOCH_END
+        self._hooks.callbacks("on_train_epoch_end", saving=True)
+        collector.on_epoch_end()
+        if at_last_batch(loop):
+            loop.update_lr_schedulers("epoch", update_plateau_schedulers=True)
+        log_epoch(loop, collector)
+        self.epoch_progress.increment_completed()
+        if trainer.received_sigterm:
+            raise SIGTERMException
+
+    def mark_log(self) -> None:
+        """Remember how long metrics.csv is: what is written from here on is done again after a checkpoint."""
+        if self._csv is not None:
+            self._mark = self._csv.mark()
+
+    # -- into a checkpoint ---------------------------------------------------------------------------------
+
+    @override
+    def on_save_checkpoint(self) -> dict[str, Any]:
+        """The position, and what is carried over to a run that goes on from it."""
+        trainer, loop, phase = self.trainer, self.epoch_loop, self.epoch_loop.phase
+        progress = loop.batch_progress.current
+        begun = phase not in (Phase.EPOCH_START, Phase.EPOCH_END, Phase.TRAIN_END)
+        batch = 0 if phase is Phase.EPOCH_START else progress.processed
+        epoch = self.epoch_progress.current.completed - (phase is Phase.TRAIN_END)
+        log = None if self._csv is None else self._csv.position()
+        if log is not None and phase in (Phase.EPOCH_START, Phase.BATCH_START):
+            log |= self._mark
+        # A callback removes what this checkpoint takes the place of once it is saved, and may not come to it.
+        before, self._claimed = self._claimed, claimed(trainer)
+        half_done = phase in HALF_DONE
+        return {
+            **super().on_save_checkpoint(),
+            KEY: None if half_done else Position(max(epoch, 0), batch, phase).as_state(),
+            "epoch_lost": only_whole_epochs(trainer) and begun and batch > 0,
+            "dropped": sorted(Path(path).name for path in before - self._claimed),
+            "log": log,
+            "carried": {} if half_done else carried_state(trainer, phase, loop.outputs),
+        }
+
+    # -- and out of one ------------------------------------------------------------------------------------
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, Any], prefix: str = "") -> None:
+        """Take note of a position; what it needs is put in place when training begins.
+
+        Args:
+            state_dict: Of Lightning's form.
+            prefix: Of its keys.
+        """
+        loaded = state_dict[f"{prefix}state_dict"]
+        position = Position.of_state(loaded[KEY])
+        super().load_state_dict(state_dict, prefix)
+        begin_anew(self)
+        skip_sanity_check(self)
+        self._loaded = loaded
+        self._built_schedulers = [
+            dict(one.scheduler.state_dict()) for one in self.trainer.lr_scheduler_configs
+        ]
+        over = position.phase is Phase.TRAIN_END
+        done, started = position.epoch + over, position.epoch + (position.phase is not Phase.EPOCH_START)
+        for epochs in (self.epoch_progress.current, self.epoch_progress.total):
+            epochs.ready = epochs.started = started  # type: ignore[attr-defined]  # of this kind of progress
+            epochs.processed = epochs.completed = done  # type: ignore[attr-defined]  # the same
+        progress = self.epoch_loop.batch_progress
+        for batches in (progress.current, progress.total):
+            steps = batches.processed  # type: ignore[attr-defined]  # as above
+            batches.ready = batches.started = steps  # type: ignore[attr-defined]  # as above
+            batches.completed = steps - (position.phase is Phase.BATCH_END)
+        if over:
+            progress.current.reset()
+
+    def _take_up(self, loaded: dict[str, Any]) -> Phase:
+        """Put in place what the checkpoint carries, and say where to go on."""
+        trainer, phase = self.trainer, Phase(loaded[KEY]["phase"])
+        begin_anew(self)
+        if self._csv is not None:
+            self._csv.rewind(loaded["log"])
+        self.epoch_loop.outputs = take_up(trainer, loaded["carried"], stop=self.changed.stop)
+        self.changed.apply(trainer, self._built_schedulers)
+        remove_dropped(trainer, loaded["dropped"])
+        # Lightning never removes what it has resumed from; here that is one of the run's own.
+        trainer.ckpt_path = None
+        self.epoch_loop.phase = phase
+        return Phase.EPOCH_START if phase is Phase.TRAIN_END else phase

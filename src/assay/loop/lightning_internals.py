@@ -1,0 +1,397 @@
+"""Every private name of Lightning that assay uses; `tests/contract/test_private_names.py` watches over them.
+
+The loops are subclasses of Lightning's, so that whatever reads `trainer.fit_loop.epoch_loop.batch_progress`
+and its like finds what it expects. What they do themselves is written with the functions below.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from lightning.fabric.utilities.data import _set_sampler_epoch
+from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
+from lightning.pytorch.loops.evaluation_loop import _EvaluationLoop as LightningEvaluationLoop
+from lightning.pytorch.loops.fetchers import _DataLoaderIterDataFetcher as IteratorFetcher
+from lightning.pytorch.loops.fetchers import _PrefetchDataFetcher as PlainFetcher
+from lightning.pytorch.loops.fit_loop import _FitLoop as LightningFitLoop
+from lightning.pytorch.loops.optimization.automatic import ClosureResult
+from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop as LightningEpochLoop
+from lightning.pytorch.loops.utilities import _block_parallel_sync_behavior as without_gradient_sync
+from lightning.pytorch.loops.utilities import _no_grad_context as without_gradients
+from lightning.pytorch.loops.utilities import _verify_dataloader_idx_requirement
+from lightning.pytorch.plugins.precision import MixedPrecision, Precision
+from lightning.pytorch.strategies import DDPStrategy, Strategy
+from lightning.pytorch.trainer.connectors.logger_connector.result import (
+    _Metadata,
+    _ResultMetric,
+    _Sync,
+)
+
+from assay.errors import AssayError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import lightning as L
+
+__all__ = [
+    "CURRENT_HOOK",
+    "ClosureResult",
+    "IteratorFetcher",
+    "LightningEpochLoop",
+    "LightningEvaluationLoop",
+    "LightningFitLoop",
+    "without_gradient_sync",
+    "without_gradients",
+]
+
+CURRENT_HOOK: Final = "_current_fx_name"
+"""Attribute of a module that says to `self.log` which hook is running."""
+
+# -- the logger connector: what `self.log` gave, and who is shown it when
+
+
+def connector(trainer: L.Trainer) -> Any:
+    """What collects the metrics of a trainer."""
+    return trainer._logger_connector
+
+
+def begin_batch(loop: Any, collector: Any, batch: Any, dataloader_idx: int | None = None) -> None:
+    """What the connector does as a batch begins."""
+    collector._first_loop_iter = collector._first_loop_iter is None
+    results = loop._results
+    results.batch, results.batch_size, results.dataloader_idx = batch, None, dataloader_idx
+
+
+def end_batch(loop: Any, collector: Any) -> bool:
+    """What the connector does as a batch ends; whether anything was logged."""
+    results = loop._results
+    if not results:
+        results.batch = results.batch_size = None
+        return False
+    collector.on_batch_end()
+    return True
+
+
+def first_of_loop(collector: Any) -> bool | None:
+    """Whether the batch is the first since the epoch began; None between epochs."""
+    first: bool | None = collector._first_loop_iter
+    return first
+
+
+def set_first_of_loop(collector: Any, first: bool | None) -> None:
+    """Have `first_of_loop` give this."""
+    collector._first_loop_iter = first
+
+
+def end_of_dataloaders(collector: Any) -> None:
+    """No dataloader is the one that is read."""
+    collector._evaluation_epoch_end()
+
+
+def log_epoch(loop: Any, collector: Any) -> None:
+    """Write what was logged in an epoch, at the step before: so loggers count the end of an epoch."""
+    loop._batches_that_stepped -= 1
+    collector.update_train_epoch_metrics()
+    loop._batches_that_stepped += 1
+
+
+def callback_metrics(trainer: L.Trainer) -> dict[str, Any]:
+    """The metrics that callbacks see, to be changed in place."""
+    metrics: dict[str, Any] = trainer._logger_connector._callback_metrics
+    return metrics
+
+
+# -- data
+
+
+def fetcher_of(loop: Any) -> Any:
+    """What gives a loop its batches."""
+    return loop._data_fetcher
+
+
+def fetched(fetcher: IteratorFetcher) -> tuple[Any, int]:
+    """The batch, and its number, that a step took from the iterator it was given."""
+    return fetcher._batch, fetcher._batch_idx
+
+
+def loader_number(fetcher: IteratorFetcher) -> int:
+    """Of which dataloader the batch is."""
+    return fetcher._dataloader_idx
+
+
+def single_iterator(fetcher: Any) -> Iterator[Any] | None:
+    """The iterator of the one dataloader, if no more is done with a batch than to hand it on."""
+    inner = getattr(getattr(fetcher, "iterator", None), "_iterator", None)
+    iterators = getattr(inner, "iterators", None)
+    plain = type(fetcher) is PlainFetcher and fetcher.length is not None and iterators is not None
+    loader = fetcher.combined_loader
+    one = plain and loader._mode == "max_size_cycle" and loader.iterables is loader.flattened[0]
+    return iterators[0] if one else None
+
+
+def profile_fetching(fetcher: Any, trainer: L.Trainer, loop: type, action: str) -> None:
+    """Time each batch that is fetched, under the name that Lightning gives it."""
+    name = f"[{loop.__name__}].{action}"
+    fetcher._start_profiler = lambda: trainer.profiler.start(name)
+    fetcher._stop_profiler = lambda: trainer.profiler.stop(name)
+
+
+def seed_samplers(fit_loop: LightningFitLoop) -> None:
+    """Tell the samplers which epoch it is."""
+    assert fit_loop._combined_loader is not None  # noqa: S101 - the loop has set it up
+    for loader in fit_loop._combined_loader.flattened:
+        _set_sampler_epoch(loader, fit_loop.epoch_progress.current.processed)
+
+
+def batch_hook_owner(trainer: L.Trainer, hook: str) -> Any:
+    """The module or datamodule whose hook moves batches."""
+    return trainer._data_connector._datahook_selector.get_instance(hook)  # type: ignore[union-attr]  # in fit
+
+
+def move_batch(trainer: L.Trainer, batch: Any, dataloader_idx: int) -> Any:
+    """A batch after all hooks that move it, called as Lightning calls them."""
+    return trainer.lightning_module._on_before_batch_transfer(batch, dataloader_idx=dataloader_idx)
+
+
+def check_dataloader_idx(loop: LightningEvaluationLoop, hooks: tuple[str, ...], *, several: bool) -> None:
+    """Refuse hooks that want, or lack, the number of the dataloader."""
+    _verify_dataloader_idx_requirement(hooks, several, loop._stage, loop.trainer.lightning_module)
+
+
+def reads_one_after_another(loop: LightningEvaluationLoop) -> bool:
+    """Whether there are several dataloaders, which are read in turn."""
+    return loop._is_sequential and loop.num_dataloaders > 1
+
+
+# -- state of the loops
+
+
+def begin_anew(loop: Any) -> None:
+    """After its state was loaded: nothing that follows is a restart in Lightning's sense."""
+    for one in (loop, *(value for value in vars(loop).values() if hasattr(value, "_restarting"))):
+        one._restarting = one._loaded_from_state_dict = one._resuming_from_checkpoint = False
+        if one is not loop:
+            begin_anew(one)
+
+
+def skip_sanity_check(fit_loop: LightningFitLoop) -> None:
+    """Lightning does none where the validation loop goes on."""
+    fit_loop.epoch_loop.val_loop._restarting = True
+
+
+def accumulates(loop: LightningEpochLoop) -> bool:
+    """Whether the batch's gradients are added to, and the optimizer does not step."""
+    return loop._should_accumulate()
+
+
+def at_last_batch(loop: LightningEpochLoop) -> bool:
+    """Whether the epoch has no further batch."""
+    return loop._num_ready_batches_reached()
+
+
+def training_is_done(loop: LightningEpochLoop) -> bool:
+    """Whether the epoch has no further batch, or training no further step."""
+    return loop._is_training_done
+
+
+def count_step(loop: LightningEpochLoop) -> None:
+    """The number of steps that loggers are told."""
+    loop._batches_that_stepped += 1
+
+
+def validation_is_due(loop: LightningEpochLoop, fetcher: Any) -> bool:
+    """Whether to validate after this batch."""
+    return loop._should_check_val_fx(fetcher)
+
+
+def flush_loggers_if_stopping(loop: LightningEpochLoop) -> None:
+    """Write to disk what loggers hold if training is about to stop."""
+    loop._save_loggers_on_train_batch_end()
+
+
+def skips_backward(loop: LightningEpochLoop) -> bool:
+    """Whether a callback asked for forward passes alone, as weight averaging does for batch normalisation."""
+    return loop.automatic_optimization._skip_backward
+
+
+def optimizer_of(trainer: L.Trainer) -> Any:
+    """The one optimizer of automatic optimization, as its hooks are given it."""
+    return trainer.strategy._lightning_optimizers[0]
+
+
+def like(loop: LightningEvaluationLoop) -> tuple[Any, ...]:
+    """Arguments by which a loop of the same kind is made."""
+    return loop.trainer, loop._trainer_fn, loop._stage, loop.verbose, loop.inference_mode
+
+
+def take_logged_outputs(loop: LightningEvaluationLoop) -> list[dict[str, Any]]:
+    """What was logged for each dataloader; the loop forgets it."""
+    outputs, loop._logged_outputs = loop._logged_outputs, []
+    return outputs
+
+
+def note_time(trainer: L.Trainer) -> None:
+    """Count the time to the next validation from now, where validation goes by the clock."""
+    trainer._last_val_time = time.monotonic()
+
+
+def module_mode(loop: LightningEvaluationLoop) -> Any:
+    """Remembers which modules were in training mode."""
+    return loop._module_mode
+
+
+def note_evaluated(loop: LightningEvaluationLoop, dataloader_idx: int) -> int:
+    """Count a batch of a dataloader, and say how many there were before it."""
+    loop._has_run = True
+    seen: int = loop._seen_batches_per_dataloader[dataloader_idx]
+    loop._seen_batches_per_dataloader[dataloader_idx] += 1
+    return seen
+
+
+def end_dataloader(loop: LightningEvaluationLoop) -> None:
+    """Keep what was logged for the dataloader that has come to its end."""
+    loop._store_dataloader_outputs()
+
+
+def print_results(loop: LightningEvaluationLoop, outputs: list[Any]) -> None:
+    """Lightning's table of what a test or a validation found."""
+    loop._print_results(outputs, loop._stage.value)
+
+
+# -- what may be called directly
+
+
+def _as_in(instance: Any, kind: type, *names: str) -> bool:
+    return all(getattr(type(instance), name) is getattr(kind, name) for name in names)
+
+
+def backward_is_plain(strategy: Strategy) -> bool:
+    """Whether nothing but hooks surrounds the module's backward pass."""
+    precision = strategy.precision_plugin
+    scaled = isinstance(precision, MixedPrecision) and precision.scaler is not None
+    return (
+        _as_in(strategy, Strategy, "backward", "pre_backward", "post_backward")
+        and _as_in(precision, Precision, "backward", "post_backward")
+        and not scaled
+        and (type(precision) is MixedPrecision or _as_in(precision, Precision, "pre_backward"))
+    )
+
+
+def step_is_plain(strategy: Strategy) -> bool:
+    """Whether nothing but hooks and the clipping of gradients surrounds the optimizer's step."""
+    precision = strategy.precision_plugin
+    of_strategy = _as_in(strategy, Strategy, "optimizer_step") or (
+        _as_in(strategy, DDPStrategy, "optimizer_step") and strategy._model_averager is None  # type: ignore[attr-defined]  # DDP's
+    )
+    of_precision = _as_in(precision, Precision, "optimizer_step") or (
+        type(precision) is MixedPrecision and precision.scaler is None
+    )
+    return of_strategy and of_precision and _as_in(precision, Precision, "_wrap_closure", "_after_closure")
+
+
+def clip_gradients(trainer: L.Trainer, optimizer: Any) -> None:
+    """What comes before the optimizer's step, of the precision."""
+    trainer.precision_plugin._clip_gradients(
+        trainer.lightning_module,
+        optimizer,
+        trainer.gradient_clip_val,
+        gradient_clip_algorithm=trainer.gradient_clip_algorithm,
+    )
+
+
+# -- what Lightning leaves out of a checkpoint
+
+_KEPT: Final[dict[type, dict[str, type]]] = {
+    ModelCheckpoint: {
+        "_last_global_step_saved": int,
+        "_last_checkpoint_saved": str,
+        "_defer_save_until_validation": bool,
+    },
+    WeightAveraging: {"_latest_update_epoch": int},
+}
+
+
+def bookkeeping(callback: object) -> dict[str, Any]:
+    """What a callback keeps for itself and leaves out of its state; empty for most."""
+    return {name: getattr(callback, name) for name in _kinds(callback)}
+
+
+def take_up_bookkeeping(callback: object, state: Mapping[str, Any]) -> None:
+    """Give a callback back what a checkpoint says of it; the file may be anybody's.
+
+    Raises:
+        AssayError: It says something that is never written there.
+    """
+    kinds = _kinds(callback)
+    for name, value in state.items():
+        if type(value) is not kinds.get(name):
+            raise AssayError(
+                f"the checkpoint says {name}={value!r:.80} of {type(callback).__name__}: it was changed"
+            )
+        setattr(callback, name, value)
+
+
+def _kinds(callback: object) -> dict[str, type]:
+    return next((kinds for kind, kinds in _KEPT.items() if isinstance(callback, kind)), {})
+
+
+def note_saved(callback: ModelCheckpoint, step: int) -> None:
+    """Have a callback know that it has saved at this step."""
+    callback._last_global_step_saved = step
+
+
+def average_of(callback: WeightAveraging) -> torch.nn.Module | None:
+    """The averaged copy of the model."""
+    return callback._average_model
+
+
+_META: Final = (
+    *("fx", "name", "prog_bar", "logger", "on_step", "on_epoch", "enable_graph"),
+    *("add_dataloader_idx", "dataloader_idx", "metric_attribute"),
+)
+_REDUCTIONS: Final = ("mean", "min", "max", "sum")
+_VALUES: Final = ("value", "cumulated_batch_size", "_forward_cache")
+
+
+def logged_state(loop: LightningEpochLoop) -> dict[str, Any]:
+    """Numbers that a module has logged in an epoch that is not over; metric objects are the module's own."""
+    return {
+        key: {
+            "meta": {name: getattr(result.meta, name) for name in _META},
+            "reduce": result.meta.reduce_fx.__name__,
+            "together": result.meta.sync.should,
+            "first_only": result.meta.sync.rank_zero_only,
+            "updates": result._update_count,
+            "values": {name: getattr(result, name) for name in _VALUES if hasattr(result, name)},
+        }
+        for key, result in loop._results.items()
+        if result.is_tensor and not result.has_reset
+    }
+
+
+def take_up_logged(loop: LightningEpochLoop, state: dict[str, Any]) -> None:
+    """Put what `logged_state` gave back.
+
+    Raises:
+        AssayError: It says something that is never logged.
+    """
+    strategy: Any = loop.trainer.strategy
+    for key, saved in state.items():
+        if (
+            saved["reduce"] not in _REDUCTIONS
+            or not {*saved["meta"]} <= {*_META}
+            or not {*saved["values"]} <= {*_VALUES}
+        ):
+            raise AssayError(f"the checkpoint says of {key!r} what is never logged: it was changed")
+        meta = _Metadata(**saved["meta"], reduce_fx=getattr(torch, saved["reduce"]))
+        reduce: Callable[..., Any] = strategy.reduce
+        meta.sync = _Sync(_should=saved["together"], fn=reduce, rank_zero_only=saved["first_only"])
+        result = _ResultMetric(meta, is_tensor=True)
+        for name, value in saved["values"].items():
+            held = value.to(strategy.root_device) if isinstance(value, torch.Tensor) else value
+            setattr(result, name, held)
+        result._update_count = saved["updates"]
+        loop._results[key] = result
