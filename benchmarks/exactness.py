@@ -28,7 +28,7 @@ from assay.compose.compose import compose, job_config
 from assay.record.provenance import cpu_model
 from assay.report.info import auto_choice
 
-EXACT = ("SeedEachStep", "NonFinite", "StopOnSignal", "ResumePoint")
+EXACT = ("SeedEachStep", "NonFinite", "StopOnSignal")
 SIDES: dict[str, tuple[str, ...]] = {
     "exact": (),
     "exact, deterministic": (),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningModule
-from lightning.pytorch.utilities.rank_zero import rank_zero_warn
+from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
 from assay.loop.lightning_internals import (
@@ -61,7 +61,7 @@ class AutomaticStep:
             accumulated; empty where it skipped the step.
 
         Raises:
-            MisconfigurationException: The optimizer, or the module's `optimizer_step`, did not call the closure.
+            MisconfigurationException: `optimizer_step` did not call the closure.
         """
         trainer, strategy = self._trainer, self._trainer.strategy
         optimizer = trainer.optimizers[0]
@@ -99,8 +99,8 @@ class AutomaticStep:
         if output is None:
             if trainer.world_size > 1:
                 raise RuntimeError(
-                    "training_step returned None, which skips the step: not with several processes, which would "
-                    "wait for this one"
+                    "training_step returned None, which skips the step: not with several processes, for "
+                    "the others would wait"
                 )
             rank_zero_warn("training_step returned None: the step is skipped")
             return None, {}

@@ -38,8 +38,8 @@ def carried_state(trainer: L.Trainer, phase: Phase, outputs: dict[str, Any]) -> 
         outputs: Of the last step.
 
     Returns:
-        Whether training was to stop; the metrics and losses so far; what callbacks keep for themselves; and of
-        each process gradients that are being accumulated, buffers, and what was logged in the epoch so far.
+        Whether training was to stop; metrics and losses so far; what callbacks keep for themselves; and
+        of each process gradients that are being accumulated, buffers, and what the epoch has logged so far.
     """
     loss = outputs.get("loss")
     return {

@@ -94,7 +94,7 @@ class EvaluationLoop(LightningEvaluationLoop):
 
     def _start(self, hooks: HookPlan) -> None:
         name, several = self._name(), reads_one_after_another(self)
-        self.trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION  # type: ignore[attr-defined]  # ours
+        self.trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION
         if not isinstance(fetcher_of(self), IteratorFetcher):
             check_dataloader_idx(self, (f"{name}_step",), several=several)
         check_dataloader_idx(self, (f"on_{name}_batch_start", f"on_{name}_batch_end"), several=several)
@@ -167,7 +167,7 @@ class EvaluationLoop(LightningEvaluationLoop):
         """
         trainer, name = self.trainer, self._name()
         if fitting:
-            trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION_END  # type: ignore[attr-defined]  # ours
+            trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION_END
             hooks.callbacks(f"on_{name}_end", saving=True)
         connector(trainer).reset_results()
         if is_overridden(f"on_{name}_model_train", trainer.lightning_module):

@@ -110,7 +110,7 @@ class FitLoop(LightningFitLoop):
         if start is Phase.EPOCH_END:
             self._count_epoch()
         else:
-            with self.trainer.profiler.profile("run_training_epoch"):
+            with self._hooks.profile("run_training_epoch"):
                 self.epoch_loop.run(fetcher_of(self), start)
             self._call_at_epoch_end()
         self.on_advance_end()
@@ -120,7 +120,7 @@ class FitLoop(LightningFitLoop):
         self.epoch_progress.increment_processed()
 
     def _call_at_epoch_end(self) -> None:
-        """The hooks before those that save: callbacks that wait for a metric of the epoch come after the module."""
+        """The hooks before those that save; who waits for a metric of the epoch comes after the module."""
         self._count_epoch()
         hooks = self._hooks
         hooks.callbacks("on_train_epoch_end", monitoring=False)
@@ -152,7 +152,7 @@ class FitLoop(LightningFitLoop):
     def on_save_checkpoint(self) -> dict[str, Any]:
         """The position, and what is carried over to a run that goes on from it."""
         trainer, loop, phase = self.trainer, self.epoch_loop, self.epoch_loop.phase
-        progress = loop.batch_progress.current
+        progress: Any = loop.batch_progress.current
         begun = phase not in (Phase.EPOCH_START, Phase.EPOCH_END, Phase.TRAIN_END)
         batch = 0 if phase is Phase.EPOCH_START else progress.processed
         epoch = self.epoch_progress.current.completed - (phase is Phase.TRAIN_END)
@@ -187,9 +187,8 @@ class FitLoop(LightningFitLoop):
         begin_anew(self)
         skip_sanity_check(self)
         self._loaded = loaded
-        self._built_schedulers = [
-            dict(one.scheduler.state_dict()) for one in self.trainer.lr_scheduler_configs
-        ]
+        schedulers = (config.scheduler for config in self.trainer.lr_scheduler_configs)
+        self._built_schedulers = [dict(scheduler.state_dict()) for scheduler in schedulers]
         over = position.phase is Phase.TRAIN_END
         done, started = position.epoch + over, position.epoch + (position.phase is not Phase.EPOCH_START)
         for epochs in (self.epoch_progress.current, self.epoch_progress.total):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @final
 class HookPlan:
-    """Calls hooks as Lightning does: all that are overridden, in its order, known to `self.log` by their name.
+    """Calls hooks as Lightning does: those that are overridden, in its order, known to `self.log` by name.
 
     With a profiler each hook is called, and timed under the name that Lightning gives it.
 
@@ -32,9 +32,10 @@ class HookPlan:
     """
 
     def __init__(self, trainer: L.Trainer) -> None:
-        self._trainer, self._module = trainer, trainer.lightning_module
+        self._trainer: Any = trainer
+        self._module = trainer.lightning_module
         self._fields = vars(self._module)
-        self.profiled = type(trainer.profiler) is not PassThroughProfiler
+        self.profiled = type(self._trainer.profiler) is not PassThroughProfiler
         self._callbacks: list[Callback] = []
         self._methods: dict[tuple[str, bool | None, bool | None], list[tuple[str, Callable[..., Any]]]] = {}
         self._moves: tuple[Any, Any] | None = None
@@ -57,7 +58,7 @@ class HookPlan:
             monitoring: The same for those that wait for a metric, of which some save and some stop training.
         """
         trainer = self._trainer
-        known: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+        known: list[Callback] = trainer.callbacks
         if known != self._callbacks:
             self._callbacks = list(known)
             self._methods.clear()
@@ -164,7 +165,7 @@ class HookPlan:
         return batch
 
     def _moving(self) -> tuple[Any, Any]:
-        """The precision's conversion, if it has one, and the hooks to call in turn; None for Lightning's way."""
+        """The precision's conversion, or None; and the hooks to call in turn, or None for Lightning's way."""
         trainer, strategy = self._trainer, self._trainer.strategy
         convert = trainer.precision_plugin.convert_input
         converts = None if getattr(convert, "__qualname__", "") == "Precision.convert_input" else convert

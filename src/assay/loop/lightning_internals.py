@@ -125,14 +125,14 @@ def loader_number(fetcher: IteratorFetcher) -> int:
 def single_iterator(fetcher: Any) -> Iterator[Any] | None:
     """The iterator of the one dataloader, if no more is done with a batch than to hand it on."""
     inner = getattr(getattr(fetcher, "iterator", None), "_iterator", None)
-    iterators = getattr(inner, "iterators", None)
+    iterators: Any = getattr(inner, "iterators", None)
     plain = type(fetcher) is PlainFetcher and fetcher.length is not None and iterators is not None
     loader = fetcher.combined_loader
     one = plain and loader._mode == "max_size_cycle" and loader.iterables is loader.flattened[0]
     return iterators[0] if one else None
 
 
-def profile_fetching(fetcher: Any, trainer: L.Trainer, loop: type, action: str) -> None:
+def profile_fetching(fetcher: Any, trainer: Any, loop: type, action: str) -> None:
     """Time each batch that is fetched, under the name that Lightning gives it."""
     name = f"[{loop.__name__}].{action}"
     fetcher._start_profiler = lambda: trainer.profiler.start(name)
@@ -142,8 +142,9 @@ def profile_fetching(fetcher: Any, trainer: L.Trainer, loop: type, action: str) 
 def seed_samplers(fit_loop: LightningFitLoop) -> None:
     """Tell the samplers which epoch it is."""
     assert fit_loop._combined_loader is not None  # noqa: S101 - the loop has set it up
+    progress: Any = fit_loop.epoch_progress.current
     for loader in fit_loop._combined_loader.flattened:
-        _set_sampler_epoch(loader, fit_loop.epoch_progress.current.processed)
+        _set_sampler_epoch(loader, progress.processed)
 
 
 def batch_hook_owner(trainer: L.Trainer, hook: str) -> Any:
@@ -233,7 +234,7 @@ def take_logged_outputs(loop: LightningEvaluationLoop) -> list[dict[str, Any]]:
     return outputs
 
 
-def note_time(trainer: L.Trainer) -> None:
+def note_time(trainer: Any) -> None:
     """Count the time to the next validation from now, where validation goes by the clock."""
     trainer._last_val_time = time.monotonic()
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 class Phase(StrEnum):
     """What of an epoch is done.
 
-    An epoch is `EPOCH_START, (BATCH_START, STEP, BATCH_END, [VALIDATION, VALIDATION_END])*, EPOCH_END`. A phase
-    begins before the hooks that it is named after, and the three that end something begin when all callbacks
-    but those that save checkpoints have been called: a checkpoint then holds what they did, and what is left to
-    do are the hooks of `Checkpoint` callbacks and what follows. A checkpoint that is saved during `STEP` or
-    `VALIDATION` is one of half-done work, from which no run goes on.
+    An epoch is `EPOCH_START, (BATCH_START, STEP, BATCH_END, [VALIDATION, VALIDATION_END])*, EPOCH_END`.
+    A phase begins before the hooks that it is named after. The three that end something begin when all
+    callbacks but those that save checkpoints have been called: a checkpoint then holds what they did, and
+    what is left to do are the hooks of `Checkpoint` callbacks and what follows. One that is saved during
+    `STEP` or `VALIDATION` is of half-done work, from which no run goes on.
     """
 
     EPOCH_START = "epoch_start"

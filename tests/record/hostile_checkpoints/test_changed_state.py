@@ -41,8 +41,13 @@ def resumed(run_dir: Path, folder: Path, change: Callable[[dict[str, Any]], obje
     return resume(copy).status
 
 
+def carried(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    state: dict[str, Any] = checkpoint["loops"]["fit_loop"]["state_dict"]["carried"]
+    return state
+
+
 def note_of(checkpoint: dict[str, Any], kind: str) -> dict[str, Any]:
-    states: dict[str, Any] = checkpoint["resume_point"]["callbacks"]
+    states: dict[str, Any] = carried(checkpoint)["callbacks"]
     state: dict[str, Any] = next(state for key, state in states.items() if kind in key)
     return state
 
@@ -91,7 +96,7 @@ def test_a_reduction_is_none_that_a_file_names(run_dir: Path, tmp_path: Path) ->
     def change(checkpoint: dict[str, Any]) -> None:
         values = {"value": torch.tensor(0.0)}
         logged = {"meta": {}, "reduce": "load", "together": False, "first_only": False, "updates": 1}
-        checkpoint["resume_point"]["processes"][0]["logged"] = {"a": {**logged, "values": values}}
+        carried(checkpoint)["processes"][0]["logged"] = {"a": {**logged, "values": values}}
 
     with pytest.raises(AssayError, match="what is never logged"):
         resumed(run_dir, tmp_path, change)
