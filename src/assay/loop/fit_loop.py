@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
@@ -12,7 +12,6 @@ from typing_extensions import override
 from assay.loop.carried_state import carried_state, claimed, only_whole_epochs, remove_dropped, take_up
 from assay.loop.changed_arguments import ChangedArguments
 from assay.loop.epoch_loop import EpochLoop
-from assay.loop.evaluation_loop import EvaluationLoop
 from assay.loop.hook_plan import HookPlan
 from assay.loop.lightning_internals import (
     LightningFitLoop,
@@ -22,25 +21,10 @@ from assay.loop.lightning_internals import (
     fetcher_of,
     log_epoch,
     seed_samplers,
-    skip_sanity_check,
 )
 from assay.loop.position import HALF_DONE, Phase, Position
 
-if TYPE_CHECKING:
-    import lightning as L
-
 KEY: Final = "position"
-
-
-def install(trainer: L.Trainer) -> None:
-    """Give a trainer assay's loops, which do what Lightning's do, and can go on after any step.
-
-    Args:
-        trainer: That has not run yet.
-    """
-    trainer.fit_loop = FitLoop(trainer.fit_loop)
-    trainer.validate_loop = EvaluationLoop.like(trainer.validate_loop)
-    trainer.test_loop = EvaluationLoop.like(trainer.test_loop)
 
 
 @final
@@ -184,8 +168,6 @@ class FitLoop(LightningFitLoop):
         loaded = state_dict[f"{prefix}state_dict"]
         position = Position.of_state(loaded[KEY])
         super().load_state_dict(state_dict, prefix)
-        begin_anew(self)
-        skip_sanity_check(self)
         self._loaded = loaded
         schedulers = (config.scheduler for config in self.trainer.lr_scheduler_configs)
         self._built_schedulers = [dict(scheduler.state_dict()) for scheduler in schedulers]

@@ -35,7 +35,8 @@ class HookPlan:
         self._trainer: Any = trainer
         self._module = trainer.lightning_module
         self._fields = vars(self._module)
-        self.profiled = type(self._trainer.profiler) is not PassThroughProfiler
+        profiler = trainer.profiler  # type: ignore[attr-defined]  # a plain attribute
+        self.profiled = type(profiler) is not PassThroughProfiler
         self._callbacks: list[Callback] = []
         self._methods: dict[tuple[str, bool | None, bool | None], list[tuple[str, Callable[..., Any]]]] = {}
         self._moves: tuple[Any, Any] | None = None

@@ -178,11 +178,6 @@ def begin_anew(loop: Any) -> None:
             begin_anew(one)
 
 
-def skip_sanity_check(fit_loop: LightningFitLoop) -> None:
-    """Lightning does none where the validation loop goes on."""
-    fit_loop.epoch_loop.val_loop._restarting = True
-
-
 def accumulates(loop: LightningEpochLoop) -> bool:
     """Whether the batch's gradients are added to, and the optimizer does not step."""
     return loop._should_accumulate()
