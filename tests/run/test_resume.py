@@ -359,8 +359,8 @@ def test_a_clock_that_was_put_back(stopped: Path, monkeypatch: pytest.MonkeyPatc
     [
         (lambda lines: lines[:2], "metrics.csv has lost 2 of the 3 rows"),
         (lambda lines: lines[:1], "metrics.csv has lost 3 of the 3 rows"),
-        (lambda lines: [*lines[:2], f"{lines[2].rstrip()}7\n"], "its first 3 rows are not those"),
-        (lambda lines: [lines[0], lines[2], lines[1]], "its first 3 rows are not those"),
+        (lambda lines: [*lines[:2], f"{lines[2].rstrip()}7\n", *lines[3:]], "its first 3 rows are not those"),
+        (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], "its first 3 rows are not those"),
     ],
     ids=["cut", "emptied", "edited", "turned round"],
 )
