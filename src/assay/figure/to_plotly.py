@@ -39,7 +39,7 @@ _SHADES: Final = (
 """From the lowest to the highest; seen on white and on near black."""
 MOST_MARKED: Final = 30
 """Points up to which a line shows where they are: straight lines between a few promise more than is known."""
-_MOST_IN_LEGEND = 14
+_MOST_IN_LEGEND = 16
 _LONGEST = 24
 _FEW: Final = 6
 """Bars that would be slabs, and steps of an axis between which there is nothing."""

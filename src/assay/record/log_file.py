@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 FILE: Final = "log.txt"
 
 
+def logs_of(own: Path | None, printed: Path | None, *, died: bool) -> list[Path]:
+    """Where the last words of a job may stand, the likelier place first.
+
+    Args:
+        own: `log.txt` of its run.
+        printed: Where the output of its process went, where a process that died has said its last words.
+        died: Whether it did.
+    """
+    return [path for path in ((printed, own) if died else (own, printed)) if path is not None]
+
+
 class _Formatter(logging.Formatter):
     """UTC; no secrets, no control characters: here, and in no filter, because only here is the traceback."""
 

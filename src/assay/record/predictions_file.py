@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from assay.errors import AssayError, first_line
-from assay.files.atomic import write_bytes
 from assay.files.symlinks import read_whole
-from assay.record.parquet_texts import read_texts
+from assay.record import parquet_texts
 from assay.task.predictions import Predictions
 from assay.task.task_of import TASKS
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 
 FILE: Final = "predictions.parquet"
 SCHEMA_VERSION: Final = 1
-_METADATA: Final = b"assay"
 _LARGEST: Final = 1 << 30
 """Bytes of a file, and numbers in one, from which on it is not read."""
 _FIELDS: Final = {"task": str, "kind": str, "class_names": list, "subset": str, "num_evaluated": int}
@@ -43,17 +40,13 @@ def write(path: Path, predictions: Predictions) -> None:
         OSError: It cannot be written; what was there before still stands.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
     columns: dict[str, Any] = {"key": pa.array(predictions.keys, pa.string())}
     if predictions.targets is not None:
         columns["target"] = _column(predictions.targets)
     columns["output"] = _column(predictions.outputs)
     about = {"schema_version": SCHEMA_VERSION, **{name: getattr(predictions, name) for name in _FIELDS}}
-    table = pa.table(columns).replace_schema_metadata({_METADATA: json.dumps(about).encode()})
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", use_dictionary=False)
-    write_bytes(path, sink.getvalue().to_pybytes())
+    parquet_texts.write(path, columns, about)
 
 
 def read(path: Path) -> Predictions:
@@ -78,22 +71,13 @@ def read(path: Path) -> Predictions:
 
 
 def _read(path: Path) -> Predictions:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     content = read_whole(path, _LARGEST)
-    file = pq.ParquetFile(pa.BufferReader(content))
-    schema, num_rows = file.schema_arrow, file.metadata.num_rows
-    about = json.loads((schema.metadata or {}).get(_METADATA, b"null"))
-    if not isinstance(about, dict):
-        raise ValueError("it is not a file of predictions")
-    if (version := about.get("schema_version")) != SCHEMA_VERSION:
-        raise ValueError(f"it has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
+    schema, num_rows, about = parquet_texts.opened(content, SCHEMA_VERSION, "predictions")
     wrong = next((name for name, kind in _FIELDS.items() if type(about.get(name)) is not kind), "")
     if wrong or about["task"] not in TASKS or not all(isinstance(one, str) for one in about["class_names"]):
         raise ValueError(f"its {wrong or 'task or class names'} are not as expected")
     _check_schema(schema, num_rows)
-    table = read_texts(content, 4 * _LARGEST)
+    table = parquet_texts.read_texts(content, 4 * _LARGEST)
     if hollow := [name for name in table.column_names if table[name].null_count]:
         raise ValueError(f"its column {hollow[0]} has missing values")
     targets = _array(table, "target") if "target" in schema.names else None

@@ -6,9 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from assay.errors import AssayError, first_line
-from assay.files.atomic import write_bytes
 from assay.files.symlinks import read_whole
-from assay.record.parquet_texts import read_texts
+from assay.record import parquet_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 FILE: Final = "samples.parquet"
 SCHEMA_VERSION: Final = 1
-_METADATA: Final = b"assay"
 _LARGEST: Final = 1 << 28
 _MOST: Final = 10_000
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
@@ -53,21 +51,15 @@ def write(path: Path, samples: Sequence[KeptSample]) -> None:
         OSError: It cannot be written; what was there before still stands.
     """
     import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
     rows = [None if one.row is None else json.dumps(one.row) for one in samples]
-    table = pa.table(
-        {
-            "key": pa.array([one.key for one in samples], pa.string()),
-            "reason": pa.array([one.reason for one in samples], pa.string()),
-            "picture": pa.array([one.picture for one in samples], pa.binary()),
-            "row": pa.array(rows, pa.string()),
-        }
-    )
-    sink = pa.BufferOutputStream()
-    about = {_METADATA: json.dumps({"schema_version": SCHEMA_VERSION}).encode()}
-    pq.write_table(table.replace_schema_metadata(about), sink, compression="zstd", use_dictionary=False)
-    write_bytes(path, sink.getvalue().to_pybytes())
+    columns = {
+        "key": pa.array([one.key for one in samples], pa.string()),
+        "reason": pa.array([one.reason for one in samples], pa.string()),
+        "picture": pa.array([one.picture for one in samples], pa.binary()),
+        "row": pa.array(rows, pa.string()),
+    }
+    parquet_texts.write(path, columns, {"schema_version": SCHEMA_VERSION})
 
 
 def read(path: Path) -> list[KeptSample]:
@@ -92,21 +84,15 @@ def read(path: Path) -> list[KeptSample]:
 
 def _read(path: Path) -> list[KeptSample]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     content = read_whole(path, _LARGEST)
-    file = pq.ParquetFile(pa.BufferReader(content))
-    about = json.loads((file.schema_arrow.metadata or {}).get(_METADATA, b"null"))
-    if not isinstance(about, dict):
-        raise ValueError("it is not a file of samples")
-    if (version := about.get("schema_version")) != SCHEMA_VERSION:
-        raise ValueError(f"it has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
+    schema, num_rows, _ = parquet_texts.opened(content, SCHEMA_VERSION, "samples")
     wanted = {"key": pa.string(), "reason": pa.string(), "picture": pa.binary(), "row": pa.string()}
-    if {field.name: field.type for field in file.schema_arrow} != wanted:
-        raise ValueError(f"its columns are {', '.join(file.schema_arrow.names)}")
-    if file.metadata.num_rows > _MOST:
+    if {field.name: field.type for field in schema} != wanted:
+        raise ValueError(f"its columns are {', '.join(schema.names)}")
+    if num_rows > _MOST:
         raise ValueError(f"more than {_MOST:,} samples are not read")
-    return [_checked(one) for one in read_texts(content, _LARGEST).to_pylist()]
+    return [_checked(one) for one in parquet_texts.read_texts(content, _LARGEST).to_pylist()]
 
 
 def _checked(values: dict[str, Any]) -> KeptSample:

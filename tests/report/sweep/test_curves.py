@@ -53,6 +53,18 @@ def test_a_damaged_table_is_said_and_the_others_are_drawn(sweep: Path) -> None:
     assert curve_figures(both, ranked(both))[0] == []
 
 
+def test_a_run_that_diverged_does_not_flatten_all_others(sweep: Path) -> None:
+    contents = read_sweep(sweep)
+    figures = {one.title: one for one in curve_figures(contents, ranked(contents))[0]}
+    loss = figures["val/loss"]  # a learning rate of 100 is among them
+    values = [value for mark in loss.marks if isinstance(mark, Line) for value in mark.y]
+    assert loss.y_range is not None
+    outside = [value for value in values if not loss.y_range[0] <= value <= loss.y_range[1]]
+    assert f"{len(outside)} point" in loss.caption
+    assert min(outside) > 10 * loss.y_range[1]
+    assert figures["val/accuracy"].y_range is None
+
+
 def test_seeds_that_were_logged_at_other_steps_are_interpolated() -> None:
     line = line_of("", [curve([0, 10], [0.0, 10.0]), curve([5, 15], [7.0, 17.0])])
     assert line is not None

@@ -8,6 +8,7 @@ import numpy as np
 
 from assay.errors import AssayError
 from assay.figure.figure import Figure, Line
+from assay.quoting import counted
 from assay.record.runs.curves import read_curves
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ _LINES: Final = 16
 _POINTS: Final = 120
 """Points of one line; more than a screen is wide enough to show apart, and 1.5 MB for the whole page."""
 _METRICS: Final = 4
+_FAR: Final = 100
+"""Interquartile ranges off at which a value, such as the loss of a run that diverged, is out of sight."""
+_NEAR: Final = 3
+"""Interquartile ranges that are then shown at most."""
 
 
 def curve_figures(contents: Contents, groups: Sequence[Group]) -> tuple[list[Figure], list[str]]:
@@ -63,6 +68,7 @@ def _figure(name: str, read: list[tuple[str, list[dict[str, Curve]]]], total: in
     most = f"Of {total} configurations the best {len(lines)} with a curve. " if len(lines) < total else ""
     band = any(line.low is not None for line in lines)
     how = "Mean of the seeds; the band reaches from the lowest to the highest. " if band else ""
+    shown, cut = _shown(lines)
     slug = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower())
     return Figure(
         name=f"curve_{slug}",
@@ -70,9 +76,26 @@ def _figure(name: str, read: list[tuple[str, list[dict[str, Curve]]]], total: in
         marks=tuple(lines),
         x_label="optimizer step",
         y_label=name,
+        y_range=shown,
         is_wide=True,
-        caption=f"{most}{how}".strip(),
+        caption=f"{most}{how}{cut}".strip(),
     )
+
+
+def _shown(lines: Sequence[Line]) -> tuple[tuple[float, float] | None, str]:
+    """What the axis shows where some values lie so far off that all others would be one flat line."""
+    values = np.concatenate([np.asarray(line.y, dtype=float) for line in lines] or [np.zeros(1)])
+    first, third = np.quantile(values, (0.25, 0.75))
+    spread = third - first
+    if not 0 < spread < np.inf or not (
+        values.min() < first - _FAR * spread or values.max() > third + _FAR * spread
+    ):
+        return None, ""
+    near = values[(values >= first - _NEAR * spread) & (values <= third + _NEAR * spread)]
+    low, high = float(near.min()), float(near.max())
+    room = (high - low) / 20
+    cut = f"{counted(len(values) - len(near), 'point')} far outside: a double click shows all."
+    return (low - room, high + room), cut
 
 
 def line_of(label: str, curves: Sequence[Curve]) -> Line | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from assay.files.symlinks import read_end
 from assay.record.log_file import FILE as LOG
+from assay.record.log_file import logs_of
 from assay.record.secrets import redact
 from assay.terminal import printable
 
@@ -76,9 +77,8 @@ def _reason(job: Job) -> str:
 def _last_words(job: Job, *, died: bool) -> tuple[Path | None, str]:
     """The end of the run's own log; of what its process printed, where it died or has no log."""
     own = job.run_dir / LOG if job.run_dir is not None else None
-    places = [job.output, own] if died else [own, job.output]
-    for place in places:
-        if place is not None and (text := log_tail(place)):
+    for place in logs_of(own, job.output, died=died):
+        if text := log_tail(place):
             return place, text
     return None, ""
 

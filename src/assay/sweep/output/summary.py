@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from assay.files.atomic import write_text
+from assay.record.log_file import FILE, logs_of
 from assay.record.score_text import score_text
 from assay.record.varying import in_short, varying
 from assay.sweep.output.progress import said, why
@@ -141,11 +142,9 @@ def _say_failures(console: Console, result: SweepResult) -> None:
 
 
 def _log(result: SweepResult, job: JobRecord) -> Path:
-    own = result.run_dir(job) / "log.txt"
-    printed = result.directory / "logs" / f"{job.number}.txt"
-    # A process that died has said its last words where its output went.
+    own, printed = result.run_dir(job) / FILE, result.directory / "logs" / f"{job.number}.txt"
     died = job.outcome is not None and job.outcome.cause == "killed"
-    return printed if printed.is_file() and (died or not own.is_file()) else own
+    return next((path for path in logs_of(own, printed, died=died) if path.is_file()), own)
 
 
 def _next(result: SweepResult, best: JobRecord | None, left: int, failed: int) -> str:
