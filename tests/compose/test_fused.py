@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import OmegaConf
+from tests.conftest import Train, Trained, unchanged_process
 
 from assay.check.job import check_job
 from assay.compose.compose import compose, job_config, loader, trust_for
 from assay.compose.fused import DECIDE
 from assay.compose.job_composer import JobComposer, compose_job
 from assay.errors import ConfigError
+from assay.run.resume import resume
 
 CONF = Path(__file__).parents[2] / "conf" / "optimizer"
 TAKES = sorted(
@@ -135,3 +137,32 @@ def test_what_cannot_be_is_refused_with_its_key(overrides: list[str], text: str)
         check_job(compose_job(overrides).to_config())
     assert raised.value.key == "optimizer.fused"
     assert raised.value.hint is not None
+
+
+def test_a_run_says_what_it_came_to_and_did_it(digits_run: Trained) -> None:
+    assert digits_run.config.optimizer.fused is True
+    assert "optimizer.fused" not in digits_run.record["overrides"]
+    (state,) = digits_run.checkpoint("last")["optimizer_states"]
+    assert [group["fused"] for group in state["param_groups"]] == [True]
+
+
+@pytest.mark.parametrize(
+    ("begun", "typed", "expected"),
+    [
+        ("optimizer.fused=auto", "optimizer.fused=null", None),
+        ("optimizer.fused=null", "optimizer.fused=auto", True),
+        ("~optimizer.fused", "+optimizer.fused=auto", True),
+        ("~optimizer.fused", "", "no key"),
+    ],
+)
+def test_a_run_goes_on_as_it_was_or_as_it_is_told(
+    train: Train, begun: str, typed: str, expected: object
+) -> None:
+    run = train("data=iris", "model=linear", "callbacks=[default]", begun)
+    with unchanged_process():
+        result = resume(run.run_dir, ["trainer.max_epochs=2", *filter(None, [typed])])
+    assert result.status == "finished"
+    assert run.config.optimizer.get("fused", "no key") == expected
+    (state,) = run.checkpoint("last")["optimizer_states"]
+    assert state["param_groups"][0]["fused"] == (None if expected == "no key" else expected)
+    assert all(value["step"] == 14 for value in state["state"].values())
