@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import chdir
@@ -260,6 +261,17 @@ def test_weights_alone(digits_run: Trained, tmp_path: Path) -> None:
 
 
 # -- 8 bits --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("link", ["export", "export/safetensors"])
+def test_nothing_is_written_through_a_link(digits_run: Trained, tmp_path: Path, link: str) -> None:
+    run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run", ignore=shutil.ignore_patterns("export"))
+    (tmp_path / "elsewhere").mkdir()
+    (run_dir / link).parent.mkdir(exist_ok=True)
+    (run_dir / link).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(AssayError, match="safetensors leads out of the run by a link"):
+        export(run_dir, "safetensors")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_weights_of_8_bits(digits_run: Trained, tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ def export(
     """
     _check_choices(file_format, quantize)
     path = _target(run_dir, file_format, out, quantize)
+    if out is None and not path.resolve().is_relative_to(run_dir.resolve()):
+        raise AssayError(f"{path.parent} leads out of the run by a link", hint="--out FOLDER")
     _check_replaced(path, path.with_name(CARD))
     original = read_original(run_dir, checkpoint, trusted_packages)
     samples = read_samples(original)

@@ -22,7 +22,7 @@ from assay.errors import AssayError, DataError
 from assay.quoting import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -207,12 +207,19 @@ def _of_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
         if judged.errors:
             frame = frame.iloc[[at for at in range(len(frame)) if at not in judged.errors]]
         numbers = sorted([*chunk.rows, *chunk.bad]) if chunk.bad else chunk.rows
-        told = [
-            [noted.get(row, "") for row in numbers] if noted else [""] * len(numbers)
-            for noted in (errors, {row: warned[row] for row in warned if row not in errors})
-        ]
-        yield Block([str(path)] * len(numbers), numbers, *told, preprocess.encoded(frame), note)
+        yield Block(
+            [str(path)] * len(numbers),
+            numbers,
+            _told(errors, numbers),
+            _told({row: warned[row] for row in warned if row not in errors}, numbers),
+            preprocess.encoded(frame),
+            note,
+        )
         note = ""
+
+
+def _told(noted: Mapping[int, str], rows: Sequence[int]) -> list[str]:
+    return [noted.get(row, "") for row in rows] if noted else [""] * len(rows)
 
 
 def _unused(preprocess: Preprocess, path: Path, names: Sequence[str]) -> str:

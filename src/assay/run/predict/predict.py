@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -14,6 +14,7 @@ from lightning.pytorch.utilities.memory import is_oom_error
 
 from assay.errors import AssayError, ConfigError
 from assay.quoting import counted
+from assay.record.run_record import RunRecord
 from assay.run.predict.inputs import Block, blocks
 from assay.run.predict.output_file import check_name, writing
 from assay.run.predict.prediction_batch import MOST_COLUMNS
@@ -99,7 +100,7 @@ def predict(
         check_name(out)
         if any(path.exists() and out.exists() and path.samefile(out) for path in inputs):
             raise ConfigError(f"{out} is one of the inputs", key="--out", hint="give it another name")
-    notes = _notes(predictor)
+    notes = _notes(predictor, run_dir)
     options: Any = {"top_k": top_k, "batch_size": batch_size, "limit": limit, "notes": notes}
     began, kept = time.perf_counter(), list[pd.DataFrame]()
     count, failed, first_error = 0, 0, ""
@@ -144,11 +145,14 @@ def predict(
     )
 
 
-def _notes(predictor: Predictor) -> list[str]:
-    names = len(predictor.names)
-    if names <= MOST_COLUMNS:
-        return []
-    return [f"{counted(names, 'class', 'classes')}: only the most likely ones have a column"]
+def _notes(predictor: Predictor, run_dir: Path) -> list[str]:
+    notes = []
+    with suppress(AssayError):  # of a run that was killed early; the model is what it is
+        if (status := RunRecord.load(run_dir).status) != "finished":
+            notes.append(f"the run is {status}")
+    if (names := len(predictor.names)) > MOST_COLUMNS:
+        notes.append(f"{counted(names, 'class', 'classes')}: only the most likely ones have a column")
+    return notes
 
 
 def _place(row: Any) -> str:
