@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, final
 
 import yaml
@@ -31,6 +32,7 @@ class ConfigValues:
 
     def __init__(self) -> None:
         self._read: dict[tuple[str, str, str], Any] = {}
+        self._nodes: dict[str, Any] = {}
 
     def value(self, run: Run, key: str) -> str | None:
         """One value as it is typed; None where the config has no such key, or a whole node under it.
@@ -71,29 +73,28 @@ class ConfigValues:
     def _node(self, run: Run, first: str) -> Any:
         at = (run.fingerprint, run.data_sha256 or str(run.path), first)
         if at not in self._read:
-            self._read[at] = _block(run, first)
+            self._read[at] = self._block(run, first)
         return self._read[at]
+
+    def _block(self, run: Run, first: str) -> Any:
+        """What stands under one key of the top: of a file as assay wrote it, only these lines are parsed."""
+        content = _content(run)
+        if yaml_is_whole(content):
+            text = content.decode("utf-8", "surrogateescape")
+            found = re.search(rf"^{re.escape(first)}:.*(?:\n(?:[ -].*)?)*", text, re.MULTILINE)
+            if found is None:
+                return _ABSENT
+            try:
+                # The configs of a sweep have most of their nodes in common.
+                if found[0] not in self._nodes:
+                    self._nodes[found[0]] = _parsed(found[0])[first]
+                return self._nodes[found[0]]
+            except (yaml.YAMLError, ValueError, KeyError, TypeError, RecursionError):
+                pass  # an anchor elsewhere, a key in quotes
+        return _whole(run).get(first, _ABSENT)
 
 
 _ABSENT: Final = object()
-
-
-def _block(run: Run, first: str) -> Any:
-    """What stands under one key of the top: of a file as assay wrote it, only these lines are parsed."""
-    content = _content(run)
-    if yaml_is_whole(content):
-        lines = content.decode("utf-8", "surrogateescape").split("\n")
-        start = next((i for i, line in enumerate(lines) if line.startswith(f"{first}:")), None)
-        if start is None:
-            return _ABSENT
-        end = start + 1
-        while end < len(lines) and (not lines[end] or lines[end][0] in " -"):
-            end += 1
-        try:
-            return _parsed("\n".join(lines[start:end]))[first]
-        except (yaml.YAMLError, ValueError, KeyError, TypeError, RecursionError):
-            pass  # an anchor elsewhere, a key in quotes
-    return _whole(run).get(first, _ABSENT)
 
 
 def _whole(run: Run) -> dict[Any, Any]:
