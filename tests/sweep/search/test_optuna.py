@@ -244,6 +244,19 @@ def test_a_trial_is_one_job_a_seed_and_its_value_their_mean(tmp_path: Path) -> N
     one.close()
 
 
+def test_a_fold_repeats_a_trial_as_a_seed_does(tmp_path: Path) -> None:
+    one = search(tmp_path, ["seed=0,1", "+fold=range(2)"], num_trials=3)
+    journal: list[Line] = []
+    drive(one, journal, at_once=3)
+    check_whole(one, journal)
+    for trial in one.study.get_trials():
+        assert "fold" not in str(trial.params)
+        mine = [entry for entry in journal if entry[0].startswith(f"{trial.number}/")]
+        assert [entry[1][-2:] for entry in mine] == [(f"seed={s}", f"+fold={f}") for s in "01" for f in "01"]
+        assert trial.value == pytest.approx(sum(entry[3][0] for entry in mine) / 4, abs=1e-12)
+    one.close()
+
+
 def test_further_seeds_wait_for_the_first_which_alone_is_pruned(tmp_path: Path) -> None:
     one = search(
         tmp_path,

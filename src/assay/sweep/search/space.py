@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any, final
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -21,12 +22,12 @@ from hydra.errors import HydraException
 
 from assay.config.did_you_mean import did_you_mean
 from assay.config.hydra_internals import as_override
+from assay.config.identity import REPETITIONS
 from assay.errors import ConfigError, first_line
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
 
-_SEED = "seed"
 _TAGS = ("log", "int")
 
 
@@ -104,14 +105,21 @@ class Space:
 
     @cached_property
     def dimensions(self) -> tuple[Dimension, ...]:
-        """What is searched; the seed is not part of it."""
-        return tuple(entry for entry in self.entries if not isinstance(entry, str) and not _is_seed(entry))
+        """What is searched; seed and fold are not part of it."""
+        searched = (entry for entry in self.entries if not isinstance(entry, str))
+        return tuple(entry for entry in searched if not _repeats(entry.key))
 
     @cached_property
     def seeds(self) -> tuple[str, ...]:
-        """Each configuration is run with each of these; one empty text where the seed is not swept."""
-        swept = (entry for entry in self.entries if isinstance(entry, Choice) and _is_seed(entry))
-        return next((seed.values for seed in swept), ("",))
+        """Each configuration is run with each of these; one empty text where the seed is not swept.
+
+        Where the fold is swept, too, each is a seed and a fold, in the order of the entries: `1,0`.
+        """
+        return tuple(",".join(values) for values in product(*(one.values for one in self._repeated)))
+
+    @cached_property
+    def _repeated(self) -> tuple[Choice, ...]:
+        return tuple(one for one in self.entries if isinstance(one, Choice) and _repeats(one.key))
 
     def check_not_empty(self) -> None:
         """Refuse a space in which there is only one point.
@@ -133,10 +141,9 @@ class Space:
             values: Of each parameter, by its key.
             seed: One of `seeds`.
         """
+        given = dict(zip((one.key for one in self._repeated), seed.split(","), strict=False))
         return tuple(
-            entry
-            if isinstance(entry, str)
-            else f"{entry.key}={seed if _is_seed(entry) else entry.text(values[entry.key])}"
+            entry if isinstance(entry, str) else f"{entry.key}={_text(entry, values, given)}"
             for entry in self.entries
         )
 
@@ -194,9 +201,12 @@ def read_space(
     Raises:
         ConfigError: Something cannot be parsed or is not a space.
 
-    >>> space = read_space(["optimizer=sgd,adamw", "seed=1,2"], {"optimizer.lr": "interval(0, 1)"})
+    >>> words = ["optimizer=sgd,adamw", "seed=1,2", "+fold=range(2)"]
+    >>> space = read_space(words, {"optimizer.lr": "interval(0, 1)"})
     >>> [dimension.key for dimension in space.dimensions], space.seeds
-    (['optimizer.lr', 'optimizer'], ('1', '2'))
+    (['optimizer.lr', 'optimizer'], ('1,0', '1,1', '2,0', '2,1'))
+    >>> space.job({"optimizer": "sgd", "optimizer.lr": 0.5}, "2,1")
+    ('optimizer.lr=0.5', 'optimizer=sgd', 'seed=2', '+fold=1')
     """
     parsed = parse(overrides, params, config_loader)
     return Space(tuple(_entry(key, override) for key, override in parsed.items()))
@@ -223,8 +233,13 @@ def discrete(override: Override) -> tuple[str, ...]:
     return tuple(override.sweep_string_iterator())
 
 
-def _is_seed(dimension: Dimension) -> bool:
-    return dimension.key.lstrip("+") == _SEED
+def _text(entry: Dimension, values: Mapping[str, Any], given: Mapping[str, str]) -> str:
+    return given[entry.key] if entry.key in given else entry.text(values[entry.key])
+
+
+def _repeats(key: str) -> bool:
+    """Whether jobs that differ in this key alone repeat one configuration."""
+    return key.lstrip("+") in REPETITIONS
 
 
 def _flat(params: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
@@ -240,13 +255,14 @@ def _entry(key: str, override: Override) -> str | Dimension:
     if not override.is_sweep_override():
         return as_typed(key, override)
     sweep = override.value()
-    if key.lstrip("+") == _SEED and isinstance(sweep, IntervalSweep):
+    if _repeats(key) and isinstance(sweep, IntervalSweep):
+        name = key.lstrip("+")
         raise ConfigError(
-            "a seed is not a number to search for", key=key, hint="seed=range(5), or seed=1,2,3"
+            f"a {name} is not a number to search for", key=key, hint=f"{key}=range(5), or {key}=1,2,3"
         )
     if isinstance(sweep, IntervalSweep):
         return _interval(key, sweep)
-    if isinstance(sweep, RangeSweep) and key.lstrip("+") != _SEED:
+    if isinstance(sweep, RangeSweep) and not _repeats(key):
         return _range(key, sweep)
     return Choice(key, discrete(override))
 
