@@ -111,7 +111,7 @@ def test_a_large_model_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("assay.check.proof.capacity.device_memory", lambda _: 24 << 30)
     with pytest.raises(ConfigError, match=r"^model: a step takes about .* GiB, and this machine has 24 GiB"):
         prove(*words)
-    monkeypatch.setattr("assay.check.proof.capacity.device_memory", lambda _: 100 << 30)
+    monkeypatch.setattr("assay.check.proof.capacity.device_memory", lambda _: 70 << 30)
     report = prove(*words)
     assert any("it may not fit" in warning for warning in report.warnings)
     monkeypatch.setattr("assay.check.proof.capacity.device_memory", lambda _: 1 << 40)

@@ -6,11 +6,13 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
 from tests.conftest import Train, Trained, unchanged_process
 
+from assay.check.checker import Checker
 from assay.check.job import check_job
 from assay.compose.compose import compose, job_config, loader, trust_for
 from assay.compose.fused import DECIDE
@@ -166,3 +168,17 @@ def test_a_run_goes_on_as_it_was_or_as_it_is_told(
     (state,) = run.checkpoint("last")["optimizer_states"]
     assert state["param_groups"][0]["fused"] == (None if expected == "no key" else expected)
     assert all(value["step"] == 14 for value in state["state"].values())
+
+
+def test_gradients_that_are_sparse_without_a_word_in_the_config_name_the_key(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    inputs, targets = generator.integers(0, 50, (300, 6)), generator.integers(0, 3, 300)
+    np.savez(tmp_path / "tokens.npz", inputs=inputs, targets=targets)
+    data = ["data=arrays", f"data.source.root={tmp_path}/tokens.npz", "optimizer=adagrad", "model=linear"]
+    named = "{_target_:torch.nn.EmbeddingBag,num_embeddings:50,embedding_dim:3,sparse:true}"
+    Checker().check(compose_job([*data, f"model._args_=[{named}]"]))
+    by_position = "{_target_:torch.nn.EmbeddingBag,_args_:[50,3,null,2.0,false,mean,true]}"
+    with pytest.raises(ConfigError, match="does not support sparse grad") as raised:
+        Checker().check(compose_job([*data, f"model._args_=[{by_position}]"]))
+    assert (raised.value.key, raised.value.hint) == ("optimizer.fused", "optimizer.fused=null")
+    Checker().check(compose_job([*data, f"model._args_=[{by_position}]", "optimizer.fused=null"]))

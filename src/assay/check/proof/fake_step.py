@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from assay.check.proof.dtype_check import SameType
 from assay.check.proof.layers import watched
-from assay.check.proof.memory import LiveMemory
+from assay.check.proof.memory import LiveMemory, dense_parts
 from assay.error_location import own_frame
 from assay.errors import first_line
 from assay.torch_internals import (
@@ -180,8 +180,9 @@ def take_step(
         kept = [value for state in optimizer.state.values() for value in state.values()]
         state = [value for value in kept if isinstance(value, torch.Tensor)]
         weights = _bytes([*parameters, *module.buffers()])
-        gradients = _bytes([p.grad for p in parameters if p.grad is not None])
-        there = [*parameters, *module.buffers(), *state, *(p.grad for p in parameters if p.grad is not None)]
+        grads = [part for p in parameters if p.grad is not None for part in dense_parts(p.grad)]
+        gradients = _bytes(grads)
+        there = [*parameters, *module.buffers(), *state, *grads]
         with LiveMemory(there) as memory, FlopCounterMode(display=False) as flops:
             outputs = run.step(optimizer)
     rest = memory.peak - weights - gradients - _bytes(state)

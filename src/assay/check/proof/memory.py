@@ -40,7 +40,8 @@ class LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch l
         result = func(*args, **(kwargs or {}))
         for value in tree_iter(result):
             if isinstance(value, torch.Tensor):
-                self._count(value)
+                for part in dense_parts(value):
+                    self._count(part)
         return result
 
     def _count(self, tensor: torch.Tensor) -> None:
@@ -55,3 +56,12 @@ class LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch l
 
     def _drop(self, name: int) -> None:
         self.live -= self._sizes.pop(name)
+
+
+def dense_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The tensors that have the memory: of a sparse one its indices and values, else itself.
+
+    Args:
+        tensor: Any.
+    """
+    return (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
