@@ -86,6 +86,37 @@ def test_a_regression_is_trained_in_deviations_and_scored_in_units() -> None:
     )
 
 
+@pytest.mark.parametrize("learns", [False, True])
+def test_outputs_become_predictions_in_blocks_unless_the_loss_learns(learns: bool) -> None:
+    class Tempered(CrossEntropy):  # type: ignore[misc]  # final, and its checks are wanted here
+        calls = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.temperature: Any = nn.Parameter(torch.ones(())) if learns else torch.ones(())
+
+        def probabilities(self, outputs: Tensor) -> Tensor:
+            self.calls += 1
+            return (outputs / self.temperature).softmax(1)
+
+    loss = Tempered()
+    module: Any = classifier(loss=loss)
+    expected, steps = [], 10
+    for _ in range(steps):
+        module.validation_step((INPUTS, CLASSES), 0)
+        expected.append((module.model(INPUTS) / loss.temperature).softmax(1))
+        with torch.no_grad():
+            module.model.weight.mul_(1.5)
+            if learns:
+                loss.temperature.mul_(-2)  # turns the order of the classes around
+    assert loss.calls == (steps if learns else 0)
+    hits = (torch.cat(expected).argmax(1) == CLASSES.repeat(steps)).float().mean()
+    assert module.val_tracker.compute()["val/accuracy"].item() == pytest.approx(hits.item())
+    assert loss.calls == (steps if learns else 1)
+    kept = module.test_step((INPUTS, CLASSES), 0)["predictions"]
+    assert torch.equal(kept, (module.model(INPUTS) / loss.temperature).softmax(1))
+
+
 def test_the_optimizer_has_what_is_trained() -> None:
     module: Any = classifier()
     module.model.bias.requires_grad = False

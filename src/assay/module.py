@@ -41,8 +41,8 @@ class Module(L.LightningModule):
     Args:
         model: Inputs `[B, ...]` to outputs `[B, num_outputs]`.
         task: What is learnt; says what soft targets are compared with in metrics.
-        loss: `(outputs, targets)` to a scalar. What its `probabilities(outputs)` returns is what the
-            metrics see.
+        loss: `(outputs, targets)` to a scalar. What its `probabilities(outputs)` returns, sample by sample,
+            is what the metrics see.
         optimizer: Called with parameters or parameter groups.
         scheduler: Called with the optimizer; None for a constant lr.
         schedule: Lightning's `interval`, `frequency` and `monitor` of the scheduler.
@@ -71,9 +71,12 @@ class Module(L.LightningModule):
     ) -> None:
         super().__init__()
         self.model, self.loss = model, loss
-        self.train_tracker = Tracker(metrics["train"], "train")
-        self.val_tracker = Tracker(metrics["eval"], "val")
-        self.test_tracker = Tracker(metrics["eval"], "test")
+        # Of many steps at once; a loss that learns says something else after each.
+        self._predicts_later = next(loss.parameters(), None) is None
+        later = self._predictions if self._predicts_later else None
+        self.train_tracker = Tracker(metrics["train"], "train", later)
+        self.val_tracker = Tracker(metrics["eval"], "val", later)
+        self.test_tracker = Tracker(metrics["eval"], "test", later)
         self.matrices: dict[str, list[Any]] = {}
         self._optimizer, self._scheduler, self._schedule = optimizer, scheduler, dict(schedule or {})
         self._augment, self._param_groups = augment, param_groups
@@ -131,9 +134,21 @@ class Module(L.LightningModule):
             `predictions` and `targets`, as the metrics see them.
         """
         del batch_idx
-        loss, predictions, targets = self._evaluate(*_unpack(batch))[1]
-        self.test_tracker.update(loss, predictions, targets)
-        return {"predictions": predictions, "targets": targets}
+        observed = self._evaluate(*_unpack(batch))[1]
+        self.test_tracker.update(*observed)
+        return {"predictions": self.scored(observed), "targets": observed[2]}
+
+    def scored(self, observed: Observation) -> Tensor:
+        """What the metrics see of a step: probabilities, or values in the target's own unit.
+
+        Args:
+            observed: Loss, outputs and targets, as the trackers are given them.
+        """
+        return self._predictions(observed[1]) if self._predicts_later else observed[1]
+
+    def _predictions(self, outputs: Tensor) -> Tensor:
+        predictions = self._probabilities(outputs) if self._probabilities is not None else outputs
+        return predictions if self._target_scale is None else self._target_scale.restore(predictions)
 
     @property
     def prediction_kind(self) -> Kind:
@@ -157,11 +172,10 @@ class Module(L.LightningModule):
             if scale is None
             else self.loss(at_least_float32(outputs), scale.standardize(targets))
         )
-        detached = outputs.detach()
-        predictions = self._probabilities(detached) if self._probabilities is not None else detached
-        if scale is not None:
-            predictions = scale.restore(predictions)
-        return loss, (loss.detach(), predictions, self._task.hard_targets(targets))
+        seen = outputs.detach()
+        if not self._predicts_later:
+            seen = self._predictions(seen)
+        return loss, (loss.detach(), seen, self._task.hard_targets(targets))
 
     def running_metrics(self) -> dict[str, float]:
         """Training loss and metrics of the epoch so far, on this rank; waits for the device."""

@@ -113,7 +113,7 @@ def test_the_loss_sees_standardised_targets_and_the_metrics_do_not() -> None:
     assert loss.seen[1].flatten().tolist() == [-2, -1, 0, 1]
     observed = module._observed
     assert observed is not None
-    torch.testing.assert_close(observed[1], 3e5 + 1e5 * model(inputs).detach())
+    torch.testing.assert_close(module.scored(observed), 3e5 + 1e5 * model(inputs).detach())
     assert torch.equal(observed[2], targets)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from assay.metrics.values import is_scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torchmetrics import MetricCollection
 
@@ -32,10 +32,14 @@ class Tracker:
     Args:
         metrics: Names without a prefix, such as `accuracy`.
         stage: `train`, `val` or `test`; put before each name.
+        predict: What `update` is given to predictions, sample by sample; also done to many steps at once.
+            None: predictions are given.
     """
 
-    def __init__(self, metrics: MetricCollection, stage: str) -> None:
-        self.stage = stage
+    def __init__(
+        self, metrics: MetricCollection, stage: str, predict: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
+        self.stage, self._predict = stage, predict
         self.metrics = metrics.clone(prefix=f"{stage}/")
         self._pending: list[tuple[Tensor, Tensor]] = []
         self._losses: list[Tensor] = []
@@ -49,7 +53,7 @@ class Tracker:
 
         Args:
             loss: Scalar, the mean over the batch.
-            predictions: `[B, ...]`, as the metrics want them; detached.
+            predictions: `[B, ...]`, as the metrics or `predict` want them; detached.
             targets: `[B, ...]`, hard.
         """
         self._losses.append(loss)
@@ -75,9 +79,8 @@ class Tracker:
                 self.metrics.to(losses.device)
                 self._device = losses.device
             predictions, targets = (torch.cat(column) for column in zip(*self._pending, strict=True))
-            self.metrics.update(
-                predictions.float() if predictions.dtype != torch.float64 else predictions, targets
-            )
+            predictions = predictions.float() if predictions.dtype != torch.float64 else predictions
+            self.metrics.update(predictions if self._predict is None else self._predict(predictions), targets)
         self._pending, self._losses, self._sizes, self._bytes = [], [], [], 0
 
     def compute(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def said_in_test(run: Trained) -> NDArray[np.float32]:
     module, data = run.module.eval(), run.datamodule
     with torch.no_grad():
         found = [
-            module._evaluate(*data.on_after_batch_transfer(batch, 0))[1][1]
+            module.test_step(data.on_after_batch_transfer(batch, 0), 0)["predictions"]
             for batch in data.test_dataloader()
         ]
     outputs: NDArray[np.float32] = torch.cat(found).float().numpy()

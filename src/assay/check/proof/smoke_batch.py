@@ -179,7 +179,7 @@ def _try_stage(
         raise _error(error, "loss", message, suits) from error
     observed = stand_in._observed
     assert observed is not None  # noqa: S101 - training_step has just set it
-    _, predictions, targets = observed
+    predictions, targets = stand_in.scored(observed), observed[2]
     for name, metric in tracker.metrics.items(keep_base=True, copy_state=False):
         try:
             one = metric.clone()
