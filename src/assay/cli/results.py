@@ -195,7 +195,7 @@ def _show(
     reader = RunReader()
 
     def comparison() -> Comparison:
-        runs = reader.read(paths)
+        runs = reader.read(paths, lost=True)
         each = choice.get("each", False)
         return compared(
             runs, **{**choice, "sort": choice["sort"] or ("" if each else default_metric(paths, runs))}

@@ -12,6 +12,7 @@ from assay.errors import AssayError
 from assay.files.atomic import remove_unfinished, write_text
 from assay.files.sealed import seal_yaml, yaml_is_whole
 from assay.files.symlinks import check_links, read_whole
+from assay.record.journal import FILE as JOURNAL
 from assay.record.run_record import FILE
 from assay.record.secrets import redact
 
@@ -122,12 +123,13 @@ def refuse_existing(path: Path) -> None:
         )
 
 
-def find_runs(root: Path, *, broken: bool = False) -> Iterator[Path]:
+def find_runs(root: Path, *, broken: bool = False, sweeps: list[Path] | None = None) -> Iterator[Path]:
     """Every run directory below a folder, by name; a directory with a record is not searched further.
 
     Args:
         root: Such as `outputs`; or a run directory, which is then the only one.
         broken: Find those whose record is gone, too.
+        sweeps: Gets the directories of the sweeps that are searched.
 
     Raises:
         AssayError: There is no such folder.
@@ -143,6 +145,8 @@ def find_runs(root: Path, *, broken: bool = False) -> Iterator[Path]:
         if os.path.isfile(f"{folder}{os.sep}{FILE}") or (broken and _lacks_record(folder)):  # noqa: PTH113 - pathlib is slow here
             yield Path(folder)
         else:
+            if sweeps is not None and os.path.isfile(f"{folder}{os.sep}{JOURNAL}"):  # noqa: PTH113 - as above
+                sweeps.append(Path(folder))
             pending += sorted(_folders(folder), reverse=True)
 
 

@@ -12,6 +12,7 @@ from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE, RunRecord
 from assay.record.runs.curves import read_curves
+from assay.record.runs.lost_jobs import lost_jobs
 from assay.record.runs.run import Run, typed_values
 
 if TYPE_CHECKING:
@@ -38,25 +39,30 @@ class RunReader:
         self._known: dict[str, tuple[tuple[int, int, int], Run]] = {}
         self._shared: dict[Any, Any] = {}
 
-    def read(self, paths: Iterable[str | Path]) -> list[Run]:
+    def read(self, paths: Iterable[str | Path], *, lost: bool = False) -> list[Run]:
         """As `read_runs`.
 
         Args:
             paths: As for `read_runs`.
+            lost: With the jobs of sweeps that failed before they had a directory.
 
         Raises:
             AssayError: As for `read_runs`.
         """
         folders = [Path(path) for path in paths]
         found: dict[str, Path] = {}
+        sweeps: list[Path] | None = [] if lost else None
         for folder in folders:
-            own = {os.path.realpath(path): path for path in find_runs(folder, broken=True)}
-            if not own:
-                raise AssayError(
-                    f"{folder} holds no run", hint="name the folder of the runs, such as outputs/"
-                )
+            own = {os.path.realpath(path): path for path in find_runs(folder, broken=True, sweeps=sweeps)}
+            if not own and not sweeps:
+                raise _no_run(folder)
             found |= {real: path for real, path in own.items() if real not in found}
-        return [self._run(path) for path in found.values()]
+        runs = [self._run(path) for path in found.values()]
+        for sweep in dict.fromkeys(sweeps or ()):
+            runs += lost_jobs(sweep, [run for run in runs if run.path.is_relative_to(sweep)])
+        if not runs:
+            raise _no_run(*folders)
+        return runs
 
     def _run(self, path: Path) -> Run:
         try:
@@ -112,6 +118,11 @@ class RunReader:
         """The same mapping for all runs that say the same."""
         key = repr(values)
         return self._shared.setdefault(key, values)  # type: ignore[no-any-return]  # what was put in
+
+
+def _no_run(*folders: Path) -> AssayError:
+    names = ", ".join(map(str, folders))
+    return AssayError(f"{names} holds no run", hint="name the folder of the runs, such as outputs/")
 
 
 def _best(best: Mapping[str, Any]) -> Mapping[str, Any]:
