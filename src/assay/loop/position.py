@@ -66,6 +66,6 @@ class Position:
         """
         epoch, batch, phase = (state.get(name) for name in ("epoch", "batch", "phase"))
         counts = all(type(one) is int and one >= 0 for one in (epoch, batch))
-        if not counts or phase not in set(Phase) - {*HALF_DONE}:
+        if not counts or not isinstance(phase, str) or phase not in set(Phase) - {*HALF_DONE}:
             raise AssayError(f"the checkpoint says epoch {epoch!r:.40}, batch {batch!r:.40}, {phase!r:.40}")
         return cls(epoch, batch, Phase(phase))  # type: ignore[arg-type]  # looked at above
