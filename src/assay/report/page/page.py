@@ -284,6 +284,9 @@ def render(page: Page) -> str:
         sections=[section for section in page.sections if section.blocks],
         shown={figure.name: figure for figure in shown},
         figures=as_json(drawn),
+        heights={
+            name: one["layout"]["height"] for name, one in drawn.items()
+        },  # nothing moves while it draws
         style=_source(environment, "page.css"),
         library=library,
         script=script,
