@@ -112,10 +112,11 @@ def houses() -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def houses_run(train: Train, houses: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     path = tmp_path_factory.mktemp("houses") / "houses.csv"
-    houses.to_csv(path, index=False)
+    houses.to_csv(path, index=False, sep=";", decimal=",")
     return train(
         *("data=table", f"data.source.path='{path}'", "data.source.target=price", "loss=mse"),
         *("metrics=regression", "data.source.missing=impute", "data.source.keep=[built]", *SHORT),
+        *('data.source.separator=";"', 'data.source.decimal=","'),
     )
 
 
@@ -231,7 +232,7 @@ def test_the_lines_of_the_card_run_without_assay(
     new = houses.iloc[rows].drop(columns="price")
     codes = []
     for exported in files:
-        new.to_csv(exported.path.with_name("NEW_ROWS.csv"), index=False)
+        new.to_csv(exported.path.with_name("NEW_ROWS.csv"), index=False, sep=";", decimal=",")
         codes.append(f"os.chdir({str(exported.path.parent)!r})\n{code_in(exported.card)}")
     script = "\n".join(["import os, sys", *codes, "assert 'assay' not in sys.modules"])
     done = subprocess.run(

@@ -57,7 +57,7 @@ def test_tables_of_a_folder(kind_run: Trained, table: Path, tmp_path: Path) -> N
     for name in ("b.csv", "a.parquet", "note.txt", ".hidden.csv"):
         original = table / ("rows.parquet" if "parq" in name else "rows.csv")
         (tmp_path / name).write_bytes(original.read_bytes())
-    *found, passed = blocks(preprocess_of(kind_run), [tmp_path], 512)
+    passed, *found = blocks(preprocess_of(kind_run), [tmp_path], 512)
     assert (passed.inputs, passed.note) == ([], f"{tmp_path}: 1 file passed over (1 .txt)")
     assert [block.inputs[0] for block in found] == [str(tmp_path / "a.parquet"), str(tmp_path / "b.csv")]
     np.testing.assert_array_equal(found[0].samples, found[1].samples)

@@ -95,16 +95,23 @@ def table_chunks(
         if is_parquet(path):
             yield from _of_parquet(path, [column.name for column in encoder.columns], size)
             return
-        # A column of codes such as 01 and 02 alone would be read as numbers, which in training it was not.
-        texts = {
-            column.name: str
-            for column in encoder.columns
-            if column.kind == "category" and not set(column.codes) <= _TRUTH
-        }
+        texts = dict.fromkeys(text_columns(encoder), str)
         options = {"sep": separator, "decimal": decimal, "na_values": list(na_values), "dtype": texts}
         yield from _of_csv(path, size, options)
     except (OSError, ValueError, EOFError) as error:
         raise _unreadable(path, error) from error
+
+
+def text_columns(encoder: TableEncoder) -> list[str]:
+    """Columns of a CSV file to be read as text.
+
+    One of codes such as 01 and 02 alone would be read as numbers, which in training it was not.
+
+    Args:
+        encoder: That has learned.
+    """
+    categories = [column for column in encoder.columns if column.kind == "category"]
+    return [column.name for column in categories if not set(column.codes) <= _TRUTH]
 
 
 def is_parquet(path: Path) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omegaconf import OmegaConf
 
+from assay.data.tabular.table_chunks import text_columns
 from assay.errors import AssayError
 from assay.markdown import plain
 from assay.quoting import counted
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 MARK: Final = "<!-- Written by assay export, which replaces it. -->"
 _MOST_CLASSES: Final = 100
 _WEAKEST: Final = 5
+_READ = 'rows = pd.read_csv("NEW_ROWS.csv"%s)\n'
 _TABLE = """\
-rows = pd.read_csv("NEW_ROWS.csv")
 columns = {one["name"]: [column["name"] for column in one["columns"]] for one in about["inputs"]}
 """
 _DATES = """\
@@ -87,7 +88,7 @@ def code_of(exported: Exported, original: Original) -> str:
     """
     mode = OmegaConf.select(original.config, "data.source.mode", default="") if not original.own_data else ""
     pictures = {"RGB": "RGB", "GRAY": "L"}.get(str(mode), "")
-    return _how_to_run(exported.description, exported.path.name, pictures=pictures)
+    return _how_to_run(exported.description, exported.path.name, pictures=pictures, csv=_csv(original))
 
 
 def _interface(exported: Exported, original: Original) -> Iterable[str]:
@@ -257,13 +258,29 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _how_to_run(description: Mapping[str, Any], file_name: str, *, pictures: str = "") -> str:
+def _csv(original: Original) -> str:
+    """How the run reads a CSV file, as further arguments of `pandas.read_csv`."""
+    preprocess, encoder = original.predictor.preprocess, original.encoder
+    if preprocess is None or encoder is None:
+        return ""
+    options = preprocess.csv_options
+    given = {
+        "sep": options.get("separator", ",").replace(",", ""),
+        "decimal": options["decimal"].replace(".", ""),
+        "na_values": list(options.get("na_values", ())),
+        "dtype": dict.fromkeys(text_columns(encoder), "str"),
+    }
+    return "".join(f", {name}={value!r}" for name, value in given.items() if value)
+
+
+def _how_to_run(description: Mapping[str, Any], file_name: str, *, pictures: str = "", csv: str = "") -> str:
     """Python that reads the file, makes inputs and prints what it says of them.
 
     Args:
         description: Of the file.
         file_name: In the current directory.
         pictures: `RGB` or `L` where inputs are pictures, for Pillow.
+        csv: Arguments that read a table as the run does.
     """
     if description["format"] == "safetensors":
         return _weights(file_name)
@@ -276,7 +293,7 @@ def _how_to_run(description: Mapping[str, Any], file_name: str, *, pictures: str
     imports += ["from PIL import Image"] if pictures else []
     lines = [*sorted(imports[2:], key=lambda one: one.startswith("from"))]
     code = "\n".join([*imports[:2], *lines, "", _open(file_name, onnx=onnx)]) + "\n"
-    code += _of_table(inputs) if is_table else _of_arrays(inputs[0], pictures)
+    code += _of_table(inputs, csv) if is_table else _of_arrays(inputs[0], pictures)
     if onnx:
         code += "outputs = session.run(None, inputs)[0]\n"
     else:
@@ -299,8 +316,8 @@ def _open(file_name: str, *, onnx: bool) -> str:
     )
 
 
-def _of_table(inputs: list[dict[str, Any]]) -> str:
-    code, names = f"{_TABLE}inputs = {{}}\n", [one["name"] for one in inputs]
+def _of_table(inputs: list[dict[str, Any]], csv: str) -> str:
+    code, names = _READ % csv + _TABLE + "inputs = {}\n", [one["name"] for one in inputs]
     if "numbers" in names:
         dates = any(column["kind"] != "number" for column in inputs[0]["columns"])
         code += (_DATES if dates else "") + _NUMBERS

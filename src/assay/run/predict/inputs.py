@@ -88,6 +88,9 @@ def blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Generato
 
 def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterator[Block]:
     none = preprocess.no_samples()
+    for path in paths:
+        if path.is_dir() and (note := _passed_over(preprocess, path)):
+            yield Block([], [], [], [], none, note)
     for form, some in groupby(_found(preprocess, paths), key=lambda found: found[0]):
         for path, error in ((path, error) for _, path, error in some) if form != "picture" else ():
             if error:
@@ -106,9 +109,6 @@ def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterato
                 yield Block.failed(str(path), why, none, row or None)
         if form == "picture":
             yield from _of_pictures(preprocess, (path for _, path, _ in some), size)
-    for path in paths:
-        if path.is_dir() and (note := _passed_over(preprocess, path)):
-            yield Block([], [], [], [], none, note)
 
 
 def _found(preprocess: Preprocess, paths: Iterable[Path]) -> Iterator[tuple[str, Path, str]]:
