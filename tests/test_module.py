@@ -97,7 +97,8 @@ def test_outputs_become_predictions_in_blocks_unless_the_loss_learns(learns: boo
 
         def probabilities(self, outputs: Tensor) -> Tensor:
             self.calls += 1
-            return (outputs / self.temperature).softmax(1)
+            warm: Tensor = outputs / self.temperature
+            return warm.softmax(1)
 
     loss = Tempered()
     module: Any = classifier(loss=loss)

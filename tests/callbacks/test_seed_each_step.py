@@ -167,6 +167,24 @@ def test_validation_epochs_differ_and_repeat() -> None:
     assert not set(net.validation_draws) & set(net.draws)
 
 
+def test_what_was_drawn_before_a_step_does_not_matter() -> None:
+    class Draws(L.Callback):
+        """Draws now and then from one of the generators, or from all."""
+
+        @override
+        def on_train_batch_end(
+            self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        ) -> None:
+            generators = (lambda: torch.rand(700), lambda: np.random.rand(700), lambda: random.gauss(0, 1))
+            for number, generator in enumerate(generators, 1):
+                if batch_idx % (number + 1) == 0:
+                    generator()
+
+    plain, other = fit(Net(), SeedEachStep(3)), fit(Net(), Draws(), SeedEachStep(3))
+    assert plain.draws == other.draws
+    assert torch.equal(weights(plain), weights(other))
+
+
 def test_ranks_and_stages_differ() -> None:
     callback = SeedEachStep(3)
     stages = ["step", "epoch", "val", "test", "predict"]
