@@ -291,7 +291,7 @@ def _name_positions(mark: Mark, layout: dict[str, Any]) -> None:
         cut = [escaped(name, _LONGEST) for name in mark.columns]
         layout["xaxis"] |= names | {"ticktext": cut, "zeroline": False, "side": "top", "tickangle": -20}
         layout["yaxis"] |= {"visible": False, "range": [-0.04, 1.06]}
-        layout["margin"] |= {"r": 80}  # for the name of the last axis
+        layout["margin"] |= {"l": 28, "r": 72}  # for the values of the first axis, the name of the last
         layout["meta"] = {"axes": len(mark.columns)}
         layout["annotations"] = [
             {"x": place, "y": at, "text": escaped(text, _LONGEST // 2), "showarrow": False}
