@@ -195,6 +195,6 @@ def _overrides(method: Any, kind: type, hook: str) -> bool:
 
 def _lies_on(device: torch.device, batch: Any) -> bool:
     """Whether it is tensors that need not be moved."""
-    return type(batch) in (tuple, list) and all(
+    return isinstance(batch, tuple | list) and all(
         type(one) is torch.Tensor and one.device == device for one in batch
     )
