@@ -84,10 +84,7 @@ class Module(L.LightningModule):
         self._memory_format = torch.channels_last if channels_last else None
         self._task = task
         self._target_scale = target_scale or None
-        self._raw: Any = None
-        self._augmented: Any = None
-        self._observed: Observation | None = None
-        self._logged_step = -1
+        self._step = _Step()
         if channels_last:
             self.model.to(memory_format=torch.channels_last)
 
@@ -110,7 +107,7 @@ class Module(L.LightningModule):
             batch_idx: Lightning's.
         """
         del batch_idx
-        loss, self._observed = self._evaluate(*self._augment_once(batch))
+        loss, self._step.observed = self._evaluate(*self._augment_once(batch))
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
@@ -159,9 +156,10 @@ class Module(L.LightningModule):
         # A closure that is called several times a step (L-BFGS) must see the same function each time.
         if self._augment is None:
             return _unpack(batch)
-        if self._raw is not batch:
-            self._raw, self._augmented = batch, self._augment(*_unpack(batch))
-        augmented: Batch = self._augmented
+        step = self._step
+        if step.raw is not batch:
+            step.raw, step.augmented = batch, self._augment(*_unpack(batch))
+        augmented: Batch = step.augmented
         return augmented
 
     def _evaluate(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Observation]:
@@ -183,19 +181,20 @@ class Module(L.LightningModule):
 
     def forget_step(self) -> None:
         """Let the step under way count for nothing: neither its loss nor its predictions."""
-        self._raw = self._augmented = self._observed = None
+        self._step.forget()
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Track the step, and write its loss to the loggers every `log_every_n_steps` steps."""
         del batch, batch_idx
-        if self._observed is None:
+        taken = self._step
+        if taken.observed is None:
             return
-        self.train_tracker.update(*self._observed)
-        self._raw = self._augmented = self._observed = None
+        self.train_tracker.update(*taken.observed)
+        taken.forget()
         trainer, step = self.trainer, self.trainer.global_step
         every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # Lightning sets it elsewhere
-        if step % every == 0 and step != self._logged_step and trainer.is_global_zero:
-            self._logged_step = step
+        if step % every == 0 and step != taken.logged and trainer.is_global_zero:
+            taken.logged = step
             for logger in trainer.loggers:
                 logger.log_metrics({"train/loss_step": float(outputs["loss"])}, step=step)
 
@@ -248,7 +247,7 @@ class Module(L.LightningModule):
         return {
             "train": self.train_tracker.state(),
             "matrices": self.matrices,
-            "logged_step": self._logged_step,
+            "logged_step": self._step.logged,
         }
 
     def load_epoch_state(self, state: dict[str, Any]) -> None:
@@ -258,7 +257,24 @@ class Module(L.LightningModule):
             state: From a checkpoint.
         """
         self.train_tracker.restore(state["train"], self.device)
-        self.matrices, self._logged_step = dict(state["matrices"]), state["logged_step"]
+        self.matrices, self._step.logged = dict(state["matrices"]), state["logged_step"]
+
+
+class _Step:
+    """The step under way; apart, for a module looks at whatever it is given whether it is a parameter."""
+
+    __slots__ = ("augmented", "logged", "observed", "raw")
+
+    def __init__(self) -> None:
+        self.logged = -1
+        """The last step whose loss was written."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Let it count for nothing."""
+        self.raw: Any = None
+        self.augmented: Any = None
+        self.observed: Observation | None = None
 
 
 def _unpack(batch: Any) -> Batch:

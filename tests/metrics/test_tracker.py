@@ -125,7 +125,7 @@ def test_nothing_waits_for_the_device_before_an_epoch_is_over(data: str, tmp_pat
     )
     module: Any = assembly.module
     datamodule: Any = assembly.datamodule
-    module.trainer, module._logged_step = assembly.trainer, 0  # a loss that is written is waited for
+    module.trainer, module._step.logged = assembly.trainer, 0  # a loss that is written is waited for
     batch = datamodule.on_after_batch_transfer(next(iter(datamodule.train_dataloader())), 0)
     before = 0
     with Waits() as waits:  # type: ignore[no-untyped-call]  # torch leaves it untyped

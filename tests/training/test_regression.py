@@ -111,7 +111,7 @@ def test_the_loss_sees_standardised_targets_and_the_metrics_do_not() -> None:
     inputs, targets = torch.randn(4, 2), torch.tensor([[1e5], [2e5], [3e5], [4e5]])
     module.training_step((inputs, targets), 0)
     assert loss.seen[1].flatten().tolist() == [-2, -1, 0, 1]
-    observed = module._observed
+    observed = module._step.observed
     assert observed is not None
     torch.testing.assert_close(module.scored(observed), 3e5 + 1e5 * model(inputs).detach())
     assert torch.equal(observed[2], targets)

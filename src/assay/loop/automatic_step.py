@@ -14,6 +14,7 @@ from assay.loop.lightning_internals import (
     ClosureResult,
     backward_is_plain,
     clip_gradients,
+    forward_is_plain,
     optimizer_of,
     skips_backward,
     step_is_plain,
@@ -38,6 +39,7 @@ class AutomaticStep:
 
     def __init__(self, trainer: L.Trainer, hooks: HookPlan) -> None:
         self._trainer, self._hooks, self._loop = trainer, hooks, trainer.fit_loop.epoch_loop
+        self._plain_forward = forward_is_plain(trainer.strategy) and not hooks.profiled
         self._plain_backward = backward_is_plain(trainer.strategy) and not self._overridden("backward")
         self._plain_step = step_is_plain(trainer.strategy) and not self._overridden("optimizer_step")
         self._plain_zero_grad = not self._overridden("optimizer_zero_grad")
@@ -92,7 +94,11 @@ class AutomaticStep:
     def _forward(self, arguments: tuple[Any, ...]) -> tuple[Tensor | None, dict[str, Any]]:
         """Loss with its graph, and the outputs as hooks see them."""
         trainer = self._trainer
-        output = self._hooks.strategy("training_step", *arguments)
+        if self._plain_forward:
+            output = self._hooks.module("training_step", *arguments)
+        else:
+            output = self._hooks.strategy("training_step", *arguments)
+            trainer.strategy.post_training_step()
         batches = trainer.accumulate_grad_batches
         if isinstance(output, Tensor) and batches == 1:
             return output, {"loss": output.detach()}

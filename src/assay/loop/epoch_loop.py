@@ -64,8 +64,18 @@ class EpochLoop(LightningEpochLoop):
         self._hooks: HookPlan
         self._step: AutomaticStep
         self._arguments = 1
+        self._automatic = False
         self._validates = True
         self._single: Iterator[Any] | None = None
+
+    @property
+    @override
+    def global_step(self) -> int:
+        """Optimizer steps so far."""
+        if self._automatic:
+            steps: int = self.automatic_optimization.optim_progress.optimizer_steps
+            return steps
+        return super().global_step
 
     def prepare(self, hooks: HookPlan) -> None:
         """Ask what does not change while training.
@@ -75,7 +85,8 @@ class EpochLoop(LightningEpochLoop):
         """
         self._hooks, self._step = hooks, AutomaticStep(self.trainer, hooks)
         self.val_loop.hooks = hooks
-        step = self.trainer.lightning_module.training_step
+        module = self.trainer.lightning_module
+        self._automatic, step = module.automatic_optimization, module.training_step
         self._arguments = 2 if is_param_in_hook_signature(step, "batch_idx", min_args=2) else 1
 
     @override
@@ -164,10 +175,7 @@ class EpochLoop(LightningEpochLoop):
                 with hooks.profile("run_training_batch"):
                     outputs = self._optimize(given, batch_idx)
         progress.increment_processed()
-        if trainer.lr_scheduler_configs:
-            self.update_lr_schedulers("step", update_plateau_schedulers=False)
-            if at_last_batch(self):
-                self.update_lr_schedulers("epoch", update_plateau_schedulers=False)
+        self._step_schedulers(plateau=False)
         if skips:
             raise StopIteration
         if iterator is not None:  # the step has taken it from the iterator
@@ -178,12 +186,21 @@ class EpochLoop(LightningEpochLoop):
         self.outputs = outputs
         self._end_batch(batch, batch_idx)
 
+    def _step_schedulers(self, *, plateau: bool) -> None:
+        """Those that step with the optimizer; before the validation also those of the epoch, at its end."""
+        for config in self.trainer.lr_scheduler_configs:
+            if config.reduce_on_plateau is plateau and config.interval == "step":
+                self.update_lr_schedulers("step", update_plateau_schedulers=plateau)
+                break
+        if not plateau and at_last_batch(self):
+            self.update_lr_schedulers("epoch", update_plateau_schedulers=False)
+
     def _begin(self, phase: Phase) -> None:
         self.phase = phase
         self.trainer.fit_loop.mark_log()
 
     def _optimize(self, arguments: tuple[Any, ...], batch_idx: int) -> dict[str, Any]:
-        if self.trainer.lightning_module.automatic_optimization:
+        if self._automatic:
             return self._step.run(arguments, batch_idx, accumulates=accumulates(self))
         return self.manual_optimization.run(OrderedDict(enumerate(arguments)))
 
@@ -221,8 +238,7 @@ class EpochLoop(LightningEpochLoop):
         self.trainer.training = True
 
     def _end_step(self) -> None:
-        if self.trainer.lr_scheduler_configs:
-            self.update_lr_schedulers("step", update_plateau_schedulers=True)
+        self._step_schedulers(plateau=True)
         if not accumulates(self):
             count_step(self)
         flush_loggers_if_stopping(self)

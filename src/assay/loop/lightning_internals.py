@@ -66,9 +66,9 @@ def begin_batch(loop: Any, collector: Any, batch: Any, dataloader_idx: int | Non
 
 
 def end_batch(loop: Any, collector: Any) -> bool:
-    """What the connector does as a batch ends; whether anything was logged."""
+    """What the connector does as a batch ends; whether a value of this step was logged."""
     results = loop._results
-    if not results:
+    if not any(result.meta.on_step and not result.has_reset for result in results.values()):
         results.batch = results.batch_size = None
         return False
     collector.on_batch_end()
@@ -180,7 +180,8 @@ def begin_anew(loop: Any) -> None:
 
 def accumulates(loop: LightningEpochLoop) -> bool:
     """Whether the batch's gradients are added to, and the optimizer does not step."""
-    return loop._should_accumulate()
+    every: int = loop.trainer.accumulate_grad_batches
+    return every != 1 and loop._should_accumulate()
 
 
 def at_last_batch(loop: LightningEpochLoop) -> bool:
@@ -273,6 +274,15 @@ def backward_is_plain(strategy: Strategy) -> bool:
         and _as_in(precision, Precision, "backward", "post_backward")
         and not scaled
         and (type(precision) is MixedPrecision or _as_in(precision, Precision, "pre_backward"))
+    )
+
+
+def forward_is_plain(strategy: Strategy) -> bool:
+    """Whether nothing surrounds the module's step: no other precision, and no wrapper around the model."""
+    return (
+        type(strategy.precision_plugin) is Precision
+        and _as_in(strategy, Strategy, "training_step", "post_training_step")
+        and strategy.model is strategy.lightning_module
     )
 
 

@@ -177,7 +177,7 @@ def _try_stage(
     except Exception as error:
         message = f"{type(stand_in.loss).__name__} cannot take {_targets_in_words(config)}: {_text(error)}"
         raise _error(error, "loss", message, suits) from error
-    observed = stand_in._observed
+    observed = stand_in._step.observed
     assert observed is not None  # noqa: S101 - training_step has just set it
     predictions, targets = stand_in.scored(observed), observed[2]
     for name, metric in tracker.metrics.items(keep_base=True, copy_state=False):
