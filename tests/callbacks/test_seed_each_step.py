@@ -16,7 +16,7 @@ from typing_extensions import override
 from assay.callbacks.seed_each_step import SeedEachStep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 # Lightning flattens its loaders with a class that torch has deprecated.
@@ -175,7 +175,11 @@ def test_what_was_drawn_before_a_step_does_not_matter() -> None:
         def on_train_batch_end(
             self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
         ) -> None:
-            generators = (lambda: torch.rand(700), lambda: np.random.rand(700), lambda: random.gauss(0, 1))
+            generators: list[Callable[[], Any]] = [
+                lambda: torch.rand(700),
+                lambda: np.random.rand(700),
+                lambda: random.gauss(0, 1),
+            ]
             for number, generator in enumerate(generators, 1):
                 if batch_idx % (number + 1) == 0:
                     generator()
