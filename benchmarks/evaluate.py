@@ -25,6 +25,7 @@ from assay.build.library_warnings import quiet
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from assay.data.data_module import DataModule
 
@@ -38,17 +39,18 @@ OVERRIDES = (
 class Stopwatch(Callback):
     """Times validation from before its first batch to when its metrics are logged."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self.seconds: list[float] = []
+        self._clock = clock
         self._start = 0.0
 
     def on_validation_start(self, *_: Any) -> None:
         """Begin."""
-        self._start = time.perf_counter()
+        self._start = self._clock()
 
     def on_validation_end(self, *_: Any) -> None:
         """End."""
-        self.seconds.append(time.perf_counter() - self._start)
+        self.seconds.append(self._clock() - self._start)
 
 
 def overrides(options: argparse.Namespace) -> tuple[str, ...]:
@@ -60,7 +62,7 @@ def by_assay(options: argparse.Namespace, epochs: int) -> tuple[float]:
     """Seconds a batch."""
     with tempfile.TemporaryDirectory() as folder, quiet():
         assembly = job(options, folder, *overrides(options), f"trainer.max_epochs={epochs}")
-        trainer, watch = assembly.trainer, Stopwatch()
+        trainer, watch = assembly.trainer, Stopwatch(getattr(time, options.clock))
         trainer.callbacks.insert(0, watch)  # type: ignore[attr-defined]  # a plain attribute
         trainer.fit(assembly.module, datamodule=assembly.datamodule)
         return (sum(watch.seconds) / len(watch.seconds) / int(trainer.num_val_batches[0]),)
@@ -83,6 +85,7 @@ def hand_over(options: argparse.Namespace, path: Path) -> int:
             "num_classes": data.spec.num_classes,
             "batch_size": data.eval_batch_size,
             "threads": options.threads,
+            "clock": options.clock,
             "device": assembly.trainer.strategy.root_device.type,
         },
         path,
@@ -107,7 +110,8 @@ def main() -> None:
             means, noise, found = in_turns(hand, ours, options.pairs, epochs=options.epochs)
     print(machine(options.threads))
     callbacks = "no callbacks" if options.no_callbacks else "default callbacks"
-    print(f"model={options.model}, {callbacks}, {options.pairs} rounds of {options.epochs}×{batches} batches")
+    rounds = f"{options.pairs} rounds of {options.epochs}×{batches} batches"
+    print(f"model={options.model}, {callbacks}, {rounds}, {options.clock}")
     print(f"  by hand   {1e6 * statistics.median(means):9.0f} µs a batch of 64")
     print(ratios("assay", [one for one, *_ in found], means))
     print(f"  hand/hand                {statistics.median(noise):.3f} ({min(noise):.3f} to {max(noise):.3f})")

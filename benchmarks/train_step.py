@@ -35,6 +35,8 @@ from assay.record.provenance import cpu_model
 from assay.report.info import auto_choice
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from assay.data.data_module import DataModule
 
 DEFAULT_CALLBACKS = ("checkpoint", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar")
@@ -44,17 +46,17 @@ DEFAULT_CALLBACKS = ("checkpoint", "last_checkpoint", "lr_monitor", "non_finite"
 class Stopwatch(Checkpoint):
     """Times epochs from their start to when their metrics are logged, before any checkpoint is saved."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.seconds, self._clock = 0.0, clock
         self._start = 0.0
 
     def on_train_epoch_start(self, *_: Any) -> None:
         """Begin."""
-        self._start = time.perf_counter()
+        self._start = self._clock()
 
     def on_train_epoch_end(self, *_: Any) -> None:
         """End."""
-        self.seconds += time.perf_counter() - self._start
+        self.seconds += self._clock() - self._start
 
 
 def job(options: argparse.Namespace, folder: str, *overrides: str) -> Assembly:
@@ -82,11 +84,12 @@ def by_assay(options: argparse.Namespace, epochs: int) -> tuple[float, float]:
     """Seconds a step, and of the whole fit a step."""
     with tempfile.TemporaryDirectory() as folder, quiet():
         assembly = job(options, folder, f"trainer.max_epochs={epochs}")
-        trainer, watch = assembly.trainer, Stopwatch()
+        clock = getattr(time, options.clock)
+        trainer, watch = assembly.trainer, Stopwatch(clock)
         trainer.callbacks.insert(0, watch)  # type: ignore[attr-defined]  # a plain attribute
-        start = time.perf_counter()
+        start = clock()
         trainer.fit(assembly.module, datamodule=assembly.datamodule)
-        whole = time.perf_counter() - start
+        whole = clock() - start
         return watch.seconds / trainer.global_step, whole / trainer.global_step
 
 
@@ -113,6 +116,7 @@ def hand_over(options: argparse.Namespace, path: Path) -> dict[str, Any]:
             "num_classes": data.spec.num_classes,
             "batch_size": data.batch_size,
             "threads": options.threads,
+            "clock": options.clock,
             "device": assembly.trainer.strategy.root_device.type,
         },
         path,
@@ -128,6 +132,12 @@ def parser(description: str) -> argparse.ArgumentParser:
     made.add_argument("--pairs", type=int, default=5)
     made.add_argument("--epochs", type=int, default=5)
     made.add_argument("--threads", type=int, default=1)
+    made.add_argument(
+        "--clock",
+        default="perf_counter",
+        choices=("perf_counter", "thread_time"),
+        help="thread_time: of the processor, for a machine that is busy with other work",
+    )
     made.add_argument("--no-callbacks", action="store_true")
     made.add_argument("--side", action="store_true", help=argparse.SUPPRESS)
     return made
@@ -165,7 +175,7 @@ def main() -> None:
     callbacks = "no callbacks" if options.no_callbacks else "default callbacks"
     print(
         f"model={options.model} {' '.join(options.overrides)}, {callbacks}, "
-        f"{options.pairs} rounds of {options.epochs} epochs"
+        f"{options.pairs} rounds of {options.epochs} epochs, {options.clock}"
     )
     print(f"  by hand   {1e6 * statistics.median(means):9.0f} µs a step, {json.dumps(plain)}")
     print(ratios("assay", [step for step, _ in found], means))
