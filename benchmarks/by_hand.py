@@ -76,7 +76,7 @@ def evaluate(job: dict[str, Any], epochs: int) -> float:
             total += F.cross_entropy(outputs, wanted) * len(wanted)
             correct += (outputs.argmax(1) == wanted).sum()
         float(total), int(correct)
-    batches = epochs * -(-len(targets) // size)
+    batches: int = epochs * -(-len(targets) // size)
     return (clock() - start) / batches
 
 
@@ -88,7 +88,7 @@ def main() -> None:
     job["inputs"], job["targets"] = (job[name].to(device) for name in ("inputs", "targets"))
     run = train if job["optimizer"] else evaluate
 
-    def give(epochs: int) -> Any:
+    def give(epochs: int) -> float:
         seconds = run(job, epochs)
         if "lightning" in sys.modules or "PYTORCH_NVML_BASED_CUDA_CHECK" in os.environ:
             sys.exit("this side is not by hand: it has imported Lightning")
