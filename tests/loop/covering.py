@@ -13,7 +13,11 @@ Row = dict[str, str]
 
 
 def cover(
-    axes: Mapping[str, Sequence[str]], strength: int, possible: Callable[[Row], bool], seed: int = 0
+    axes: Mapping[str, Sequence[str]],
+    strength: int,
+    possible: Callable[[Row], bool],
+    seed: int = 0,
+    among: str | None = None,
 ) -> list[Row]:
     """Rows with a value of each axis that together have each combination of so many values.
 
@@ -24,11 +28,13 @@ def cover(
         strength: How many axes are combined: 1 for each value, 2 for each pair.
         possible: Whether some values, of some axes, can go together.
         seed: Of the choice among equals.
+        among: Only combinations with a value of this axis need be there.
     """
     draw = random.Random(seed)
     open_ = {
         combination: None
         for names in itertools.combinations(axes, strength)
+        if among is None or among in names
         for values in itertools.product(*(axes[name] for name in names))
         if possible(dict(combination := tuple(zip(names, values, strict=True))))
     }

@@ -77,7 +77,7 @@ class Case:
         module: Arguments of `Learner`; `kind` is one of `MODULES`.
         data: `kind` of `Data`.
         callbacks: Makes them, given a folder to write to.
-        observer: `none`, `hooks` or `all`; see `Journal`.
+        observer: `none`, `hooks` or `all`, see `Journal`; `odd` or `even`, see `recorder.recording`.
         calls: What is asked of the trainer.
         logs: Call `self.log` in each hook that may.
         act: As of `Journal`.
@@ -160,11 +160,11 @@ def _run(case: Case, install: Install, folder: Path) -> tuple[list[recorder.Entr
     loggers: list[Any] = [RunCSV(folder / "metrics.csv")]
     options |= {"default_root_dir": str(folder), "logger": loggers, "callbacks": callbacks}
     if watched:
-        recording = [recorder.RecordingCallback(), recorder.RecordingLogger()]
+        recording = [recorder.recording_callback(case.observer), recorder.recording_logger(case.observer)]
         callbacks.insert(len(callbacks) // 2, recording[0])
         loggers.append(recording[1])
-        module: Any = recorder.recording_module(made)(**settings)
-        data: Any = recorder.recording_data(Data)(case.data)
+        module: Any = recorder.recording_module(made, case.observer)(**settings)
+        data: Any = recorder.recording_data(Data, case.observer)(case.data)
         for one in (*recording, module, data):
             one.journal = journal
     else:
@@ -176,7 +176,7 @@ def _run(case: Case, install: Install, folder: Path) -> tuple[list[recorder.Entr
         install(trainer)
         journal.trainer = trainer
         if watched:
-            recorder.record_plugins(trainer, journal)
+            recorder.record_plugins(trainer, journal, case.observer)
         if case.prepare:
             case.prepare(trainer, module)
         for call in case.calls:
@@ -190,14 +190,13 @@ def _run(case: Case, install: Install, folder: Path) -> tuple[list[recorder.Entr
         error = caught
     end = {"error": recorder.seen(error), "results": recorder.seen(results)}
     if trainer is not None:
-        end |= _end(trainer, module, callbacks, journal, folder)
+        end |= end_of(trainer, module, journal, folder)
     return journal.entries, end
 
 
-def _end(
-    trainer: L.Trainer, module: nn.Module, callbacks: list[Any], journal: recorder.Journal, folder: Path
-) -> dict[str, Any]:
-    journal._busy = True
+def end_of(trainer: L.Trainer, module: nn.Module, journal: recorder.Journal, folder: Path) -> dict[str, Any]:
+    """What there is when all is done."""
+    journal.close()
     table = folder / "metrics.csv"
     durations = getattr(vars(trainer)["profiler"], "recorded_durations", {})
     checkpoints = sorted(folder.rglob("*.ckpt"))
@@ -209,7 +208,9 @@ def _end(
         "optimizers": [recorder.seen(one.state_dict()) for one in trainer.optimizers],
         "schedulers": recorder.seen(plateau),
         "scaler": recorder.seen(trainer.precision_plugin.state_dict()),
-        "callbacks": {type(one).__name__: recorder.seen(one.state_dict()) for one in callbacks},
+        "callbacks": {
+            type(one).__name__: recorder.seen(one.state_dict()) for one in vars(trainer)["callbacks"]
+        },
         "metrics.csv": table.read_text(encoding="utf-8").splitlines() if table.exists() else [],
         "checkpoints": {
             str(path.relative_to(folder)): recorder.seen(torch.load(path, weights_only=False))

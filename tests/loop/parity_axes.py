@@ -12,6 +12,7 @@ import torch
 from lightning.pytorch import callbacks as lightning_callbacks
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins import MixedPrecision
+from lightning.pytorch.profilers import SimpleProfiler
 from tests.loop.parity import Case
 
 from assay.callbacks.ema import EMA
@@ -189,7 +190,7 @@ CALLBACKS: dict[str, Change] = {
 }
 
 AXES: dict[str, dict[str, Change]] = {
-    "observer": {level: set_to("observer", level) for level in ("hooks", "all", "none")},
+    "observer": {level: set_to("observer", level) for level in ("hooks", "all", "none", "odd", "even")},
     "callbacks": CALLBACKS,
     "precision": {
         "32": no_change,
@@ -282,7 +283,7 @@ AXES: dict[str, dict[str, Change]] = {
         "1": trainer(reload_dataloaders_every_n_epochs=1),
         "2": trainer(reload_dataloaders_every_n_epochs=2),
     },
-    "profiler": {"none": no_change, "simple": trainer(profiler="simple")},
+    "profiler": {"none": no_change, "simple": trainer(profiler=partial(SimpleProfiler, extended=False))},
     "other": {
         "none": no_change,
         "deterministic": trainer(deterministic=True),
@@ -311,13 +312,14 @@ AXES: dict[str, dict[str, Change]] = {
     "calls": {
         "fit": no_change,
         "fit, all": set_to("calls", ("fit", "validate", "test", "predict")),
-        "validate": set_to("calls", ("validate",)),
-        "test": set_to("calls", ("test",)),
-        "predict": set_to("calls", ("predict",)),
+        "no fit": set_to("calls", ("validate", "test", "predict", "validate")),
         "validate, fit": set_to("calls", ("validate", "fit")),
         "more": set_to("calls", ("fit", "validate", "more")),
     },
 }
+
+SHORT = {"length": {"no epoch"}, "limits": {"no training", "fast"}, "calls": {"no fit"}}
+"""Where little or nothing is trained, and so not much is seen of what else is set."""
 
 
 def possible(row: dict[str, str]) -> bool:
@@ -332,6 +334,8 @@ def possible(row: dict[str, str]) -> bool:
         (row.get("optimization") == "lbfgs", "returns", {"none", "sometimes none"}),
         (row.get("data") == "stream", "limits", {"half", "overfit"}),
         (row.get("data") == "stream", "validation", {"0.5", "0.5, every 2 epochs"}),
+        (row.get("data") == "two", "signature", {"no index"}),
+        (row.get("data") == "two", "limits", {"half"}),
         (row.get("accumulation") == "3", "callbacks", {"accumulation scheduler"}),
         (row.get("observer") == "none", "deed", set(AXES["deed"]) - {"none"}),
         (row.get("other") == "barebones", "limits", {"fast", "fast 2"}),

@@ -18,6 +18,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.precision import Precision
 from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.trainer.connectors.logger_connector.fx_validator import _FxValidator
+from tests.loop.steady_clock import CLOCK
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -31,6 +32,7 @@ PROPERTIES = [
 PLAIN = (bool, int, float, str, type(None))
 UNIQUE = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<= at )0x[0-9a-f]+")
 """Names of temporary files, and addresses."""
+HALVES = ("even", "odd")
 HOOK_CLASSES = (hooks.ModelHooks, hooks.DataHooks, hooks.CheckpointHooks, L.LightningModule)
 UNTOUCHED = {"configure_sharded_model", "log", "log_dict", "print", "all_gather", "load_from_checkpoint"}
 """One is refused beside `configure_model`; the others are what a hook calls, not what calls a hook."""
@@ -87,6 +89,7 @@ class Journal:
             yield
             return
         label = f"{who}.{hook}"
+        CLOCK.now += 0.001
         self._busy = True
         try:
             arguments = [seen(list(args)), seen(dict(kwargs))]
@@ -103,6 +106,10 @@ class Journal:
             yield
         finally:
             self._depth -= 1
+
+    def close(self) -> None:
+        """Write down no more."""
+        self._busy = True
 
     def _log(self, label: str, hook: str) -> None:
         options = _FxValidator.functions.get(hook)
@@ -126,7 +133,7 @@ class Journal:
             return {}
         fit, epoch = trainer.fit_loop, trainer.fit_loop.epoch_loop
         view: dict[str, Any] = {name: value for name, value in vars(trainer).items() if type(value) in PLAIN}
-        for name in PROPERTIES if self._level == "hooks" else [*PROPERTIES, *SLOW]:
+        for name in [*PROPERTIES, *SLOW] if self._level == "all" else PROPERTIES:
             view[name] = self._asked(trainer, name)
         view["train_dataloader"] = self._serial(trainer.train_dataloader)
         for name, progress in {
@@ -211,8 +218,13 @@ def _seen_alone(value: Any) -> Any:
     return value
 
 
-def recording(cls: type, who: str, names: Sequence[str]) -> type:
-    """A subclass that writes each call of these functions into `self.journal`, then does what `cls` does."""
+def recording(cls: type, who: str, names: Sequence[str], level: str) -> type:
+    """A subclass that writes each call of these functions into `self.journal`, then does what `cls` does.
+
+    Of level `odd` or `even` it overrides a half of them, so that some hook has nobody to hear it.
+    """
+    if level in HALVES:
+        names = [name for name in names if zlib.crc32(f"{who}.{name}".encode()) % 2 == HALVES.index(level)]
     made = type(f"Recording{cls.__name__}", (cls,), {"journal": None})
 
     def written(name: str) -> Callable[..., Any]:
@@ -232,16 +244,15 @@ def recording(cls: type, who: str, names: Sequence[str]) -> type:
     return made
 
 
-def recording_module(cls: type[L.LightningModule]) -> type:
+def recording_module(cls: type[L.LightningModule], level: str) -> type:
     """A module that overrides everything Lightning lets it."""
-    return recording(cls, "module", public_functions(*HOOK_CLASSES))
+    return recording(cls, "module", public_functions(*HOOK_CLASSES), level)
 
 
-def recording_data(cls: type[L.LightningDataModule]) -> type:
+def recording_data(cls: type[L.LightningDataModule], level: str) -> type:
     """A datamodule that overrides everything Lightning lets it."""
-    return recording(
-        cls, "data", public_functions(hooks.DataHooks, hooks.CheckpointHooks, L.LightningDataModule)
-    )
+    classes = hooks.DataHooks, hooks.CheckpointHooks, L.LightningDataModule
+    return recording(cls, "data", public_functions(*classes), level)
 
 
 class _Callback(L.Callback):
@@ -253,7 +264,9 @@ class _Callback(L.Callback):
         return {"kept": 1}
 
 
-RecordingCallback = recording(_Callback, "callback", public_functions(L.Callback))
+def recording_callback(level: str) -> Any:
+    """A callback that overrides everything Lightning lets it."""
+    return recording(_Callback, "callback", public_functions(L.Callback), level)()
 
 
 class _Logger(Logger):
@@ -266,10 +279,12 @@ class _Logger(Logger):
         """It is written down."""
 
 
-RecordingLogger = recording(_Logger, "logger", public_functions(*Logger.__mro__[:-2]))
+def recording_logger(level: str) -> Any:
+    """A logger that overrides everything Lightning lets it."""
+    return recording(_Logger, "logger", public_functions(*Logger.__mro__[:-2]), level)()
 
 
-def record_plugins(trainer: L.Trainer, journal: Journal) -> None:
+def record_plugins(trainer: L.Trainer, journal: Journal, level: str) -> None:
     """Let strategy and precision plugin of this trainer write, too."""
     for plugin, base, who in (
         (trainer.strategy, Strategy, "strategy"),
@@ -285,5 +300,5 @@ def record_plugins(trainer: L.Trainer, journal: Journal) -> None:
             "register_strategies",
         }
         kept = [name for name in names if hasattr(base, name) and name not in quiet]
-        plugin.__class__ = recording(type(plugin), who, kept)
+        plugin.__class__ = recording(type(plugin), who, kept, level)
         plugin.__dict__["journal"] = journal

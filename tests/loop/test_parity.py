@@ -10,7 +10,7 @@ import lightning.pytorch.callbacks as lightning_callbacks
 import pytest
 from tests.loop.covering import Row, cover
 from tests.loop.parity import ALLOWED, Outcome, differences, install_ours, install_stock, run
-from tests.loop.parity_axes import AXES, CALLBACKS, make_case, possible
+from tests.loop.parity_axes import AXES, CALLBACKS, SHORT, make_case, possible
 
 VALUES = {axis: list(values) for axis, values in AXES.items()}
 CHUNKS = 24
@@ -32,7 +32,12 @@ def told_apart(row: Row, folder: Path) -> tuple[list[str], Outcome]:
 
 @functools.cache
 def pairs() -> list[Row]:
-    return cover(VALUES, 2, possible)
+    """Each pair in a run that is not cut short, then each pair with what cuts it short."""
+    long = {
+        axis: [one for one in values if one not in SHORT.get(axis, ())] for axis, values in VALUES.items()
+    }
+    uncut = cover({**long, "deed": ["none"]}, 2, possible)
+    return uncut + cover({**long, "deed": long["deed"][1:]}, 2, possible, among="deed")
 
 
 @pytest.mark.parametrize("row", cover(VALUES, 1, possible), ids=lambda row: row["callbacks"])
