@@ -84,6 +84,7 @@ class Learner(L.LightningModule):
             "step": {"on_step": True},
             "epoch": {"on_step": False, "on_epoch": True, "reduce_fx": "max"},
             "none": {},
+            "synced": {"on_step": True, "on_epoch": True, "sync_dist": True},
         }
         how = ways.get(self.logs, {"on_step": True, "on_epoch": True, "prog_bar": True})
         if how:
@@ -182,6 +183,7 @@ class Data(L.LightningDataModule):
         self.random = torch.Generator().manual_seed(1)
 
     def _loader(self, num: int, seed: int, shuffle: bool = False) -> DataLoader[Any]:
+        num *= self.trainer.world_size if self.trainer else 1
         random = torch.Generator().manual_seed(seed)
         data = TensorDataset(torch.randn(num, 4, generator=random), torch.arange(num) % 3)
         if self.kind == "stream":

@@ -114,16 +114,18 @@ class _Lines(logging.Handler):
             self.lines.append(line)
 
 
-def run(case: Case, install: Install, folder: Path) -> Outcome:
+def run(case: Case, install: Install, folder: Path, *, clear: bool = True) -> Outcome:
     """Do what the case says with these loops.
 
     Args:
         case: What is done.
         install: Puts the loops into a trainer.
         folder: Where it is done; the same for runs that are compared, since paths are told to hooks.
+        clear: Remove what is there.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    if clear:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
     lines = _Lines()
     logger = logging.getLogger("lightning.pytorch")
     before = logger.level

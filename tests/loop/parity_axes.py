@@ -263,6 +263,7 @@ AXES: dict[str, dict[str, Change]] = {
         "step": no_change,
         "epoch": module(logs="epoch"),
         "both": module(logs="both"),
+        "synced": module(logs="synced"),
         "none": module(logs="none"),
         "everywhere": all_of(module(logs="both"), set_to("logs", True)),
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from lightning.pytorch.loops.evaluation_loop import _EvaluationLoop
 from lightning.pytorch.loops.fit_loop import _FitLoop
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
 from lightning.pytorch.trainer import call
-from tests.loop.parity import differences, install_stock, run
+from tests.loop.parity import Outcome, differences, install_stock, run
 from tests.loop.parity_axes import make_case
 
 if TYPE_CHECKING:
@@ -121,6 +122,20 @@ def faulty(cls: type[Any]) -> Callable[[L.Trainer], None]:
     return install
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("controls") / "run"
+
+
+@functools.cache
+def stock(row: tuple[tuple[str, str], ...], folder: Path) -> Outcome:
+    return run(make_case(dict(row)), install_stock, folder)
+
+
+def told_apart(row: dict[str, str], loop: type[Any], folder: Path) -> list[str]:
+    return differences(stock(tuple(row.items()), folder), run(make_case(row), faulty(loop), folder))
+
+
 @pytest.mark.parametrize(
     ("loop", "row", "telling"),
     [
@@ -135,22 +150,19 @@ def faulty(cls: type[Any]) -> Callable[[L.Trainer], None]:
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
-def test_a_fault_is_found(loop: type[Any], row: dict[str, str], telling: str, tmp_path: Path) -> None:
-    stock = run(make_case(row), install_stock, tmp_path / "run")
-    found = differences(stock, run(make_case(row), faulty(loop), tmp_path / "run"))
+def test_a_fault_is_found(loop: type[Any], row: dict[str, str], telling: str, folder: Path) -> None:
+    found = told_apart(row, loop, folder)
     assert any(line.startswith(telling) for line in found), found
 
 
 @pytest.mark.parametrize("loop", [NoLastStep, StaysInEval, LateRow, ExtraDraw])
-def test_a_fault_that_nobody_watches_is_found_in_the_end(loop: type[Any], tmp_path: Path) -> None:
-    row = {"observer": "none", "accumulation": "3"}
-    stock = run(make_case(row), install_stock, tmp_path / "run")
-    assert differences(stock, run(make_case(row), faulty(loop), tmp_path / "run"))
+def test_a_fault_that_nobody_watches_is_found_in_the_end(loop: type[Any], folder: Path) -> None:
+    assert told_apart({"observer": "none", "accumulation": "3"}, loop, folder)
 
 
-def test_lightning_is_equal_to_itself(tmp_path: Path) -> None:
+def test_lightning_is_equal_to_itself(folder: Path) -> None:
     """What is compared does not depend on time, addresses, or on what ran before."""
-    row = {"observer": "all", "logs": "everywhere", "callbacks": "checkpoint, best", "calls": "fit, all"}
-    first, second = (run(make_case(row), install_stock, tmp_path / "run") for _ in range(2))
+    row = {"observer": "all", "logs": "everywhere", "length": "max_steps", "calls": "fit, all"}
+    first, second = (run(make_case(row), install_stock, folder) for _ in range(2))
     assert first.end["error"] is None
     assert not differences(first, second)

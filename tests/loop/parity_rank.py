@@ -1,0 +1,61 @@
+"""One rank of two that train cases of the parity suite; what differs is written into the folder.
+
+Usage: python -m tests.loop.parity_rank FOLDER NAME...
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import warnings
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+from tests.loop.parity import ALLOWED, Install, Outcome, differences, install_ours, install_stock, run
+from tests.loop.parity_axes import make_case
+from torch import distributed
+
+CASES: dict[str, dict[str, str]] = {
+    "short": {"callbacks": "checkpoint, best", "accumulation": "3", "logs": "synced", "length": "max_steps"},
+    "plateau": {"scheduler": "plateau epoch", "validation": "0.5", "logs": "synced", "observer": "all"},
+    "calls": {"calls": "fit, all", "callbacks": "early stopping on train", "precision": "bf16-mixed"},
+    "by hand": {"optimization": "manual, two", "callbacks": "checkpoint, steps and last"},
+    "swa": {"callbacks": "swa", "clipping": "norm"},
+    "ema": {"callbacks": "assay ema", "reload": "1"},
+    "stop": {"deed": "stop in step", "callbacks": "checkpoint, all"},
+    "signal": {"deed": "sigterm"},
+    "stream": {"data": "stream", "callbacks": "lr monitor", "scheduler": "step"},
+    "two loaders": {"data": "two", "observer": "odd"},
+    "unwatched": {"observer": "none", "accumulation": "3", "logs": "synced", "callbacks": "timer"},
+}
+
+
+def outcome(name: str, install: Install, folder: Path) -> Outcome:
+    """What this rank saw; the folder is that of both."""
+    distributed.barrier()
+    if distributed.get_rank() == 0:
+        shutil.rmtree(folder, ignore_errors=True)
+    distributed.barrier()
+    case = make_case(CASES[name])
+    case.trainer.update(devices=2, strategy="ddp")
+    return run(case, install, folder, clear=False)
+
+
+def main(folder: Path, names: list[str]) -> None:
+    """Train each case twice, and write down in what the two differ."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    distributed.init_process_group("gloo", timeout=timedelta(seconds=120))
+    for name in names:
+        stock, ours = (outcome(name, one, folder / "run") for one in (install_stock, install_ours))
+        told = [f"{len(stock.entries)} calls, {stock.end['error']}", *differences(stock, ours, ALLOWED)]
+        path = folder / f"{name}.{os.environ['RANK']}"
+        path.write_text("\n".join(told), encoding="utf-8")
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
