@@ -13,9 +13,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import torch
-from tests.loop.parity import ALLOWED, Install, Outcome, differences, install_ours, install_stock, run
+from tests.loop.parity import ALLOWED, Install, Outcome, differences, install_stock, run
 from tests.loop.parity_axes import make_case
 from torch import distributed
+
+from assay.loop.install import install as install_ours
 
 CASES: dict[str, dict[str, str]] = {
     "short": {"callbacks": "checkpoint, best", "accumulation": "3", "logs": "synced", "length": "max_steps"},

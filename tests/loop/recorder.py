@@ -18,7 +18,6 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.precision import Precision
 from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.trainer.connectors.logger_connector.fx_validator import _FxValidator
-from tests.loop.steady_clock import CLOCK
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -83,17 +82,15 @@ class Journal:
         return self  # an average of the weights copies the whole module
 
     @contextlib.contextmanager
-    def call(self, who: str, hook: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
+    def call(self, who: str, hook: str, arguments: Mapping[str, Any]) -> Iterator[None]:
         """One call of a hook, from its beginning to its end."""
         if self._busy:  # asked for by this journal itself
             yield
             return
         label = f"{who}.{hook}"
-        CLOCK.now += 0.001
         self._busy = True
         try:
-            arguments = [seen(list(args)), seen(dict(kwargs))]
-            self.entries.append(Entry(label, self._depth, arguments, self.view()))
+            self.entries.append(Entry(label, self._depth, seen(arguments), self.view()))
         finally:
             self._busy = False
         self._counts[label] += 1
@@ -147,7 +144,6 @@ class Journal:
             view[f"{name} is_last_batch"] = getattr(progress, "is_last_batch", None)
         for name in ("batch_idx", "total_batch_idx", "_batches_that_stepped", "_is_training_done"):
             view[f"epoch_loop.{name}"] = self._asked(epoch, name)
-        view["fit_loop.restarting"] = fit.restarting
         view["grad"] = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         view["random"] = zlib.crc32(torch.get_rng_state().numpy().tobytes())
         view["lr"] = [[group["lr"] for group in one.param_groups] for one in trainer.optimizers]
@@ -228,14 +224,18 @@ def recording(cls: type, who: str, names: Sequence[str], level: str) -> type:
     made = type(f"Recording{cls.__name__}", (cls,), {"journal": None})
 
     def written(name: str) -> Callable[..., Any]:
+        signature = inspect.signature(getattr(cls, name))
+
         def hook(self: Any, *args: Any, **kwargs: Any) -> Any:
             if self.journal is None:
                 return getattr(super(made, self), name)(*args, **kwargs)
-            with self.journal.call(who, name, args, kwargs):
+            given = signature.bind(self, *args, **kwargs)  # whether by position or by name
+            given.apply_defaults()
+            with self.journal.call(who, name, dict(list(given.arguments.items())[1:])):
                 return getattr(super(made, self), name)(*args, **kwargs)
 
         # Not functools.wraps: Lightning takes a function that wraps its own for its own.
-        hook.__name__, hook.__signature__ = name, inspect.signature(getattr(cls, name))  # type: ignore[attr-defined]
+        hook.__name__, hook.__signature__ = name, signature  # type: ignore[attr-defined]
         return hook
 
     for name in dict.fromkeys(names):

@@ -9,8 +9,10 @@ from pathlib import Path
 import lightning.pytorch.callbacks as lightning_callbacks
 import pytest
 from tests.loop.covering import Row, cover
-from tests.loop.parity import ALLOWED, Outcome, differences, install_ours, install_stock, run
+from tests.loop.parity import ALLOWED, Outcome, differences, install_stock, run
 from tests.loop.parity_axes import AXES, CALLBACKS, SHORT, make_case, possible
+
+from assay.loop.install import install as install_ours
 
 VALUES = {axis: list(values) for axis, values in AXES.items()}
 CHUNKS = 24

@@ -7,8 +7,10 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.loop.parity import ALLOWED, Case, differences, install_ours, install_stock, run
+from tests.loop.parity import ALLOWED, Case, differences, install_stock, run
 from tests.loop.parity_axes import fail, make_case, set_sigterm, set_stop
+
+from assay.loop.install import install as install_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.conftest import unchanged_process
 from tests.loop import recorder
-from tests.loop.parity import ALLOWED, Install, Outcome, differences, end_of, install_ours, install_stock
+from tests.loop.parity import ALLOWED, Install, Outcome, differences, end_of, install_stock, saving_last
 from tests.loop.steady_clock import CLOCK
 
 from assay.build.assembly import assemble
 from assay.compose.compose import compose, job_config
+from assay.loop.install import install as install_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,7 @@ def run_job(overrides: list[str], install: Install, folder: Path, num: int) -> O
         install(trainer)
         error, CLOCK.now = None, 1000.0
         try:
-            with CLOCK.told():
+            with saving_last(), CLOCK.told():
                 trainer.fit(assembly.module, datamodule=assembly.datamodule)
                 trainer.test(assembly.module, datamodule=assembly.datamodule, verbose=False)
         except Exception as caught:

@@ -29,6 +29,7 @@ from assay.loop.lightning_internals import (
     note_evaluated,
     note_time,
     print_results,
+    profile_fetching,
     reads_one_after_another,
     take_logged_outputs,
     without_gradients,
@@ -71,6 +72,9 @@ class EvaluationLoop(LightningEvaluationLoop):
         hooks = (self.hooks if fitting else None) or HookPlan(self.trainer)
         self._start(hooks)
         fetcher, before = fetcher_of(self), 0
+        if hooks.profiled:
+            action = "test_next" if self.trainer.testing else "val_next"
+            profile_fetching(fetcher, self.trainer, LightningEvaluationLoop, action)
         several = reads_one_after_another(self)
         while True:
             try:
@@ -126,7 +130,8 @@ class EvaluationLoop(LightningEvaluationLoop):
         progress.increment_processed()
         if iterator is not None:  # the step has taken it from the iterator
             fetcher = fetcher_of(self)
-            told = (*fetched(fetcher), *((loader_number(fetcher),) if number is not None else ()))
+            number = None if number is None else loader_number(fetcher)
+            told = (*fetched(fetcher), *(() if number is None else (number,)))
         hooks.callbacks(f"on_{name}_batch_end", outputs, *told)
         hooks.module(f"on_{name}_batch_end", outputs, *told)
         logged = end_batch(self, collector)
