@@ -98,7 +98,8 @@ class EvaluationLoop(LightningEvaluationLoop):
 
     def _start(self, hooks: HookPlan) -> None:
         name, several = self._name(), reads_one_after_another(self)
-        self.trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION
+        if self.trainer.state.fn == TrainerFn.FITTING:
+            self.trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION
         if not isinstance(fetcher_of(self), IteratorFetcher):
             check_dataloader_idx(self, (f"{name}_step",), several=several)
         check_dataloader_idx(self, (f"on_{name}_batch_start", f"on_{name}_batch_end"), several=several)

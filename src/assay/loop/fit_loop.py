@@ -70,7 +70,8 @@ class FitLoop(LightningFitLoop):
         self._hooks = HookPlan(trainer)
         loop.prepare(self._hooks)
         self._csv = next((logger for logger in trainer.loggers if hasattr(logger, "rewind")), None)
-        start = Phase.EPOCH_START if loaded is None else self._take_up(loaded)
+        loop.phase = Phase.EPOCH_START  # not that of an earlier fit, or of the check before training
+        start = loop.phase if loaded is None else self._take_up(loaded)
         self._claimed = claimed(trainer)
         self.has_begun = True
         self.on_run_start()
