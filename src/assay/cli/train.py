@@ -170,7 +170,7 @@ def _end_run(document: Document, result: RunResult) -> None:
     say_run(Console(highlight=False, soft_wrap=True, stderr=result.status != "finished"), result)
     document.say("run", result)
     if result.exit_code:
-        again = f"assay resume {shlex.quote(str(result.run_dir))}" if result.status == "interrupted" else ""
+        again = f"assay resume {shlex.quote(str(result.run_dir))}" if result.can_be_resumed else ""
         document.fail(result.reason or result.status, hint=again, code=result.exit_code)
         raise typer.Exit(result.exit_code)
 

@@ -28,6 +28,7 @@ from assay.data.data_module import DataModule
 from assay.errors import AssayError, ConfigError, NonFiniteError
 from assay.files.checksum import damage_of, sha256
 from assay.logger.run_csv import RunCSV
+from assay.loop.fit_loop import FitLoop
 from assay.loop.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.module import Module
 from assay.record.failure_cause import reason_of
@@ -39,6 +40,7 @@ from assay.run import kept_predictions
 from assay.run.continuation import logger_ids, pick_up, same_data
 from assay.run.encoder_file import write_encoder
 from assay.run.log_results import end_wandb, log_results
+from assay.run.result import OWN_LOOPS
 from assay.run.summary import say_start
 from assay.task.task_of import task_of
 
@@ -115,11 +117,17 @@ def execute(
             record.finished = max(now(), *began)  # a clock may have been put back
             if record.checkpoints is known_before:  # training did not come to its end
                 _noting(_note_checkpoints, assembly, record, run_dir)
+            if record.status == "interrupted" and record.checkpoints and _has_own_loops(assembly.trainer):
+                record.reason += f"; {OWN_LOOPS}"
             _note_lost_rows(assembly.trainer, record)
             _noting(end_wandb, record)
             log.info("%s after %.1f s %s", record.status, record.seconds, record.reason)
             record.files = _noting(files_of, run_dir) or {}
             _save(record, run_dir)
+
+
+def _has_own_loops(trainer: L.Trainer) -> bool:
+    return not isinstance(trainer.fit_loop, FitLoop)
 
 
 def _note_lost_rows(trainer: L.Trainer, record: RunRecord) -> None:
@@ -331,6 +339,11 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
 def _notes(assembly: Assembly) -> list[str]:
     data, spec = assembly.datamodule, assembly.config.get("spec")
     notes = notes_on(assembly.config)
+    if _has_own_loops(assembly.trainer):
+        kind = type(assembly.trainer).__name__
+        notes.append(
+            f"{kind} has loops of its own: a run that is stopped after its first checkpoint cannot be resumed"
+        )
     if not isinstance(data, DataModule) or spec is None:
         return notes
     far = ""

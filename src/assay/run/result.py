@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.record.outcome import exit_code
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.record.outcome import Cause, Status
+
+OWN_LOOPS: Final = "its trainer has loops of its own: it cannot be resumed"
 
 
 @final
@@ -40,6 +42,11 @@ class RunResult:
     reason: str = ""
     signal: str = ""
     cause: Cause = ""
+
+    @property
+    def can_be_resumed(self) -> bool:
+        """Whether it was interrupted, and `assay resume` goes on with it."""
+        return self.status == "interrupted" and OWN_LOOPS not in self.reason
 
     @property
     def exit_code(self) -> int:

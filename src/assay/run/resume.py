@@ -156,10 +156,17 @@ def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> 
     except AssayError as error:
         raise AssayError(
             f"{path} {error.message}: no run can go on from it any more",
-            hint=f"remove it, and {path.name}.sha256, to go on from one that was saved at the end of an epoch; "
-            "or go on with the version that saved it",
+            hint=f"remove it, and {path.name}.sha256, to go on from one of the end of an epoch, or go on with "
+            "the version that saved it",
         ) from error
     state = (checkpoint.get("loops") or {}).get("fit_loop", {}).get("state_dict") or {}
+    trainer = str(config.trainer.get("_target_"))
+    if "position" not in state and not trainer.startswith("lightning."):
+        raise ConfigError(
+            f"{trainer} has loops of its own, with which no run can go on from {path}",
+            key="trainer._target_",
+            hint="assay train with the same overrides, in another directory; assay eval takes what is saved",
+        )
     if not state.get("position"):
         raise AssayError(
             f"{path} was saved in the middle of a step, or holds weights alone: no run can go on from it",

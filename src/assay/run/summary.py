@@ -82,7 +82,7 @@ def say_run(console: Console, result: RunResult) -> None:
             console.print(f"run   {result.run_dir}", markup=False)
             traceback = " has the traceback" if result.status == "failed" else ""
             console.print(f"log   {result.run_dir / 'log.txt'}{traceback}", markup=False)
-            if result.status == "interrupted":
+            if result.can_be_resumed:
                 console.print(f"next  assay resume {shlex.quote(str(result.run_dir))}", markup=False)
         return
     console.print()

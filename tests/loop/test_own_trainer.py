@@ -1,0 +1,58 @@
+"""A trainer of somebody's own class keeps its loops, and says that its runs cannot be resumed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import chdir
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lightning.pytorch.callbacks import Callback
+from tests.conftest import unchanged_process
+
+from assay.errors import ConfigError
+from assay.loop.fit_loop import FitLoop
+from assay.run.evaluate import evaluate
+from assay.run.resume import resume
+
+if TYPE_CHECKING:
+    from tests.conftest import Train
+
+JOB = (
+    *("data=iris", "model=linear", "trainer.max_epochs=3", "callbacks=[checkpoint,last_checkpoint]"),
+    *("trainer._target_=own_project.loops.OwnTrainer", "trusted_packages=[own_project]"),
+)
+
+
+class Told(Callback):
+    """Tells its own process to stop in a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+        if trainer.global_step == self.step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_it_is_told_at_its_start_at_its_end_and_by_resume(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "training" / "project"))
+    stopped = train(*JOB, callbacks=[Told(5)])
+    assert not isinstance(stopped.trainer.fit_loop, FitLoop)
+    assert "note: OwnTrainer has loops of its own: a run that is stopped" in (
+        stopped.run_dir / "log.txt"
+    ).read_text(encoding="utf-8")
+    assert stopped.record["status"] == "interrupted"
+    assert stopped.record["reason"].endswith("has loops of its own: it cannot be resumed")
+    assert not stopped.result.can_be_resumed
+    with chdir(stopped.run_dir.parent), unchanged_process():
+        with pytest.raises(
+            ConfigError, match=r"OwnTrainer has loops of its own, with which no run can go on"
+        ):
+            resume(stopped.run_dir, trusted_packages=["own_project"])
+        tested = evaluate(stopped.run_dir, trusted_packages=["own_project"])
+    assert 0 <= tested.metrics["test/accuracy"] <= 1
