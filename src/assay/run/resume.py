@@ -156,8 +156,8 @@ def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> 
     except AssayError as error:
         raise AssayError(
             f"{path} {error.message}: no run can go on from it any more",
-            hint=f"remove it, and {path.name}.sha256, to go on from one of the end of an epoch, or go on with "
-            "the version that saved it",
+            hint=f"remove it, and {path.name}.sha256, to go on from one of the end of an epoch, or go "
+            "on with the version that saved it",
         ) from error
     state = (checkpoint.get("loops") or {}).get("fit_loop", {}).get("state_dict") or {}
     trainer = str(config.trainer.get("_target_"))
