@@ -319,8 +319,14 @@ AXES: dict[str, dict[str, Change]] = {
     },
 }
 
-SHORT = {"length": {"no epoch"}, "limits": {"no training", "fast"}, "calls": {"no fit"}}
-"""Where little or nothing is trained, and so not much is seen of what else is set."""
+SHORT = {
+    "length": {"no epoch"},
+    "limits": {"no training", "fast"},
+    "calls": {"no fit"},
+    "callbacks": {"lr finder", "batch size finder"},
+}
+"""Where little or nothing is trained, and so not much is seen of what else is set; and the tuners, after
+which Lightning's loops take themselves for resumed and may count a step twice."""
 
 
 def possible(row: dict[str, str]) -> bool:

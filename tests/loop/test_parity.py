@@ -86,3 +86,10 @@ def test_each_callback_of_lightning_is_run() -> None:
     cases = [make_case({"callbacks": name}) for name in CALLBACKS]
     made = {type(made(Path())).__name__ for case in cases for made in case.callbacks}
     assert not set(lightning_callbacks.__all__) - made - set(NOT_RUN)
+
+
+def test_a_tuner_leaves_the_rows_of_a_validation(tmp_path: Path) -> None:
+    row = {"callbacks": "batch size finder", "calls": "validate, fit", "observer": "none"}
+    found, stock = told_apart(row, tmp_path)
+    assert stock.end["metrics.csv"][1].startswith(",0,")
+    assert not found, "\n".join(found)

@@ -189,7 +189,7 @@ class FitLoop(LightningFitLoop):
         """Put in place what the checkpoint carries, and say where to go on."""
         trainer, phase = self.trainer, Phase(loaded[KEY]["phase"])
         begin_anew(self)
-        if self._csv is not None:
+        if self._csv is not None and loaded["log"] is not None:  # as a tuner saves it, without loggers
             self._csv.rewind(loaded["log"])
         self.epoch_loop.outputs = take_up(trainer, loaded["carried"], stop=self.changed.stop)
         self.changed.apply(trainer, self._built_schedulers)
