@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 OVERRIDES = (
     *("data.split.val=0.5", "data.eval_batch_size=64", "trainer.limit_train_batches=1"),
+    # The hand-written loop tracks loss and accuracy as well, and nothing else.
+    *(f"~metrics.eval.metrics.{name}" for name in ("precision", "recall", "f1", "auroc", "confusion_matrix")),
     *("trainer.limit_val_batches=1.0", "callbacks.checkpoint.monitor=val/loss"),
 )
 

@@ -39,7 +39,7 @@ class AutomaticStep:
 
     def __init__(self, trainer: L.Trainer, hooks: HookPlan) -> None:
         self._trainer, self._hooks, self._loop = trainer, hooks, trainer.fit_loop.epoch_loop
-        self._plain_forward = forward_is_plain(trainer.strategy) and not hooks.profiled
+        self._plain_forward = forward_is_plain(trainer.strategy, "training_step") and not hooks.profiled
         self._plain_backward = backward_is_plain(trainer.strategy) and not self._overridden("backward")
         self._plain_step = step_is_plain(trainer.strategy) and not self._overridden("optimizer_step")
         self._plain_zero_grad = not self._overridden("optimizer_zero_grad")

@@ -24,6 +24,7 @@ from assay.loop.lightning_internals import (
     fetched,
     first_of_loop,
     flush_loggers_if_stopping,
+    next_of,
     profile_fetching,
     set_first_of_loop,
     single_iterator,
@@ -129,12 +130,7 @@ class EpochLoop(LightningEpochLoop):
         if self._single is None:
             batch, _, _ = next(fetcher)
             return batch
-        if fetcher.done:
-            raise StopIteration
-        batch = next(self._single)
-        fetcher.fetched += 1
-        fetcher.done = fetcher.fetched >= fetcher.length
-        return batch
+        return next_of(self._single, fetcher)
 
     @override
     def advance(self, data_fetcher: Any) -> None:

@@ -23,14 +23,17 @@ from assay.loop.lightning_internals import (
     end_of_dataloaders,
     fetched,
     fetcher_of,
+    forward_is_plain,
     like,
     loader_number,
     module_mode,
+    next_of,
     note_evaluated,
     note_time,
     print_results,
     profile_fetching,
     reads_one_after_another,
+    single_iterator,
     take_logged_outputs,
     without_gradients,
 )
@@ -76,10 +79,14 @@ class EvaluationLoop(LightningEvaluationLoop):
             action = "test_next" if self.trainer.testing else "val_next"
             profile_fetching(fetcher, self.trainer, LightningEvaluationLoop, action)
         several = reads_one_after_another(self)
+        single = None if hooks.profiled else single_iterator(fetcher)
         while True:
             try:
                 iterator = next(fetcher) if isinstance(fetcher, IteratorFetcher) else None
-                if iterator is None:
+                if single is not None:
+                    batch_idx, number = fetcher.fetched, 0
+                    batch = next_of(single, fetcher)
+                elif iterator is None:
                     batch, batch_idx, number = next(fetcher)
                 else:
                     (batch, batch_idx), number = fetched(fetcher), loader_number(fetcher)
@@ -105,6 +112,8 @@ class EvaluationLoop(LightningEvaluationLoop):
         check_dataloader_idx(self, (f"on_{name}_batch_start", f"on_{name}_batch_end"), several=several)
         step = getattr(self.trainer.lightning_module, f"{name}_step")
         self._takes_index = is_param_in_hook_signature(step, "batch_idx", min_args=2)
+        self._named, self._counts = name, not self.trainer.sanity_checking
+        self._is_plain = not hooks.profiled and forward_is_plain(self.trainer.strategy, f"{name}_step")
         module_mode(self).capture(self.trainer.lightning_module)
         hooks.module(f"on_{name}_model_eval")
         for hook in (f"on_{name}_start", f"on_{name}_epoch_start"):
@@ -117,7 +126,7 @@ class EvaluationLoop(LightningEvaluationLoop):
         self, hooks: HookPlan, batch: Any, batch_idx: int, number: int | None, iterator: Any
     ) -> None:
         trainer, progress, collector = self.trainer, self.batch_progress, connector(self.trainer)
-        name = "test" if trainer.testing else "validation"
+        name = self._named
         if iterator is None:
             batch = hooks.to_device(batch, number or 0)
         told = (batch, batch_idx) if number is None else (batch, batch_idx, number)
@@ -127,7 +136,8 @@ class EvaluationLoop(LightningEvaluationLoop):
         hooks.module(f"on_{name}_batch_start", *told)
         progress.increment_started()
         given = (iterator,) if iterator is not None else told if self._takes_index else (batch, *told[2:])
-        outputs = hooks.strategy(f"{name}_step", *given)
+        call = hooks.module if self._is_plain else hooks.strategy
+        outputs = call(f"{name}_step", *given)
         progress.increment_processed()
         if iterator is not None:  # the step has taken it from the iterator
             fetcher = fetcher_of(self)
@@ -137,7 +147,7 @@ class EvaluationLoop(LightningEvaluationLoop):
         hooks.module(f"on_{name}_batch_end", outputs, *told)
         logged = end_batch(self, collector)
         progress.increment_completed()
-        if not trainer.sanity_checking:
+        if self._counts:
             seen = note_evaluated(self, number or 0)
             if logged:
                 collector.update_eval_step_metrics(seen)

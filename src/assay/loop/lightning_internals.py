@@ -128,8 +128,23 @@ def single_iterator(fetcher: Any) -> Iterator[Any] | None:
     iterators: Any = getattr(inner, "iterators", None)
     plain = type(fetcher) is PlainFetcher and fetcher.length is not None and iterators is not None
     loader = fetcher.combined_loader
-    one = plain and loader._mode == "max_size_cycle" and loader.iterables is loader.flattened[0]
+    known = loader._mode in ("max_size_cycle", "sequential")
+    one = plain and known and len(iterators) == 1 and loader.iterables is loader.flattened[0]
     return iterators[0] if one else None
+
+
+def next_of(iterator: Iterator[Any], fetcher: Any) -> Any:
+    """The next batch of `single_iterator`, counted as the fetcher would.
+
+    Raises:
+        StopIteration: There is none.
+    """
+    if fetcher.done:
+        raise StopIteration
+    batch = next(iterator)
+    fetcher.fetched += 1
+    fetcher.done = fetcher.fetched >= fetcher.length
+    return batch
 
 
 def profile_fetching(fetcher: Any, trainer: Any, loop: type, action: str) -> None:
@@ -277,11 +292,11 @@ def backward_is_plain(strategy: Strategy) -> bool:
     )
 
 
-def forward_is_plain(strategy: Strategy) -> bool:
+def forward_is_plain(strategy: Strategy, step: str) -> bool:
     """Whether nothing surrounds the module's step: no other precision, and no wrapper around the model."""
     return (
         type(strategy.precision_plugin) is Precision
-        and _as_in(strategy, Strategy, "training_step", "post_training_step")
+        and _as_in(strategy, Strategy, step, "post_training_step")
         and strategy.model is strategy.lightning_module
     )
 
