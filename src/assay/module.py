@@ -52,6 +52,9 @@ class Module(L.LightningModule):
         channels_last: Memory format of four-dimensional inputs and weights.
         target_scale: Of a regression: what the loss sees of the targets, and how outputs become predictions;
             None: the loss compares outputs and targets as they are.
+
+    Attributes:
+        piece: What `training_step` takes of a batch once it is augmented; None for the whole batch.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class Module(L.LightningModule):
         self._memory_format = torch.channels_last if channels_last else None
         self._task = task
         self._target_scale = target_scale or None
+        self.piece: slice | None = None
         self._step = _Step()
         if channels_last:
             self.model.to(memory_format=torch.channels_last)
@@ -100,14 +104,21 @@ class Module(L.LightningModule):
         return outputs
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Loss of a batch.
+        """Loss of a batch, or of a piece of it; pieces are taken in their order.
 
         Args:
             batch: `(inputs, targets)` or a mapping of the two.
             batch_idx: Lightning's.
         """
         del batch_idx
-        loss, self._step.observed = self._evaluate(*self._augment_once(batch))
+        step, piece = self._step, self.piece
+        inputs, targets = self.augmented(batch)
+        if piece is None:
+            loss, step.observed = self._evaluate(inputs, targets)
+            return loss
+        loss, observed = self._evaluate(inputs[piece], targets[piece])
+        before = step.observed if piece.start else None
+        step.observed = observed if before is None else _joined(before, observed)
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
@@ -152,7 +163,12 @@ class Module(L.LightningModule):
         """What the predictions of a test step are."""
         return kind_of_outputs(self._task, self.loss)
 
-    def _augment_once(self, batch: Any) -> Batch:
+    def augmented(self, batch: Any) -> Batch:
+        """Inputs and targets after the augmentation, which is asked once a step.
+
+        Args:
+            batch: As in `training_step`.
+        """
         # A closure that is called several times a step (L-BFGS) must see the same function each time.
         if self._augment is None:
             return _unpack(batch)
@@ -275,6 +291,13 @@ class _Step:
         self.raw: Any = None
         self.augmented: Any = None
         self.observed: Observation | None = None
+
+
+def _joined(one: Observation, other: Observation) -> Observation:
+    """What was observed of two pieces of a batch, as of one."""
+    sizes = len(one[2]), len(other[2])
+    loss = (one[0] * sizes[0] + other[0] * sizes[1]) / sum(sizes)
+    return loss, torch.cat([one[1], other[1]]), torch.cat([one[2], other[2]])
 
 
 def _unpack(batch: Any) -> Batch:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NOT_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "data": ("spec",),
     "scheduler": ("interval", "frequency", "monitor"),
-    "trainer": ("compile", "channels_last", "matmul_precision"),
+    "trainer": ("compile", "channels_last", "matmul_precision", "micro_batch"),
 }
 """Keys of a node that assay reads itself; the others are arguments of its target."""
 

@@ -54,7 +54,7 @@ def build_trainer(config: DictConfig) -> L.Trainer:
         default_root_dir=config.run_dir,
     )
     if type(trainer) is L.Trainer:  # one of somebody's own class may do anything with its loops
-        install(trainer)
+        install(trainer, config.trainer.get("micro_batch"))
     return trainer
 
 

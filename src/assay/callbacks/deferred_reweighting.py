@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import torch
 from lightning.pytorch.callbacks import Callback
@@ -41,6 +41,8 @@ class DeferredReweighting(Callback):
             if the loss cannot be re-weighted or has weights of its own, which would count for nothing, or
             the start is a share of an unknown number of epochs.
     """
+
+    weighs_classes: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -44,6 +44,7 @@ from assay.check.signatures.signature import check_signatures
 from assay.check.static.callbacks import check_callbacks, notes_on
 from assay.check.static.checkpoint_names import check_checkpoint_names
 from assay.check.static.loggers import check_loggers
+from assay.check.static.micro_batch import check_in_pieces
 from assay.check.static.monitor import check_monitors, scores
 from assay.check.static.patience import out_of_reach
 from assay.check.static.processes import check_processes
@@ -191,6 +192,7 @@ class Prover:
         trial: Trial = self._once("trial", parts, lambda: _trial(config, loss))
         check_monitors(config, trial.names)
         trainer = self._look_at_trainer(config)
+        check_in_pieces(config, loss, trainer)
         check_checkpoint_names(config, scores(config, trial.names))
         precision = trainer.precision_plugin
         model_of = [nodes["model"], str(trainer.precision), config.trainer.get("channels_last")]
@@ -210,7 +212,7 @@ class Prover:
         step, unproven = self._once("step", proof_of, lambda: self._step(config, model, loss, batch, sizes))
         if step is not None:
             check_outputs(config, loss, step.outputs)
-            warned += check_capacity(step.memory, trainer)
+            warned += check_capacity(step.memory, trainer, whole=config.trainer.get("micro_batch") is None)
         return {
             **_count(model),
             "step": step,

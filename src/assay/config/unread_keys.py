@@ -38,7 +38,7 @@ PACKAGES: Final = {
     "precision": "trainer",
 }
 """Groups whose options are merged somewhere else than under their own name."""
-_TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last")
+_TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last", "trainer.micro_batch")
 _OF_HYDRA: Final = ("run.dir", "sweep.dir", "sweep.subdir", "launcher", "sweeper", "searchpath", "job.config")
 """The last one says how `hydra.job.override_dirname` is made."""
 _OF_SWEEPS: Final = (

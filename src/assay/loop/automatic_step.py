@@ -44,6 +44,9 @@ class AutomaticStep:
         self._plain_step = step_is_plain(trainer.strategy) and not self._overridden("optimizer_step")
         self._plain_zero_grad = not self._overridden("optimizer_zero_grad")
         self._own_clipping = self._overridden("configure_gradient_clipping")
+        self._micro_batch = trainer.fit_loop.epoch_loop.micro_batch
+        if self._micro_batch is not None:
+            self._micro_batch.prepare(trainer)
 
     def _overridden(self, hook: str) -> bool:
         module = self._trainer.lightning_module
@@ -69,14 +72,25 @@ class AutomaticStep:
         optimizer = trainer.optimizers[0]
         found: dict[str, Any] | None = None
 
+        def forward() -> tuple[Tensor | None, dict[str, Any]]:
+            return self._forward(arguments)
+
+        def zero_grad() -> None:
+            if batch_idx % trainer.accumulate_grad_batches == 0 and not skips_backward(self._loop):
+                self._zero_grad(optimizer, batch_idx)
+
+        def backward(loss: Tensor | None) -> None:
+            if loss is not None and not skips_backward(self._loop):
+                self._backward(loss, optimizer)
+
         def closure() -> Tensor | None:
             nonlocal found
-            loss, found = self._forward(arguments)
-            if not skips_backward(self._loop):
-                if batch_idx % trainer.accumulate_grad_batches == 0:
-                    self._zero_grad(optimizer, batch_idx)
-                if loss is not None:
-                    self._backward(loss, optimizer)
+            if self._micro_batch is not None:
+                found = self._micro_batch.run(arguments[0], forward, zero_grad, backward)
+            else:
+                loss, found = forward()
+                zero_grad()
+                backward(loss)
             return found.get("loss")
 
         with_gradients = closure if torch.is_grad_enabled() else torch.enable_grad()(closure)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import lightning as L
 
     from assay.loop.hook_plan import HookPlan
+    from assay.loop.micro_batch import MicroBatch
 
 
 @final
@@ -53,6 +54,7 @@ class EpochLoop(LightningEpochLoop):
     Attributes:
         phase: What is being done, see `Phase`.
         outputs: Of the last training step.
+        micro_batch: Takes steps in pieces; None where each batch is taken whole.
     """
 
     val_loop: EvaluationLoop
@@ -62,6 +64,7 @@ class EpochLoop(LightningEpochLoop):
         self.val_loop = EvaluationLoop.like(self.val_loop)
         self.phase = Phase.EPOCH_START
         self.outputs: dict[str, Any] = {}
+        self.micro_batch: MicroBatch | None = None
         self._hooks: HookPlan
         self._step: AutomaticStep
         self._arguments = 1

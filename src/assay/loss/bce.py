@@ -21,6 +21,7 @@ class BCE(nn.Module):
     """
 
     kind: ClassVar[str] = "binary"
+    mean_over_samples: ClassVar[bool] = True
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Average the loss over a batch and its labels.

@@ -36,6 +36,7 @@ class BCEWithLogits(nn.Module):
     """
 
     kind: ClassVar[str] = "binary"
+    mean_over_samples: ClassVar[bool] = True
     pos_weight: Tensor
 
     def __init__(

@@ -74,6 +74,11 @@ class CrossEntropy(nn.Module):
         loss = F.cross_entropy(logits, targets, weight, reduction="sum", label_smoothing=self.label_smoothing)
         return loss / total
 
+    @property
+    def mean_over_samples(self) -> bool:
+        """Whether the loss of a batch is the mean of those of its samples: not with class weights."""
+        return not self.class_weight.weighs
+
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Softmax over the classes: float `[B, C]`."""
         return at_least_float32(outputs).softmax(dim=1)

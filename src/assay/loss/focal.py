@@ -71,6 +71,11 @@ class Focal(nn.Module):
         miss = (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
         return self.class_weight.mean(-(miss**self.gamma) * log_p, targets, logits)
 
+    @property
+    def mean_over_samples(self) -> bool:
+        """Whether the loss of a batch is the mean of those of its samples: not with class weights."""
+        return not self.class_weight.weighs
+
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Softmax over the classes: float `[B, C]`."""
         return at_least_float32(outputs).softmax(dim=1)

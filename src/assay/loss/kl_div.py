@@ -31,6 +31,7 @@ class KLDiv(nn.Module):
     """
 
     kind: ClassVar[str] = "multiclass"
+    mean_over_samples: ClassVar[bool] = True
 
     def __init__(self, temperature: float = 2.0) -> None:
         super().__init__()

@@ -94,6 +94,11 @@ class LDAM(nn.Module):
             )
         return self.class_weight.mean(losses, targets, logits)
 
+    @property
+    def mean_over_samples(self) -> bool:
+        """Whether the loss of a batch is the mean of those of its samples: not with class weights."""
+        return not self.class_weight.weighs
+
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Softmax of the scaled logits, without margins: float `[B, C]`."""
         return (self.scale * at_least_float32(outputs)).softmax(dim=1)

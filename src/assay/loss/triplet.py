@@ -31,6 +31,7 @@ class Triplet(nn.Module):
     """
 
     kind: ClassVar[str] = "embedding"
+    mean_over_samples: ClassVar[bool] = False
 
     def __init__(self, margin: float | Literal["soft"] = "soft", normalize: bool = False) -> None:
         super().__init__()

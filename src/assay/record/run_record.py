@@ -64,6 +64,8 @@ class RunRecord:
         resumed: One entry each time the run went on: `at`, `from_step`, `checkpoint`, `overrides`, `changed`.
         interpolations: What was written as `${…}` in the config, by key.
         loggers: Under which id other loggers know the run.
+        micro_batch: By the number of batches trained before: the most samples that were computed at a time
+            from there on, where memory ran out.
         evaluations: One entry each time its weights were tested again; see `assay.run.evaluate.Evaluation`.
         schema_version: Of this format.
     """
@@ -100,6 +102,7 @@ class RunRecord:
     resumed: list[Any] = field(default_factory=list)
     interpolations: dict[str, str] = field(default_factory=dict)
     loggers: dict[str, str] = field(default_factory=dict)
+    micro_batch: dict[str, int] = field(default_factory=dict)
     evaluations: list[Any] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 

@@ -83,6 +83,26 @@ def same_data(assembly: Assembly, record: RunRecord) -> str:
     return found
 
 
+def same_pieces(trainer: L.Trainer, record: RunRecord, run_dir: Path) -> None:
+    """Take steps in the pieces that the run took them in, and note what changes at once.
+
+    Args:
+        trainer: About to fit.
+        record: Of the run.
+        run_dir: Its directory.
+    """
+    micro_batch = getattr(getattr(trainer.fit_loop, "epoch_loop", None), "micro_batch", None)
+    if micro_batch is None:
+        return
+    known = {int(batch): size for batch, size in record.micro_batch.items() if batch.isdecimal() and size > 0}
+
+    def note() -> None:
+        record.micro_batch = {str(batch): size for batch, size in sorted(micro_batch.sizes.items())}
+        record.save(run_dir)  # now: a run that is killed says nothing later
+
+    micro_batch.sizes, micro_batch.on_change = known, note
+
+
 def logger_ids(trainer: L.Trainer) -> dict[str, str]:
     """Under which id other loggers know the run, by their class.
 

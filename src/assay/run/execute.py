@@ -37,7 +37,7 @@ from assay.record.manifest import files_of
 from assay.record.run_record import now
 from assay.record.secrets import redact_tree
 from assay.run import kept_predictions
-from assay.run.continuation import logger_ids, pick_up, same_data
+from assay.run.continuation import logger_ids, pick_up, same_data, same_pieces
 from assay.run.encoder_file import write_encoder
 from assay.run.log_results import end_wandb, log_results
 from assay.run.result import OWN_LOOPS
@@ -190,6 +190,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     if record.loggers and trainer.is_global_zero:
         record.save(run_dir)  # now, for a run that is killed says nothing later
     checkpoint = pick_up(assembly, record, run_dir)
+    same_pieces(trainer, record, run_dir)
     with _picking_up(trainer, checkpoint), _monitoring(assembly):
         trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
     if trainer.state.status == "interrupted":

@@ -143,6 +143,8 @@ def reproduce(
         made = RunRecord.load(again)
         different = differences(run_dir, record, again, made)
         keep = bool(different)
+        if made.micro_batch != record.micro_batch:
+            plan.notes.append("memory ran out elsewhere than in the run: see micro_batch in record.json")
         return Reproduction(
             identical=not different,
             different=different,

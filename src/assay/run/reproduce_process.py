@@ -58,7 +58,10 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     proof = prove(config, record.overrides)
     say_warnings(proof.report.warnings)
     run_job(
-        config, record.overrides, record.choices, proof, raise_errors=False, data_sha256=record.data_sha256
+        *(config, record.overrides, record.choices, proof),
+        raise_errors=False,
+        data_sha256=record.data_sha256,
+        micro_batch=record.micro_batch,
     )
     _compare_weights(run_dir, again)
     code = again.parent / CODE

@@ -136,6 +136,7 @@ def run_job(
     callbacks: Sequence[Callback] = (),
     raise_errors: bool,
     data_sha256: str = "",
+    micro_batch: Mapping[str, int] | None = None,
 ) -> RunResult:
     """Run a composed job in this process, or on several where its device asks for that.
 
@@ -147,6 +148,7 @@ def run_job(
         callbacks: As for `train`.
         raise_errors: As for `train`.
         data_sha256: What the data must be, where that is known.
+        micro_batch: As in the record of the run that is done again.
 
     Raises:
         AssayError: As for `train`.
@@ -170,6 +172,7 @@ def run_job(
         plain = assembly.plain
         _add(callbacks, assembly)
         with begun(run_dir, config, overrides, chosen, plain=plain, data_sha256=data_sha256) as record:
+            record.micro_batch = dict(micro_batch or {})
             execute(
                 assembly,
                 record,

@@ -45,6 +45,7 @@ RANGES: dict[str, tuple[list[object], list[object]]] = {
     "num_nodes": ([1, None], [0, 2, -1, "x"]),
     "compile": ([True, False, None], ["text", "maybe", 1, 0, "", [True]]),
     "channels_last": ([True, False, None], ["maybe", 1]),
+    "micro_batch": (["auto", 1, 64, None], ["half", 0, -1, 1.5, True, [2]]),
     "profiler": ([None, "simple", {"_target_": "x"}], [True, False, 1, "fast", []]),
     "accelerator": (["auto", "cpu", "mps"], ["cpus", "abacus"]),
     "fast_dev_run": ([False, 0, None], [True, 2]),
@@ -87,7 +88,7 @@ def test_every_argument_of_lightnings_trainer_is_looked_at(composed: DictConfig)
         *ASKED_OF_THE_BUILT_TRAINER,
         *ours.names,
     }
-    assert known == arguments | {"compile", "channels_last"}
+    assert known == arguments | {"compile", "channels_last", "micro_batch"}
 
 
 @pytest.mark.parametrize(

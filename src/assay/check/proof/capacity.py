@@ -19,12 +19,13 @@ _FAR, _NEAR = 1.5, 0.8
 """Shares of the memory: an estimate beyond the first cannot be wrong enough, one beyond the second may be."""
 
 
-def check_capacity(memory: Memory, trainer: L.Trainer) -> list[str]:
+def check_capacity(memory: Memory, trainer: L.Trainer, *, whole: bool = True) -> list[str]:
     """Refuse a step far beyond the memory of the device.
 
     Args:
         memory: Of a step in one process, as it was estimated.
         trainer: Of the job.
+        whole: Whether batches are computed whole; else only what does not grow with them is counted.
 
     Returns:
         A warning where it is near.
@@ -37,7 +38,7 @@ def check_capacity(memory: Memory, trainer: L.Trainer) -> list[str]:
     device = trainer.strategy.root_device
     there = device_memory(device)
     processes = trainer.num_devices if device.type == "cpu" else 1  # these share it
-    needed = memory.peak * processes
+    needed = (memory.peak if whole else memory.peak - memory.activations) * processes
     if not there or needed <= _NEAR * there:
         return []
     where = "this machine" if device.type == "cpu" else str(device)
@@ -45,7 +46,7 @@ def check_capacity(memory: Memory, trainer: L.Trainer) -> list[str]:
     if needed <= _FAR * there:
         return [f"{text}: it may not fit"]
     if memory.activations > memory.peak / 2:
-        hint = "a smaller data.batch_size; trainer.accumulate_grad_batches makes up for it"
+        hint = "trainer.micro_batch=auto, or a smaller data.batch_size"
         raise ConfigError(text, key="data.batch_size", hint=hint)
     raise ConfigError(
         text, key="model", hint="a smaller model, precision=bf16_true, or device=fsdp on several GPUs"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from assay.build.run_end import has_no_end
+from assay.check.static.micro_batch import check_micro_batch
 from assay.config.value import check_choice, check_whole_number, is_number, is_whole, value_of
 from assay.errors import ConfigError
 
@@ -61,6 +62,7 @@ def check_trainer(config: DictConfig) -> None:
         _check_switch(name, values.get(name))
     _check_devices(values.get("devices"))
     _check_nodes(values.get("num_nodes"))
+    check_micro_batch(config)
     if values.get("_target_") != _TRAINER:
         return
     for name, least in _WHOLE.items():

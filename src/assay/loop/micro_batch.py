@@ -1,0 +1,208 @@
+"""A step in pieces of its batch, which are halved when memory runs out."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+from typing import TYPE_CHECKING, Any, Final, Literal, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from assay.errors import AssayError
+from assay.loop.lightning_internals import CURRENT_HOOK, skips_backward, without_gradient_sync
+from assay.quoting import counted
+from assay.record.failure_cause import of_exception
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import lightning as L
+
+    Forward = Callable[[], tuple[Tensor | None, dict[str, Any]]]
+    Backward = Callable[[Tensor | None], None]
+
+log = logging.getLogger("assay")
+
+BATCH_DEPENDENT: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
+@final
+class MicroBatch:
+    """Takes the gradient of a batch as the weighted sum of those of its pieces, with one step in the end.
+
+    The pieces are of the batch after its augmentation, in its order, and as equal as can be. With "auto" the
+    batch is whole until memory runs out: what the step has changed until then is put back, and it is taken
+    again with pieces of half the size. Which size it came to in which batch is all that another process needs
+    to do the same.
+
+    Args:
+        asked: The most samples of a piece, or "auto".
+
+    Attributes:
+        sizes: For "auto", by the number of batches that were trained before: the most samples of a piece
+            from there on.
+        on_change: Called when `sizes` has changed.
+    """
+
+    def __init__(self, asked: int | Literal["auto"]) -> None:
+        self._asked = asked
+        self.sizes: dict[int, int] = {}
+        self.on_change: Callable[[], None] = lambda: None
+        self._told = False
+
+    def prepare(self, trainer: L.Trainer) -> None:
+        """Ask what does not change while training.
+
+        Args:
+            trainer: In fit, of assay's own module.
+        """
+        self._trainer = trainer
+        self._module: Any = trainer.lightning_module
+        self._sensitive = [part for part in self._module.modules() if isinstance(part, BATCH_DEPENDENT)]
+
+    def run(
+        self, batch: Any, forward: Forward, zero_grad: Callable[[], None], backward: Backward
+    ) -> dict[str, Any]:
+        """Take the gradient of a batch.
+
+        Args:
+            batch: As the module gets it.
+            forward: Gives the loss of the module's `piece`, and what hooks see of it.
+            zero_grad: Called once, before the first backward pass.
+            backward: Of the last piece, with the hooks around it; it gets the loss of the whole batch.
+
+        Returns:
+            What hooks see of the step.
+
+        Raises:
+            AssayError: There is no room for the smallest piece.
+        """
+        trainer, module = self._trainer, self._module
+        number: int = trainer.fit_loop.epoch_loop.batch_progress.total.completed
+        with trainer.precision_plugin.train_step_context():
+            num_samples = len(module.augmented(batch)[1])
+        before = _State(module) if self._asked == "auto" else None
+
+        def zero_grad_once() -> None:
+            if before is None or before.gradients is None:
+                zero_grad()
+            if before is not None:
+                before.note_gradients()
+
+        while True:
+            count = self._count(num_samples, number)
+            try:
+                return self._take(num_samples, count, forward, zero_grad_once, backward)
+            except (RuntimeError, MemoryError) as error:
+                if before is None or of_exception(error) != "out_of_memory":
+                    raise
+                largest = -(-num_samples // count)
+                self.sizes[number] = max(self._least, largest // 2)
+                if self._count(num_samples, number) == count:
+                    raise AssayError(
+                        f"out of memory: the device has no room for {counted(largest, 'sample')} at a time",
+                        hint="a smaller model or input, precision=bf16, or a device with more memory",
+                    ) from error
+            finally:
+                module.piece = None
+            before.restore()  # not in the handler, where the error still holds what the step has computed
+            log.warning(
+                "out of memory in batch %d: from here on at most %d samples are computed at a time; lr and "
+                "batch size stay as they are (trainer.micro_batch=auto)",
+                *(number, self.sizes[number]),
+            )
+            self.on_change()
+
+    @property
+    def _least(self) -> int:
+        return 1 + any(part.training for part in self._sensitive)  # of one sample there is no variance
+
+    def _count(self, num_samples: int, number: int) -> int:
+        """In how many pieces a batch is taken."""
+        known = [batch for batch in self.sizes if batch <= number]
+        size = self._asked if self._asked != "auto" else self.sizes[max(known)] if known else num_samples
+        return max(1, min(-(-num_samples // size), num_samples // self._least))
+
+    def _take(
+        self,
+        num_samples: int,
+        count: int,
+        forward: Forward,
+        zero_grad: Callable[[], None],
+        backward: Backward,
+    ) -> dict[str, Any]:
+        trainer, module = self._trainer, self._module
+        sum_before: Tensor | float = 0.0
+        if count > 1:
+            self._tell(-(-num_samples // count))
+        for index in range(count):
+            start, stop = num_samples * index // count, num_samples * (index + 1) // count
+            module.piece = slice(start, stop) if count > 1 else None
+            with without_gradient_sync(trainer.strategy, block=index < count - 1):
+                loss, outputs = forward()
+                module.piece = None  # hooks see the batch
+                if index == 0:
+                    zero_grad()
+                if loss is not None and count > 1:
+                    loss = loss * ((stop - start) / num_samples) + sum_before
+                    outputs = {"loss": loss.detach()}
+                    sum_before = loss.detach()
+                if index == count - 1:
+                    backward(loss)
+                elif loss is not None and not skips_backward(trainer.fit_loop.epoch_loop):
+                    scaler = getattr(trainer.precision_plugin, "scaler", None)
+                    (loss if scaler is None else scaler.scale(loss)).backward()
+        return outputs
+
+    def _tell(self, size: int) -> None:
+        kinds = sorted({type(part).__name__ for part in self._sensitive if part.training})
+        if kinds and not self._told and self._trainer.is_global_zero:
+            log.warning(
+                "%s: statistics are those of up to %d samples, not of the batch (trainer.micro_batch)",
+                *(", ".join(kinds), size),
+            )
+        self._told = True
+
+
+@final
+class _State:
+    """What a step may change before the optimizer moves the weights.
+
+    Args:
+        module: Whose step begins.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self._module, self._device = module, module.device
+        self._hook = vars(module)[CURRENT_HOOK]
+        self._buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+        self._numpy, self._python, self._cpu = np.random.get_state(), random.getstate(), torch.get_rng_state()
+        accelerated = self._device.type != "cpu"
+        self._backend: Any = torch.get_device_module(self._device) if accelerated else None
+        self._on_device = self._backend.get_rng_state(self._device) if accelerated else None
+        self.gradients: list[tuple[nn.Parameter, Tensor | None]] | None = None
+
+    def note_gradients(self) -> None:
+        """Keep the gradients that this step adds to; nothing is done the second time."""
+        if self.gradients is None:
+            every = self._module.parameters()
+            self.gradients = [(one, None if one.grad is None else one.grad.clone()) for one in every]
+
+    def restore(self) -> None:
+        """Have all be as it was."""
+        vars(self._module)[CURRENT_HOOK] = self._hook
+        with torch.no_grad():
+            for name, buffer in self._module.named_buffers():
+                buffer.copy_(self._buffers[name])
+        for parameter, gradient in self.gradients or ():
+            parameter.grad = None if gradient is None else gradient.clone()
+        np.random.set_state(self._numpy)
+        random.setstate(self._python)
+        torch.set_rng_state(self._cpu)
+        gc.collect()
+        if self._backend is not None:
+            self._backend.set_rng_state(self._on_device, self._device)
+            self._backend.empty_cache()
