@@ -13,7 +13,7 @@ from tests.interrupting import outcome
 from torch import Tensor, nn
 from typing_extensions import override
 
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError
 from assay.record.run_record import RunRecord
 from assay.run import reproduce as reproduce_module
 from assay.run import reproduce_process
@@ -176,25 +176,3 @@ def test_one_error_where_there_is_no_room_for_one_sample(train: Train) -> None:
 def test_other_errors_and_a_given_size_are_left_alone(train: Train) -> None:
     with pytest.raises(RuntimeError, match="can't allocate memory"):
         train(*SMALL, "trainer.micro_batch=10", callbacks=[Room(5)])
-
-
-@pytest.mark.parametrize(
-    ("overrides", "says"),
-    [
-        (("loss.class_weight=balanced",), "CrossEntropy is not known to be a mean over samples"),
-        (("loss=ldam", "callbacks=[drw]", "callbacks.drw.start_epoch=1"), "LDAM with DeferredReweighting"),
-        (("loss=triplet", "metrics=retrieval", "model.num_outputs=8"), "Triplet is not known to be a mean"),
-        (("data=diabetes", "loss=mse", "metrics=regression", "+loss.reduction=sum"), "MSELoss"),
-        (("optimizer=lbfgs",), "several times a step"),
-        (("device=ddp_cpu",), "several processes"),
-        (("trainer.micro_batch=0",), "at least 1"),
-        (("trainer.micro_batch=half",), "auto, a number of samples, or null"),
-    ],
-)
-def test_what_is_not_the_sum_of_its_pieces_is_refused(
-    train: Train, overrides: tuple[str, ...], says: str
-) -> None:
-    with pytest.raises(ConfigError, match=says) as caught:
-        train(*SMALL, "trainer.micro_batch=auto", *overrides)
-    assert caught.value.key == "trainer.micro_batch"
-    assert caught.value.hint

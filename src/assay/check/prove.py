@@ -26,6 +26,7 @@ from assay.check.proof.batch_sizes import batch_sizes
 from assay.check.proof.capacity import check_capacity
 from assay.check.proof.eval_steps import try_eval_steps
 from assay.check.proof.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step, try_sizes
+from assay.check.proof.in_pieces import check_in_pieces
 from assay.check.proof.initial_outputs import far_from_targets
 from assay.check.proof.optimization import follow_lr, unfinished
 from assay.check.proof.proof_key import but_for_rates, copy_of, elsewhere, plain_node, trainer_key
@@ -44,7 +45,6 @@ from assay.check.signatures.signature import check_signatures
 from assay.check.static.callbacks import check_callbacks, notes_on
 from assay.check.static.checkpoint_names import check_checkpoint_names
 from assay.check.static.loggers import check_loggers
-from assay.check.static.micro_batch import check_in_pieces
 from assay.check.static.monitor import check_monitors, scores
 from assay.check.static.patience import out_of_reach
 from assay.check.static.processes import check_processes

@@ -182,7 +182,7 @@ class _State:
         self._numpy, self._python, self._cpu = np.random.get_state(), random.getstate(), torch.get_rng_state()
         accelerated = self._device.type != "cpu"
         self._backend: Any = torch.get_device_module(self._device) if accelerated else None
-        self._on_device = self._backend.get_rng_state(self._device) if accelerated else None
+        self._on_device = None if self._backend is None else self._backend.get_rng_state(self._device)
         self.gradients: list[tuple[nn.Parameter, Tensor | None]] | None = None
 
     def note_gradients(self) -> None:
