@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import Callback, Checkpoint, EarlyStopping
 from lightning.pytorch.profilers import PassThroughProfiler
 from lightning.pytorch.strategies import Strategy
 
-from assay.loop.lightning_internals import CURRENT_HOOK, batch_hook_owner, move_batch
+from assay.loop.lightning_internals import CURRENT_HOOK, batch_hook_owner, does_nothing, move_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,7 +90,8 @@ class HookPlan:
         return [
             (f"[Callback]{one.state_key}.{hook}", method)
             for one, method in own
-            if callable(method) and (self.profiled or _overrides(method, Callback, hook))
+            if callable(method)
+            and (self.profiled or (_overrides(method, Callback, hook) and not does_nothing(one, hook)))
         ]
 
     def module(self, hook: str, *args: Any) -> Any:

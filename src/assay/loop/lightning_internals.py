@@ -323,6 +323,17 @@ def clip_gradients(trainer: L.Trainer, optimizer: Any) -> None:
     )
 
 
+def does_nothing(callback: object, hook: str) -> bool:
+    """Whether a callback saves at the end of epochs alone, and would find that out at each step."""
+    return (
+        hook == "on_train_batch_end"
+        and isinstance(callback, ModelCheckpoint)
+        and type(callback).on_train_batch_end is ModelCheckpoint.on_train_batch_end
+        and callback._every_n_train_steps < 1
+        and callback._train_time_interval is None
+    )
+
+
 # -- what Lightning leaves out of a checkpoint
 
 _KEPT: Final[dict[type, dict[str, type]]] = {
