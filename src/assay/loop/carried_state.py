@@ -29,22 +29,19 @@ if TYPE_CHECKING:
     import lightning as L
 
 
-def carried_state(trainer: L.Trainer, phase: Phase, outputs: dict[str, Any]) -> dict[str, Any]:
+def carried_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
     """What is carried over from the process that saves to the one that goes on.
 
     Args:
         trainer: In fit.
         phase: In which the checkpoint is saved.
-        outputs: Of the last step.
 
     Returns:
-        Whether training was to stop; metrics and losses so far; what callbacks keep for themselves; and
-        of each process gradients that are being accumulated, buffers, and what the epoch has logged so far.
+        Whether training was to stop; metrics so far; what callbacks keep for themselves; and of each process
+        gradients that are being accumulated, buffers, and what the epoch has logged so far.
     """
-    loss = outputs.get("loss")
     return {
         "should_stop": bool(trainer.should_stop),
-        "loss": loss if isinstance(loss, Tensor) else None,
         "metrics": {
             name: value.detach().clone()
             for name, value in trainer.callback_metrics.items()
@@ -53,22 +50,19 @@ def carried_state(trainer: L.Trainer, phase: Phase, outputs: dict[str, Any]) -> 
         "callbacks": {
             kept.state_key: bookkeeping(kept)
             for kept in trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-            if isinstance(kept, (ModelCheckpoint, WeightAveraging))
+            if isinstance(kept, ModelCheckpoint)
         },
         "processes": _gathered(_own_state(trainer, phase), trainer.world_size),
     }
 
 
-def take_up(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> dict[str, Any]:
+def take_up(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> None:
     """Put back what `carried_state` gave.
 
     Args:
         trainer: About to go on.
         state: From a checkpoint.
         stop: Whether a stop that was decided before the checkpoint still holds.
-
-    Returns:
-        The outputs of the last step.
 
     Raises:
         AssayError: It says what is never written there.
@@ -94,7 +88,6 @@ def take_up(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> dict[st
                 buffer.copy_(saved[name])
     if isinstance(strategy.model, DistributedDataParallel) and "buffers_due" in own:
         strategy.model.require_forward_param_sync = own["buffers_due"]
-    return {} if state["loss"] is None else {"loss": state["loss"]}
 
 
 def _own_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def give_position(checkpoint: dict[str, Any]) -> None:
         0 if phase is Phase.EPOCH_START else batches["processed"],
         phase,
     )
-    carried = ("should_stop", "loss", "metrics", "callbacks", "processes")
+    carried = ("should_stop", "metrics", "callbacks", "processes")
     loops["fit_loop"]["state_dict"] |= {
         "position": position.as_state(),
         "epoch_lost": False,

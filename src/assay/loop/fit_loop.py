@@ -153,7 +153,7 @@ class FitLoop(LightningFitLoop):
             "epoch_lost": only_whole_epochs(trainer) and begun and batch > 0,
             "dropped": sorted(Path(path).name for path in before - self._claimed),
             "log": log,
-            "carried": {} if half_done else carried_state(trainer, phase, loop.outputs),
+            "carried": {} if half_done else carried_state(trainer, phase),
         }
 
     # -- and out of one ------------------------------------------------------------------------------------
@@ -178,6 +178,7 @@ class FitLoop(LightningFitLoop):
             epochs.ready = epochs.started = started  # type: ignore[attr-defined]  # of this kind of progress
             epochs.processed = epochs.completed = done  # type: ignore[attr-defined]  # the same
         progress = self.epoch_loop.batch_progress
+        progress.current.processed = position.batch  # type: ignore[attr-defined]  # as above
         for batches in (progress.current, progress.total):
             steps = batches.processed  # type: ignore[attr-defined]  # as above
             batches.ready = batches.started = steps  # type: ignore[attr-defined]  # as above
@@ -191,7 +192,7 @@ class FitLoop(LightningFitLoop):
         begin_anew(self)
         if self._csv is not None and loaded["log"] is not None:  # as a tuner saves it, without loggers
             self._csv.rewind(loaded["log"])
-        self.epoch_loop.outputs = take_up(trainer, loaded["carried"], stop=self.changed.stop)
+        take_up(trainer, loaded["carried"], stop=self.changed.stop)
         self.changed.apply(trainer, self._built_schedulers)
         remove_dropped(trainer, loaded["dropped"])
         # Lightning never removes what it has resumed from; here that is one of the run's own.

@@ -342,7 +342,6 @@ _KEPT: Final[dict[type, dict[str, type]]] = {
         "_last_checkpoint_saved": str,
         "_defer_save_until_validation": bool,
     },
-    WeightAveraging: {"_latest_update_epoch": int},
 }
 
 

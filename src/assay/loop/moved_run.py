@@ -26,9 +26,8 @@ class MovedRun(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Change the paths in the states of callbacks, which are about to be given them."""
-        if trainer.state.fn != TrainerFn.FITTING:
-            return
-        give_position(checkpoint)
+        if trainer.state.fn == TrainerFn.FITTING:
+            give_position(checkpoint)
         for callback in trainer.checkpoint_callbacks:
             state = checkpoint["callbacks"].get(callback.state_key)
             if isinstance(callback, ModelCheckpoint) and state and state.get("dirpath"):

@@ -1,0 +1,206 @@
+"""A control: with any item of what a checkpoint carries as it is in a run that begins, the end differs."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lightning.pytorch.callbacks import Checkpoint
+from tests.conftest import unchanged_process
+from tests.interrupting import Hook, Interrupt, outcome
+
+from assay.checkpoint.checkpoint_file import CheckpointFile
+from assay.checkpoint.select_checkpoint import newest_valid
+from assay.errors import AssayError
+from assay.run.resume import resume
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conftest import Train
+
+PROJECT = Path(__file__).parents[1] / "training" / "project"
+COMMON = (
+    *("data=iris", "model=mlp", "data.batch_size=16", "trainer.max_epochs=3", "optimizer.lr=0.01"),
+    *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
+)
+SEVERAL = (
+    "+callbacks.several={_target_:lightning.pytorch.callbacks.ModelCheckpoint,filename:'{step}',"
+    "dirpath:'${run_dir}/checkpoints',every_n_train_steps:1,save_top_k:-1}"
+)
+WHOLE = ("log", "metrics", "logged", "gradients", "matrices", "buffers")
+"""Items that are taken as one."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run, where it is interrupted, and the items that matter there."""
+
+    words: tuple[str, ...]
+    hook: Hook
+    count: int
+    matter: tuple[str, ...]
+    project: Path | None = None
+
+
+CASES = {
+    "step": Case(
+        (*COMMON, "trainer.accumulate_grad_batches=4", "trainer.val_check_interval=0.5"),
+        *("batch", 5),
+        (
+            *("position.phase", "position.batch", "log", "processes.module.train.pending"),
+            *("processes.module.logged_step",),
+        ),
+    ),
+    "early_stopping": Case(
+        (
+            *(*COMMON, "trainer.max_epochs=4", "callbacks=[checkpoint,last_checkpoint,early_stopping]"),
+            *("callbacks.early_stopping.patience=1", "callbacks.early_stopping.min_delta=1.0"),
+        ),
+        *("epoch", 2),
+        ("position.epoch", "should_stop", "metrics", "processes.logged", "processes.module.matrices"),
+    ),
+    "accumulating": Case(
+        (
+            *(*COMMON, "trainer.accumulate_grad_batches=4", "trainer.val_check_interval=5"),
+            *("callbacks.last_checkpoint.every_n_train_steps=2", SEVERAL),
+        ),
+        *("validation", 1),
+        ("processes.gradients", "ModelCheckpoint._last_global_step_saved"),
+    ),
+    "many_steps": Case(
+        (*COMMON, "data.batch_size=1", "trainer.max_epochs=1", "trainer.limit_train_batches=64"),
+        *("batch", 64),
+        tuple(f"processes.module.train.{name}" for name in ("loss_sum", "count", "metrics", "updates")),
+    ),
+    "before_the_first_score": Case(
+        (
+            *(*COMMON, "callbacks.checkpoint.every_n_train_steps=3", "trainer.val_check_interval=5"),
+            *("callbacks.checkpoint.every_n_epochs=null", "trainer.max_epochs=1"),
+        ),
+        *("batch", 4),
+        ("ModelCheckpoint._defer_save_until_validation",),
+    ),
+    "stream": Case(
+        (
+            *("data=shuffled", "experiment=counted", "data.kind=stream", "trainer.max_epochs=3"),
+            *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
+        ),
+        *("batch", 9),
+        ("epoch_lost",),
+        PROJECT / "conf",
+    ),
+    "better": Case(
+        (*COMMON, "callbacks=[checkpoint]", "callbacks.checkpoint.filename='{epoch}-{step}'"),
+        *("epoch", 9),  # the first checkpoint that is removed ends it
+        ("dropped",),
+    ),
+}
+LINK = ("ModelCheckpoint._last_checkpoint_saved",)
+"""Read where `save_last=link` alone; not tried here."""
+RANKS = ("processes.buffers", "processes.buffers_due")
+"""Of several processes; not tried here, see `tests/training/test_killed_ranks.py`."""
+LIGHTNING = ("combined_loader",)
+"""Of Lightning's own state of a loop."""
+
+
+class Fresh(Checkpoint):
+    """Saves what a run begins with."""
+
+    path: Path | None = None
+
+    def on_train_epoch_start(self, trainer: Any, *_: Any) -> None:
+        if self.path is None:
+            self.path = Path(trainer.default_root_dir).parent / "fresh.ckpt"
+            trainer.save_checkpoint(self.path)
+
+
+def loop_state(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    state: dict[str, Any] = checkpoint["loops"]["fit_loop"]["state_dict"]
+    return state
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where each item of the state of the loop is."""
+    kept = path and (path[-1] in WHOLE or path[0] in LIGHTNING or "train" in path[:-1])
+    if isinstance(value, dict | list) and value and not kept and path[-1:] != ("dropped",):
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(one, (*path, key))
+    else:
+        yield path
+
+
+def named(path: tuple[Any, ...]) -> str:
+    """An item's name: of all callbacks of a class, and of all processes, at once."""
+    words = [str(one).partition("{")[0] for one in path if one not in ("carried", "callbacks", 0, 1)]
+    return ".".join(words)
+
+
+def reset(state: dict[str, Any], fresh: dict[str, Any], item: str) -> None:
+    """Make an item what it is in a run that begins."""
+    for path in [path for path in places(state) if named(path) == item]:
+        inner, first = state, fresh
+        for key in path[:-1]:
+            inner, first = inner[key], first[key]
+        if isinstance(first, dict) and path[-1] not in first:
+            del inner[path[-1]]
+        else:
+            inner[path[-1]] = copy.deepcopy(first[path[-1]])
+
+
+def end(run_dir: Path) -> dict[str, Any]:
+    """What a run ends with, and where it was at each of its checkpoints."""
+    paths = sorted((run_dir / "checkpoints").glob("*.ckpt"))
+    at = {path.name: loop_state(CheckpointFile().load_checkpoint(path))["position"] for path in paths}
+    return {**outcome(run_dir), "at": at}
+
+
+def gone_on(run_dir: Path) -> dict[str, Any] | str:
+    with chdir(run_dir.parent), unchanged_process():
+        try:
+            result = resume(run_dir, trusted_packages=["own_project"])
+        except (AssayError, UserWarning) as refused:
+            return str(refused)
+    return end(run_dir) if result.status == "finished" else result.reason
+
+
+def end_instead(*_: Any) -> None:
+    raise SystemExit(9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_without_an_item_the_end_differs(
+    train: Train, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES[name]
+    monkeypatch.syspath_prepend(str(PROJECT))
+    begun = Fresh()
+    whole = end(train(*case.words, config_dir=case.project, callbacks=[begun]).run_dir)
+    assert begun.path is not None
+    fresh = loop_state(CheckpointFile().load_checkpoint(begun.path))
+    with monkeypatch.context() as patch:
+        if name == "better":
+            patch.setattr(CheckpointFile, "remove_checkpoint", end_instead)
+        cut = train(
+            *case.words, config_dir=case.project, callbacks=[Interrupt(case.hook, case.count)]
+        ).run_dir
+    found = newest_valid(cut)
+    path = max(found.midway, default=found.path) if name == "stream" else found.path
+    assert path is not None
+    for number, item in enumerate(("", *case.matter)):
+        run_dir = Path(shutil.copytree(cut, tmp_path / str(number) / "run"))
+        checkpoint = CheckpointFile().load_checkpoint(path)
+        assert {named(one) for one in places(loop_state(checkpoint))} <= known()
+        reset(loop_state(checkpoint), fresh, item)
+        CheckpointFile().save_checkpoint(checkpoint, run_dir / "checkpoints" / path.name)
+        assert (gone_on(run_dir) != whole) == bool(item), (item, "must make a difference, and nothing else")
+
+
+def known() -> set[str]:
+    """Every item that has a case, and the few that need more than one process or another callback."""
+    return {item for case in CASES.values() for item in case.matter} | {*LIGHTNING, *RANKS, *LINK}
