@@ -111,7 +111,7 @@ USED = used_names()
 
 
 def test_the_names_are_found() -> None:
-    assert {"_restarting", "_logger_connector", "_last_global_step_saved", "_defer_save_until_validation"} <= {*USED}
+    assert {"_restarting", "_logger_connector", "_last_global_step_saved", "_current_fx_name"} <= {*USED}
     assert "_restarting_like_never_before" not in defined()
 
 
