@@ -30,7 +30,6 @@ TO_COME: tuple[str, ...] = (
     "data/loading/preview.py",
     "data/loading/seeded_samples.py",
     "loop/automatic_step.py",
-    "loop/carried_state.py",
     "loop/changed_arguments.py",
     "loop/epoch_loop.py",
     "loop/evaluation_loop.py",

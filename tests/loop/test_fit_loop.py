@@ -9,7 +9,7 @@ import subprocess
 from contextlib import chdir
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from lightning.pytorch.callbacks import Checkpoint
@@ -17,9 +17,12 @@ from tests.command import ASSAY
 from tests.conftest import unchanged_process
 from tests.interrupting import Hook, Interrupt, outcome
 
+from assay.data.loading.loaders import MemoryLoader
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.conftest import Train
 
 PROJECT = Path(__file__).parents[1] / "training" / "project"
@@ -231,3 +234,55 @@ def test_a_run_that_was_told_to_stop_goes_on(train: Train, kind: str, accumulate
     assert stopped.record["signal"] == "SIGTERM"
     go_on(stopped.run_dir)
     assert outcome(stopped.run_dir) == whole
+
+
+@pytest.mark.parametrize("hook", ["batch", "validation"])
+def test_a_mean_that_an_own_module_logs_is_over_all_batches_of_the_epoch(
+    train: Train, monkeypatch: pytest.MonkeyPatch, hook: Hook
+) -> None:
+    monkeypatch.syspath_prepend(str(PROJECT))
+    job = (
+        *("data=shuffled", "experiment=counted", "data.kind=shuffle", "trainer.max_epochs=2"),
+        *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
+        "trainer.val_check_interval=3",
+    )
+    whole = outcome(train(*job, config_dir=PROJECT / "conf").run_dir)
+    run_dir = train(*job, callbacks=[Interrupt(hook, 1)], config_dir=PROJECT / "conf").run_dir
+    with chdir(run_dir.parent), unchanged_process():
+        assert resume(run_dir, trusted_packages=["own_project"]).status == "finished"
+    assert "train/mean_loss" in (run_dir / "metrics.csv").read_text()
+    assert outcome(run_dir) == whole
+
+
+class UnreadableError(RuntimeError):
+    """What a data set may raise at any batch."""
+
+
+@pytest.mark.parametrize(("kind", "number"), [("plateau_each_step", 3), ("early_stopping", 5)])
+def test_a_run_whose_data_could_not_be_read_goes_on(
+    train: Train, monkeypatch: pytest.MonkeyPatch, kind: str, number: int
+) -> None:
+    job = ("callbacks=[checkpoint,last_checkpoint,lr_monitor]", *COMMON, *OTHERS[kind])
+    job = tuple({one.partition("=")[0]: one for one in job}.values())
+    whole = outcome(train(*job).run_dir)
+    read, left = MemoryLoader.__iter__, [number]
+
+    def reading(self: MemoryLoader) -> Iterator[Any]:
+        for batch in read(self):
+            left[0] -= self.order.even
+            if left[0] == 0 and self.order.even:  # of training
+                raise UnreadableError
+            yield batch
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryLoader, "__iter__", reading)
+        run_dir = train(*job, callbacks=[SavesWhenItFails()], raise_errors=False).run_dir
+    go_on(run_dir)
+    assert outcome(run_dir) == whole
+
+
+class SavesWhenItFails(Checkpoint):
+    """As Lightning's `OnExceptionCheckpoint`, under the name of the last checkpoint."""
+
+    def on_exception(self, trainer: Any, *_: object) -> None:
+        trainer.save_checkpoint(Path(trainer.default_root_dir) / "checkpoints" / "last.ckpt")

@@ -154,8 +154,9 @@ def check_resumed(run_dir: Path, job: Job, story: Story) -> None:
     if len(entries) == story.resumed:
         return  # killed before it could go on
     story.resumed = len(entries)
-    # The newest checkpoint may still have been on its way to the disk; the one before it is there.
-    assert story.reached[-1] - entries[-1]["from_step"] <= 2 * job.interval - 1, (story, entries)
+    # The newest checkpoint may still have been on its way to the disk; the one before it is there. The row of
+    # a step is written before its checkpoint.
+    assert story.reached[-1] - entries[-1]["from_step"] <= 2 * job.interval, (story, entries)
 
 
 def kill(forks: Forks, kind: str, kills: int, folder: Path) -> Counter[str]:

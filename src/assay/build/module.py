@@ -33,7 +33,10 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
         if "spec" in config:
             with open_dict(config):
                 config.spec.num_outputs = num_outputs(config, None)
-        own: L.LightningModule = build(config, "module")
+        with (
+            trainer.precision_plugin.module_init_context()
+        ):  # a checkpoint is loaded before weights are converted
+            own: L.LightningModule = build(config, "module")
         return own
     check_fit(config, resolve("loss", str(config.loss._target_), trusted_in(config)))
     loss = build(config, "loss")

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from assay.loop.lightning_internals import (
-    accumulates,
+    at_last_batch,
     average_of,
+    batches_seen,
     bookkeeping,
     callback_metrics,
     logged_state,
@@ -52,6 +53,7 @@ def carried_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
             for kept in trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(kept, ModelCheckpoint)
         },
+        "validated": batches_seen(trainer.fit_loop.epoch_loop.val_loop),
         "processes": _gathered(_own_state(trainer, phase), trainer.world_size),
     }
 
@@ -74,6 +76,8 @@ def take_up(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> None:
         take_up_bookkeeping(callback, state["callbacks"].get(callback.state_key, {}))
         if isinstance(callback, ModelCheckpoint) and _has_saved(callback, str(trainer.ckpt_path)):
             note_saved(callback, trainer.global_step)
+    validation: Any = trainer.fit_loop.epoch_loop.val_loop
+    validation.seen_before = dict(state.get("validated", {}))
     own = state["processes"][trainer.global_rank]
     take_up_logged(trainer.fit_loop.epoch_loop, own["logged"])
     if "module" in own:
@@ -96,8 +100,11 @@ def _own_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
     state: dict[str, Any] = {"logged": logged_state(loop)}
     if hasattr(module, "epoch_state"):
         state["module"] = module.epoch_state()  # type: ignore[operator]  # the module's own
-    begun = loop.batch_progress.current.ready > 0 and phase not in (Phase.EPOCH_END, Phase.TRAIN_END)
-    if begun and (accumulates(loop) or not module.automatic_optimization):
+    progress: Any = loop.batch_progress.current
+    done = progress.processed
+    stepped = done % trainer.accumulate_grad_batches == 0 or (done == progress.ready and at_last_batch(loop))
+    begun = done > 0 and phase not in (Phase.EPOCH_END, Phase.TRAIN_END)
+    if begun and not (stepped and module.automatic_optimization):
         named = module.named_parameters()
         state["gradients"] = {name: p.grad for name, p in named if p.grad is not None}
     if trainer.world_size > 1:

@@ -115,13 +115,18 @@ class EpochLoop(LightningEpochLoop):
         self._single = None if self._hooks.profiled else single_iterator(data_fetcher)
         if self._hooks.profiled:
             profile_fetching(data_fetcher, self.trainer, LightningEpochLoop, "train_dataloader_next")
-        if start is Phase.BATCH_END:
-            set_first_of_loop(connector(self.trainer), self.batch_progress.current.ready == 1)
-            self._end_batch(None, self.batch_progress.current.ready - 1)
-            self.on_advance_end(data_fetcher)
-        elif start is Phase.VALIDATION_END:
+        done = self.batch_progress.current.ready
+        if start is Phase.VALIDATION_END:
             self._end_validation()
+        if done:  # the next batch is not the first, at which what was logged before is forgotten
+            set_first_of_loop(connector(self.trainer), start is not Phase.BATCH_END or done == 1)
+        if start is Phase.VALIDATION_END:
             self._end_step()
+        elif start is Phase.BATCH_END:
+            self._end_batch(None, done - 1)
+            self.on_advance_end(data_fetcher)
+        else:
+            self._begin_batch()
         while not self.done:
             try:
                 self.advance(data_fetcher)
@@ -161,7 +166,6 @@ class EpochLoop(LightningEpochLoop):
         if batch is None and iterator is None:
             rank_zero_warn("train_dataloader gave None for a batch: it is skipped")
         else:
-            self._begin(Phase.BATCH_START)
             hooks.callbacks("on_train_batch_start", batch, batch_idx)
             skips = hooks.module("on_train_batch_start", batch, batch_idx) == -1
             hooks.strategy("on_train_batch_start", batch, batch_idx)
@@ -194,8 +198,9 @@ class EpochLoop(LightningEpochLoop):
         if not plateau and at_last_batch(self):
             self.update_lr_schedulers("epoch", update_plateau_schedulers=False)
 
-    def _begin(self, phase: Phase) -> None:
-        self.phase = phase
+    def _begin_batch(self) -> None:
+        """All of the batch before is done, also if the next one cannot be read."""
+        self.phase = Phase.BATCH_START
         self.trainer.fit_loop.mark_log()
 
     def _optimize(self, arguments: tuple[Any, ...], batch_idx: int) -> dict[str, Any]:
@@ -241,5 +246,6 @@ class EpochLoop(LightningEpochLoop):
         if not accumulates(self):
             count_step(self)
         flush_loggers_if_stopping(self)
+        self._begin_batch()
         if self.trainer.received_sigterm and not training_is_done(self):
             raise SIGTERMException

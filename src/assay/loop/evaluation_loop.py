@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from typing import Any, Self, final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self, final
 
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.exceptions import SIGTERMException
@@ -33,11 +34,15 @@ from assay.loop.lightning_internals import (
     print_results,
     profile_fetching,
     reads_one_after_another,
+    see_batches,
     single_iterator,
     take_logged_outputs,
     without_gradients,
 )
 from assay.loop.position import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @final
@@ -46,9 +51,11 @@ class EvaluationLoop(LightningEvaluationLoop):
 
     Attributes:
         hooks: Of the trainer, while it trains.
+        seen_before: Batches of each dataloader before a checkpoint from which the run goes on.
     """
 
     hooks: HookPlan | None = None
+    seen_before: Mapping[int, int] = MappingProxyType({})
 
     @classmethod
     def like(cls, loop: LightningEvaluationLoop) -> Self:
@@ -58,6 +65,14 @@ class EvaluationLoop(LightningEvaluationLoop):
             loop: Lightning's.
         """
         return cls(*like(loop))
+
+    @override
+    def setup_data(self) -> None:
+        """Have the dataloaders made, where they are not there."""
+        super().setup_data()
+        if self.seen_before:
+            see_batches(self, self.seen_before)
+            self.seen_before = {}
 
     @override
     @without_gradients

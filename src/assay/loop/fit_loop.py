@@ -106,6 +106,7 @@ class FitLoop(LightningFitLoop):
 
     def _call_at_epoch_end(self) -> None:
         """The hooks before those that save; who waits for a metric of the epoch comes after the module."""
+        self.epoch_loop.phase = Phase.SCORES
         self._count_epoch()
         hooks = self._hooks
         hooks.callbacks("on_train_epoch_end", monitoring=False)
@@ -183,6 +184,8 @@ class FitLoop(LightningFitLoop):
             steps = batches.processed  # type: ignore[attr-defined]  # as above
             batches.ready = batches.started = steps  # type: ignore[attr-defined]  # as above
             batches.completed = steps - (position.phase is Phase.BATCH_END)
+        if position.phase is Phase.BATCH_START:
+            progress.is_last_batch = False  # which may be the one that is still to be trained
         if over:
             progress.current.reset()
 

@@ -263,6 +263,16 @@ def note_evaluated(loop: LightningEvaluationLoop, dataloader_idx: int) -> int:
     return seen
 
 
+def batches_seen(loop: LightningEvaluationLoop) -> dict[int, int]:
+    """Batches of each dataloader so far, by which loggers count what a step of the evaluation logs."""
+    return dict(loop._seen_batches_per_dataloader)
+
+
+def see_batches(loop: LightningEvaluationLoop, seen: Mapping[int, int]) -> None:
+    """Count on from `batches_seen`."""
+    loop._seen_batches_per_dataloader.update(seen)
+
+
 def end_dataloader(loop: LightningEvaluationLoop) -> None:
     """Keep what was logged for the dataloader that has come to its end."""
     loop._store_dataloader_outputs()

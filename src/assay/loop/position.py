@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 class Phase(StrEnum):
     """What of an epoch is done.
 
-    An epoch is `EPOCH_START, (BATCH_START, STEP, BATCH_END, [VALIDATION, VALIDATION_END])*, EPOCH_END`.
-    A phase begins before the hooks that it is named after. The three that end something begin when all
-    callbacks but those that save checkpoints have been called: a checkpoint then holds what they did, and
-    what is left to do are the hooks of `Checkpoint` callbacks and what follows. One that is saved during
-    `STEP` or `VALIDATION` is of half-done work, from which no run goes on.
+    An epoch is `EPOCH_START`, then for each batch `BATCH_START, STEP, BATCH_END` and, where it is time,
+    `VALIDATION, VALIDATION_END`, then `BATCH_START, SCORES, EPOCH_END`.
+
+    `BATCH_START` begins when all of the batch before is done, and lasts while the next one is read. The three
+    that end something begin when all callbacks but those that save checkpoints have been called: a checkpoint
+    then holds what they did, and what is left to do are the hooks of `Checkpoint` callbacks and what follows.
+    One that is saved during `STEP`, `VALIDATION` or `SCORES`, while the epoch's scores are looked at, is of
+    half-done work, from which no run goes on.
     """
 
     EPOCH_START = "epoch_start"
@@ -28,11 +31,12 @@ class Phase(StrEnum):
     BATCH_END = "batch_end"
     VALIDATION = "validation"
     VALIDATION_END = "validation_end"
+    SCORES = "scores"
     EPOCH_END = "epoch_end"
     TRAIN_END = "train_end"
 
 
-HALF_DONE: Final = (Phase.STEP, Phase.VALIDATION)
+HALF_DONE: Final = (Phase.STEP, Phase.VALIDATION, Phase.SCORES)
 
 
 @final

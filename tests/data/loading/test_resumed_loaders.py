@@ -20,7 +20,7 @@ from assay.run.resume import resume
 if TYPE_CHECKING:
     from tests.conftest import Train, Trained
 
-PROJECT = Path(__file__).parents[1] / "training" / "project"
+PROJECT = Path(__file__).parents[2] / "training" / "project"
 EXACT = {
     "shuffle": 6,
     "drop_last": 5,

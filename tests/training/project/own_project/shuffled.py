@@ -153,6 +153,7 @@ class Counted(L.LightningModule):
         TRAINED.append([int(number) for inputs, _ in batches for number in inputs.reshape(-1, 4)[:, 0]])
         loss = sum(self._loss(one) for one in batches)
         self.log("train/loss", loss)
+        self.log("train/mean_loss", loss, on_step=False, on_epoch=True)
         return torch.as_tensor(loss)
 
     def _loss(self, batch: Any) -> Tensor:
