@@ -33,7 +33,7 @@ SEVERAL = (
     "+callbacks.several={_target_:lightning.pytorch.callbacks.ModelCheckpoint,filename:'{step}',"
     "dirpath:'${run_dir}/checkpoints',every_n_train_steps:1,save_top_k:-1}"
 )
-WHOLE = ("log", "metrics", "logged", "gradients", "matrices", "buffers")
+WHOLE = ("log", "metrics", "logged", "gradients", "matrices", "buffers", "validated")
 """Items that are taken as one."""
 
 
@@ -93,6 +93,15 @@ CASES = {
         ),
         *("batch", 9),
         ("epoch_lost",),
+        PROJECT / "conf",
+    ),
+    "own_module": Case(
+        (
+            *("data=shuffled", "experiment=counted", "data.kind=shuffle", "trainer.max_epochs=3"),
+            *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
+        ),
+        *("batch", 9),
+        ("validated",),
         PROJECT / "conf",
     ),
     "better": Case(

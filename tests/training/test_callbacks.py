@@ -12,6 +12,7 @@ from lightning.pytorch.callbacks import Callback
 
 import assay
 from assay.compose.options import list_options
+from assay.data.loading.placement import Prepared
 
 if TYPE_CHECKING:
     import lightning as L
@@ -55,9 +56,11 @@ class Spoil(Callback):
 def score(run: Trained, model: Any, part: str = "val") -> tuple[float, float]:
     """Mean cross-entropy and accuracy, by hand."""
     loader: Any = getattr(run.datamodule, f"{part}_dataloader")()
-    inputs, targets = (torch.cat(column) for column in zip(*loader, strict=True))
-    with torch.no_grad():
-        logits = model.model(model.preprocess(inputs))
+    batches = list(loader)
+    inputs, targets = (torch.cat(column) for column in zip(*batches, strict=True))
+    with torch.no_grad():  # what was trained on for long enough is normalised already
+        ready = isinstance(batches[0], Prepared)
+        logits = model.model(inputs if ready else model.preprocess(inputs))
     loss = float(torch.nn.functional.cross_entropy(logits, targets))
     return loss, float((logits.argmax(1) == targets).double().mean())
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import assay
+from assay.data.loading.placement import Prepared
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,10 +37,10 @@ def test_own_lightning_module(train: Train) -> None:
     best = run.checkpoint("best")["state_dict"]
     critic = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
     critic.load_state_dict({name[7:]: value for name, value in best.items() if name.startswith("critic.")})
-    [(inputs, _)] = run.datamodule.test_dataloader()
-    spec = run.config.spec
+    [batch] = run.datamodule.test_dataloader()
+    assert isinstance(batch, Prepared), "normalised once, while it was trained"
     with torch.no_grad():
-        logits = critic(((inputs - spec.mean[0]) / spec.std[0]).flatten(1))
+        logits = critic(batch.inputs.flatten(1))
     expected = torch.nn.functional.softplus(-logits).mean()
     assert run.result.metrics["test/loss"] == pytest.approx(float(expected), rel=1e-5)
 

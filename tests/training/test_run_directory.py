@@ -157,7 +157,7 @@ def test_ctrl_c_is_on_record(train: Train) -> None:
     assert (stopped.result.status, stopped.result.exit_code) == ("interrupted", 130)
     assert stopped.record["reason"] == "stopped by hand"
     assert "test/accuracy" not in stopped.result.metrics
-    assert len(stopped.column("train/loss_step")) == 2, "what was logged before is kept"
+    assert len(stopped.column("train/loss_step")) == 3, "what was logged before is kept"
 
 
 @pytest.mark.usefixtures("own_project")

@@ -153,7 +153,7 @@ class Counted(L.LightningModule):
         TRAINED.append([int(number) for inputs, _ in batches for number in inputs.reshape(-1, 4)[:, 0]])
         loss = sum(self._loss(one) for one in batches)
         self.log("train/loss", loss)
-        self.log("train/mean_loss", loss, on_step=False, on_epoch=True)
+        self.log("train/mean_loss", loss, on_step=False, on_epoch=True, batch_size=len(TRAINED[-1]))
         return torch.as_tensor(loss)
 
     def _loss(self, batch: Any) -> Tensor:
@@ -161,7 +161,9 @@ class Counted(L.LightningModule):
         return nn.functional.mse_loss(self.model(inputs.reshape(-1, 4) / _NUMBER), targets.reshape(-1, 1))
 
     def validation_step(self, batch: Any) -> None:
-        self.log("val/loss", self._loss(batch))
+        loss = self._loss(batch)
+        self.log("val/loss", loss, batch_size=1)
+        self.log("val/each", loss, on_step=True, on_epoch=False)
 
     def test_step(self, batch: Any) -> None:
         self.log("test/loss", self._loss(batch))
