@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def model_of(name: str, shape: list[int], num_classes: int) -> nn.Module:
+def model_of(job: dict[str, Any]) -> nn.Module:
+    """The model of a job, with its weights, where its samples are."""
+    inputs = job["inputs"]
+    model = built(job["model"], list(inputs.shape[1:]), job["num_classes"])
+    model.load_state_dict(job["weights"])
+    return model.to(inputs.device)
+
+
+def built(name: str, shape: list[int], num_classes: int) -> nn.Module:
     """The model of an option of `conf/model`."""
     if name == "linear":
         return nn.Sequential(nn.Flatten(), nn.Linear(torch.Size(shape).numel(), num_classes))
@@ -33,9 +41,7 @@ def train(job: dict[str, Any], epochs: int) -> float:
     """Seconds a step of a loop that shuffles, and tracks mean loss and accuracy."""
     inputs, targets, size = job["inputs"], job["targets"], job["batch_size"]
     clock: Callable[[], float] = getattr(time, job["clock"])
-    model = model_of(job["model"], list(inputs.shape[1:]), job["num_classes"])
-    model.load_state_dict(job["weights"])
-    model = model.to(inputs.device).train()
+    model = model_of(job).train()
     optimizer = getattr(torch.optim, job["optimizer"])(model.parameters(), **job["options"])
     steps = 0
     seconds = 0.0
@@ -64,9 +70,7 @@ def evaluate(job: dict[str, Any], epochs: int) -> float:
     """Seconds a batch of a loop that tracks mean loss and accuracy."""
     inputs, targets, size = job["inputs"], job["targets"], job["batch_size"]
     clock: Callable[[], float] = getattr(time, job["clock"])
-    model = model_of(job["model"], list(inputs.shape[1:]), job["num_classes"])
-    model.load_state_dict(job["weights"])
-    model = model.to(inputs.device).eval()
+    model = model_of(job).eval()
     start = clock()
     for _ in range(epochs):
         total = torch.zeros((), device=inputs.device)

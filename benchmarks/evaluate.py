@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, final
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
-from benchmarks.interleaved import Side, answer, in_turns, ratios
+from benchmarks.interleaved import answer, by_hand_and_ours, ratios
 from benchmarks.train_step import job, machine, parser
 from lightning.pytorch.callbacks import Callback
 
@@ -105,11 +105,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "job.pt"
         batches = hand_over(options, path)
-        with (
-            Side(str(Path(__file__).parent / "by_hand.py"), str(path)) as hand,
-            Side(__file__, "--side", *sys.argv[1:]) as ours,
-        ):
-            means, noise, found = in_turns(hand, ours, options.pairs, epochs=options.epochs)
+        means, noise, found = by_hand_and_ours(__file__, path, options.pairs, epochs=options.epochs)
     print(machine(options.threads))
     callbacks = "no callbacks" if options.no_callbacks else "default callbacks"
     rounds = f"{options.pairs} rounds of {options.epochs}×{batches} batches"

@@ -7,6 +7,7 @@ import os
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, final
 
 if TYPE_CHECKING:
@@ -61,6 +62,27 @@ def answer(give: Callable[..., Any]) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what else is printed is no answer
     for line in sys.stdin:
         print(json.dumps(give(**json.loads(line))), file=answers, flush=True)
+
+
+def by_hand_and_ours(
+    script: str, job: Path, pairs: int, **question: Any
+) -> tuple[list[float], list[float], list[list[float]]]:
+    """Time a job by hand and by assay, in turns.
+
+    Args:
+        script: Of the benchmark; with `--side` it is assay's side.
+        job: File that the hand-written loop reads.
+        pairs: How many rounds count.
+        question: For both.
+
+    Returns:
+        As `in_turns`.
+    """
+    with (
+        Side(str(Path(__file__).parent / "by_hand.py"), str(job)) as hand,
+        Side(script, "--side", *sys.argv[1:]) as ours,
+    ):
+        return in_turns(hand, ours, pairs, **question)
 
 
 def in_turns(

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import lightning as L
 import torch
-from benchmarks.interleaved import Side, answer, in_turns, ratios
+from benchmarks.interleaved import answer, by_hand_and_ours, ratios
 from lightning.pytorch.callbacks import Checkpoint
 
 from assay.build.assembly import Assembly, assemble
@@ -166,11 +166,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "job.pt"
         plain = hand_over(options, path)
-        with (
-            Side(str(Path(__file__).parent / "by_hand.py"), str(path)) as hand,
-            Side(__file__, "--side", *sys.argv[1:]) as ours,
-        ):
-            means, noise, found = in_turns(hand, ours, options.pairs, epochs=options.epochs)
+        means, noise, found = by_hand_and_ours(__file__, path, options.pairs, epochs=options.epochs)
     print(machine(options.threads))
     callbacks = "no callbacks" if options.no_callbacks else "default callbacks"
     print(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import signal
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 import torch
-from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.callbacks import Callback, Checkpoint
 from typing_extensions import override
 
 if TYPE_CHECKING:
@@ -49,6 +51,23 @@ class Interrupt(Checkpoint):
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, *_: Any) -> None:
         self._seen("epoch")
+
+
+@final
+class Told(Callback):
+    """Tells its own process to stop, at the beginning of a step.
+
+    Args:
+        step: Optimizer steps before it.
+    """
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    @override
+    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.global_step == self._step:
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def outcome(run_dir: Path) -> dict[str, str]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from contextlib import chdir
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from lightning.pytorch.callbacks import Callback
 from tests.conftest import unchanged_process
+from tests.interrupting import Told
 
 from assay.errors import ConfigError
 from assay.loop.fit_loop import FitLoop
@@ -24,17 +22,6 @@ JOB = (
     *("data=iris", "model=linear", "trainer.max_epochs=3", "callbacks=[checkpoint,last_checkpoint]"),
     *("trainer._target_=own_project.loops.OwnTrainer", "trusted_packages=[own_project]"),
 )
-
-
-class Told(Callback):
-    """Tells its own process to stop in a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
-        if trainer.global_step == self.step:
-            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_it_is_told_at_its_start_at_its_end_and_by_resume(

@@ -33,9 +33,8 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
         if "spec" in config:
             with open_dict(config):
                 config.spec.num_outputs = num_outputs(config, None)
-        with (
-            trainer.precision_plugin.module_init_context()
-        ):  # a checkpoint is loaded before weights are converted
+        # In the dtype of the run: a checkpoint is loaded before Lightning converts the weights.
+        with trainer.precision_plugin.module_init_context():
             own: L.LightningModule = build(config, "module")
         return own
     check_fit(config, resolve("loss", str(config.loss._target_), trusted_in(config)))

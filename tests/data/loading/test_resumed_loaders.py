@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from contextlib import chdir
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from lightning.pytorch.callbacks import Callback
 from tests.conftest import unchanged_process
-from tests.interrupting import Interrupt, outcome
+from tests.interrupting import Interrupt, Told, outcome
 
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
+    from lightning.pytorch.callbacks import Callback
     from tests.conftest import Train, Trained
 
 PROJECT = Path(__file__).parents[2] / "training" / "project"
@@ -35,17 +33,6 @@ EXACT = {
 """Batches an epoch of each kind of loader whose order is a function of the seed."""
 USUAL = ("shuffle", "generator", "batch_sampler", "one_by_one", "two")
 WHOLE_EPOCHS = {"stream": 6, "remembering": 6, "batches": 6}
-
-
-class Told(Callback):
-    """Tells its own process to stop, at the beginning of a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
-        if trainer.global_step == self.step:
-            os.kill(os.getpid(), signal.SIGTERM)
 
 
 @pytest.fixture(autouse=True)
