@@ -79,6 +79,23 @@ def test_a_job_after_lines_for_the_shell_is_not_gone(tmp_path: Path) -> None:
     assert slurm._controller(str(shell.pid)) is None
 
 
+def test_a_task_that_has_just_ended_does_not_end_its_controller() -> None:
+    """Between a task's end and the controller's next look the task is a zombie, which has no command line."""
+    code = "import subprocess, time; task = subprocess.Popen(['true']); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code, "submitit.local._local"]) as controller:
+        try:
+            until(lambda: any(child.status() == psutil.STATUS_ZOMBIE for child in children(controller.pid)))
+            found = slurm._controller(str(controller.pid))
+            assert found is not None
+            assert found.pid == controller.pid
+        finally:
+            controller.kill()
+
+
+def children(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children()
+
+
 def test_slurm_is_asked_about_jobs_of_assay_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files that say which jobs a driver has left may be anybody's."""
     asked: list[tuple[str, ...]] = []
@@ -120,7 +137,8 @@ def test_a_job_that_loses_its_machine_goes_on_at_the_next(
     first = process_of(launcher)
     first.send_signal(signal.SIGTERM)  # Slurm sends it first, to all processes; submitit lets it pass
     first.send_signal(signal.SIGUSR2)
-    assert next_end(launcher).status == "finished"
+    end = next_end(launcher)
+    assert end.status == "finished", end.reason
     record = RunRecord.load(Path(job_spec.run_dir))
     assert len(record.resumed) == 1
     assert record.resumed[0]["from_step"] > 0

@@ -395,6 +395,13 @@ def _controller(job_id: str) -> psutil.Process | None:
     with suppress(psutil.Error, ValueError):
         process = psutil.Process(int(job_id))
         # After lines for the shell it is a child of that; before it is there, the shell stands for it.
-        if process.status() != psutil.STATUS_ZOMBIE and any(_LOCAL in word for word in process.cmdline()):
-            return next((child for child in process.children() if _LOCAL in child.cmdline()), process)
+        if _names_controller(process):
+            return next((child for child in process.children() if _names_controller(child)), process)
     return None
+
+
+def _names_controller(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE and any(_LOCAL in word for word in process.cmdline())
+    except psutil.Error:  # a task that has just ended says nothing of the controller
+        return False
