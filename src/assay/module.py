@@ -83,7 +83,7 @@ class Module(L.LightningModule):
         self.matrices: dict[str, list[Any]] = {}
         self._optimizer, self._scheduler, self._schedule = optimizer, scheduler, dict(schedule or {})
         self._augment, self._param_groups = augment, param_groups
-        self._probabilities = getattr(loss, "probabilities", None)
+        self._probabilities = None if task.takes_logits else getattr(loss, "probabilities", None)
         self._memory_format = torch.channels_last if channels_last else None
         self._task = task
         self._target_scale = target_scale or None
@@ -139,12 +139,13 @@ class Module(L.LightningModule):
             batch_idx: Lightning's.
 
         Returns:
-            `predictions` and `targets`, as the metrics see them.
+            `predictions`, what the task keeps of those that the metrics see, and `targets`.
         """
         del batch_idx
         observed = self._evaluate(*_unpack(batch))[1]
         self.test_tracker.update(*observed)
-        return {"predictions": self.scored(observed), "targets": observed[2]}
+        predictions, targets = self.scored(observed), observed[2]
+        return {"predictions": self._task.kept(predictions, targets), "targets": targets}
 
     def scored(self, observed: Observation) -> Tensor:
         """What the metrics see of a step: probabilities, or values in the target's own unit.
@@ -182,7 +183,7 @@ class Module(L.LightningModule):
         outputs = self(inputs)
         scale = self._target_scale
         loss: Tensor = (
-            self.loss(outputs, targets)
+            self.compared(outputs, targets)
             if scale is None
             else self.loss(at_least_float32(outputs), scale.standardize(targets))
         )
@@ -190,6 +191,16 @@ class Module(L.LightningModule):
         if not self._predicts_later:
             seen = self._predictions(seen)
         return loss, (loss.detach(), seen, self._task.hard_targets(targets))
+
+    def compared(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss of outputs, in the form that the task gives them for it.
+
+        Args:
+            outputs: Of the model, `[B, ...]`.
+            targets: Of the same batch.
+        """
+        loss: Tensor = self.loss(*self._task.for_loss(outputs, targets))
+        return loss
 
     def running_metrics(self) -> dict[str, float]:
         """Training loss and metrics of the epoch so far, on this rank; waits for the device."""

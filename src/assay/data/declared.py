@@ -77,7 +77,9 @@ class Declared:
             self._targets = {part: _labels(counts) for part, counts in class_counts.items()}
         elif num_samples is not None and size is not None:
             _check_numbers(kind.size_key, [size], least=1, most=_MOST_CLASSES)
-            self._targets = {part: kind.fake_targets(number, size) for part, number in num_samples.items()}
+            self._targets = {
+                part: kind.fake_targets(number, size, input_shape) for part, number in num_samples.items()
+            }
         else:
             counts_or = "class_counts, or " if kind.by_class else ""
             raise ValueError(f"{counts_or}num_samples with {kind.size_key} was expected")

@@ -53,7 +53,7 @@ class Multilabel(Task):
         return tuple(str(label) for label in range(parts[0].shape[-1]))
 
     @override
-    def fake_targets(self, num_samples: int, size: int) -> Tensor:
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
         import torch
 
         return (torch.arange(num_samples)[:, None] + torch.arange(size)) % 2

@@ -64,7 +64,7 @@ class Regression(Task):
         return {"num_targets": targets.shape[1]}
 
     @override
-    def fake_targets(self, num_samples: int, size: int) -> Tensor:
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
         import torch
 
         # Above 0 and below 1, so that losses and metrics of counts or probabilities take them.

@@ -99,7 +99,7 @@ class SingleLabel(Task):
         return tuple(str(label) for label in range(max(highest + 1, self.num_classes or 0)))
 
     @override
-    def fake_targets(self, num_samples: int, size: int) -> Tensor:
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
         import torch
 
         return torch.arange(num_samples) % size

@@ -37,6 +37,8 @@ class Task(ABC):
         by_class: Each sample has one class, so that classes can be counted, stratified and thinned out.
         has_real_targets: Targets are real numbers, which the loss may see standardised.
         num_classes: Where only one number of classes is possible.
+        takes_logits: Metrics and predictions are made of the model's outputs as they are, whatever
+            probabilities the loss says.
     """
 
     name: ClassVar[TaskName]
@@ -48,6 +50,7 @@ class Task(ABC):
     by_class: ClassVar[bool] = False
     has_real_targets: ClassVar[bool] = False
     num_classes: ClassVar[int | None] = None
+    takes_logits: ClassVar[bool] = False
 
     @abstractmethod
     def as_targets(self, values: Tensor) -> Tensor:
@@ -74,6 +77,25 @@ class Task(ABC):
             targets: Of B samples, as the loss gets them.
         """
         return targets
+
+    def for_loss(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """What the loss is given of a batch: each thing that is predicted as a row of its own.
+
+        Args:
+            outputs: Of the model, `[B, ...]`.
+            targets: Of the same batch.
+        """
+        return outputs, targets
+
+    def kept(self, predictions: Tensor, targets: Tensor) -> Tensor:
+        """What is kept of a tested batch, `[B, K]`.
+
+        Args:
+            predictions: Of a batch, as the metrics see them.
+            targets: Of the same batch, hard.
+        """
+        del targets
+        return predictions
 
     @abstractmethod
     def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
@@ -122,12 +144,13 @@ class Task(ABC):
         return ()
 
     @abstractmethod
-    def fake_targets(self, num_samples: int, size: int) -> Tensor:
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
         """Made-up targets; classes or labels are equally frequent.
 
         Args:
             num_samples: How many.
             size: What `size_key` counts.
+            input_shape: Of a sample, where targets have a shape that follows from it.
         """
 
     def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
@@ -139,6 +162,16 @@ class Task(ABC):
         """
         del loss_kind
         return int(spec[self.size_key])
+
+    def output_shape(self, spec: Mapping[str, Any], num_outputs: int) -> tuple[int, ...]:
+        """Shape of what a model returns for a sample.
+
+        Args:
+            spec: Of the data.
+            num_outputs: As `num_outputs` says for the loss.
+        """
+        del spec
+        return (num_outputs,)
 
     def in_words(self, spec: Mapping[str, Any]) -> str:
         """What there is to predict, such as `10 classes`.

@@ -256,7 +256,7 @@ class _Run:
             except Exception as error:
                 where = ", ".join(part for part in (self._when, layers.where()) if part)
                 raise _step_error("model", error, where, layers.key(self._node, "model")) from error
-            loss: torch.Tensor = self._guarded("loss", lambda: module.loss(outputs, targets))
+            loss: torch.Tensor = self._guarded("loss", lambda: module.compared(outputs, targets))
         return loss, shapes[0]
 
     def _guarded(self, stage: str, call: Callable[[], Any]) -> Any:

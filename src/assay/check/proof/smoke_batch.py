@@ -51,13 +51,13 @@ class Trial:
 class _Outputs(nn.Module):
     """Stands in for the model: values that are probabilities as well as logits."""
 
-    def __init__(self, num_outputs: int) -> None:
+    def __init__(self, shape: Sequence[int]) -> None:
         super().__init__()
-        self.num_outputs = num_outputs
+        self.shape = tuple(shape)
         self.center = nn.Parameter(torch.tensor(0.5))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.center + 0.4 * (2 * torch.rand(len(inputs), self.num_outputs) - 1)
+        return self.center + 0.4 * (2 * torch.rand(len(inputs), *self.shape) - 1)
 
 
 def try_parts(
@@ -82,10 +82,9 @@ def try_parts(
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a made-up batch may lack a class
         torch.manual_seed(0)
-        model = _Outputs(int(config.spec.num_outputs))
-        stand_in = Module(
-            model=model, task=task_of(config.spec.task), loss=loss, optimizer=torch.optim.SGD, metrics=metrics
-        )
+        task = task_of(config.spec.task)
+        model = _Outputs(task.output_shape(config.spec, int(config.spec.num_outputs)))
+        stand_in = Module(model=model, task=task, loss=loss, optimizer=torch.optim.SGD, metrics=metrics)
         plain = _batch(config, _MANY)
         names = {"val": _try_stage(config, "eval", stand_in, stand_in.val_tracker, plain)}
         batch = plain if augment is None else _try_augment(config, augment, loss, stand_in)
@@ -113,7 +112,7 @@ def made_up(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor
     """
     spec = config.spec
     task = task_of(spec.task)
-    halved = task.fake_targets((rows + 1) // 2, max(1, task.num_outputs(spec)))
+    halved = task.fake_targets((rows + 1) // 2, max(1, task.num_outputs(spec)), shape)
     targets = halved.repeat_interleave(2, 0)[:rows]  # two of each class, for losses of pairs
     inputs = torch.randn(rows, *shape)
     dtype = input_dtype("32-true", spec.get("input_dtype", "float32"))
