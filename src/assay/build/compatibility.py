@@ -25,7 +25,7 @@ _OWN_UNIT = (
 """Losses for counts, signs or probabilities."""
 _STATED = (
     *("task", "input_shape", "num_classes", "num_targets", "num_train", "num_val", "num_test"),
-    *("class_counts", "input_dtype"),
+    *("class_counts", "input_dtype", "vocab_size"),
 )
 
 

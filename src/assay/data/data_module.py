@@ -22,7 +22,7 @@ from assay.data.splitting.split_rows import Split
 from assay.data.splitting.splits import Parts, check_inputs, read_parts
 from assay.data.splitting.subset import Part, blocks
 from assay.data.transform.normalize import Normalize, input_dtype, scaled_alike, statistics
-from assay.data.transform.transform_options import Scale, chain_of, given, given_scale
+from assay.data.transform.transform_options import Scale, chain_of, check_tokens, given, given_scale
 from assay.data.transform.transforms import Transforms
 from assay.errors import DataError
 from assay.task.task_of import task_of
@@ -157,6 +157,8 @@ class DataModule(L.LightningDataModule):
             part = self._part(parts, "train", "eval")
             first = next(preview(part, _FEW_SAMPLES, self.split.seed))
             self._check_alike(parts, first, trained)
+            if getattr(parts.data["train"], "vocab_size", 0):
+                check_tokens(self._transforms, self._given_scale)
             mean, std = self._scale(part, first)
         self.encoder = parts.encoder
         self._parts, self._normalize = parts, Normalize(mean, std)
@@ -347,6 +349,7 @@ class DataModule(L.LightningDataModule):
             even=train,
             rank=trainer.global_rank if trainer else 0,
             world_size=self._world_size(),
+            lengths=_lengths_of(part),
         )
         one_by_one = not part.transforms.deterministic and self._num_workers > 0
         if isinstance(part.data, Samples) and not one_by_one:
@@ -410,6 +413,11 @@ class DataModule(L.LightningDataModule):
             return batch.inputs, batch.targets
         inputs, targets, *_ = batch.values() if isinstance(batch, Mapping) else batch
         return self._prepare(inputs, targets, self._dtype())
+
+
+def _lengths_of(part: Part) -> Tensor | None:
+    lengths = part.data.lengths if isinstance(part.data, Samples) else None
+    return None if lengths is None else lengths[part.rows]
 
 
 def _start() -> tuple[int, int]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from assay.task.task_name import TaskName
 
-_DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
+_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}
 _MOST, _MOST_CLASSES = 10**8, 10**6
 """Samples, or values of one: more would fill the memory while they are only counted."""
 
@@ -27,7 +27,8 @@ class Declared:
     Args:
         task: What is predicted.
         input_shape: Of one sample as the source gives it, channels first.
-        dtype: `uint8` or `float32`.
+        dtype: `uint8`, `float32`, or `int64` of token ids.
+        vocab_size: Of token ids, which go from 0 to below this; 0: they are not.
         class_counts: Samples of each class in each part the source comes in: `all`, or `train` and `test`.
         num_samples: Samples of each part, where the classes are equally many, or where there are none.
         num_classes: With `num_samples`: classes, or labels of a multilabel task.
@@ -48,6 +49,7 @@ class Declared:
         input_shape: Sequence[int],
         *,
         dtype: str = "float32",
+        vocab_size: int = 0,
         class_counts: Mapping[str, Sequence[int]] | None = None,
         num_samples: Mapping[str, int] | None = None,
         num_classes: int | None = None,
@@ -56,6 +58,10 @@ class Declared:
     ) -> None:
         if dtype not in _DTYPES:
             raise ValueError(f"dtype={dtype!r}: one of {', '.join(_DTYPES)} was expected")
+        if (dtype == "int64") != (vocab_size > 0):
+            raise ValueError(
+                f"vocab_size={vocab_size!r}: above 0 with dtype=int64, and only then, was expected"
+            )
         self.task, kind = task, task_of(task)
         _check_numbers("input_shape", input_shape, least=1)
         for name, told in (("class_counts", class_counts), ("num_samples", num_samples)):
@@ -85,7 +91,9 @@ class Declared:
             raise ValueError(f"{counts_or}num_samples with {kind.size_key} was expected")
         names = class_names or [str(label) for label in range(size)]
         self.class_names = () if kind.has_real_targets else tuple(names)
-        self._sample = torch.zeros((1, *input_shape), dtype=_DTYPES[dtype])
+        # Token ids from 1 on, as 0 would be padding.
+        self._sample = torch.full((1, *input_shape), int(vocab_size > 0), dtype=_DTYPES[dtype])
+        self._vocab_size = vocab_size
 
     def prepare(self) -> None:
         """Nothing to download."""
@@ -94,7 +102,7 @@ class Declared:
         """Every part: inputs that are one zero sample seen N times, and targets."""
         shape = self._sample.shape[1:]
         return {
-            part: Samples(self._sample.expand(len(targets), *shape), targets)
+            part: Samples(self._sample.expand(len(targets), *shape), targets, vocab_size=self._vocab_size)
             for part, targets in self._targets.items()
         }
 

@@ -30,6 +30,9 @@ class Samples:
             inputs themselves do.
         names: What each sample is called, N of them; empty: by its row.
         columns: What each feature of inputs `[N, F]` is called; empty: by its number.
+        vocab_size: Where inputs are token ids, int64 `[N, L]`: they go from 0 to below this; 0: they are not.
+        lengths: int64 `[N]`: how many tokens come before the padding, which batches are cut by; None: they
+            are not padded.
     """
 
     inputs: Tensor
@@ -37,6 +40,8 @@ class Samples:
     identity: str = field(default="", repr=False)
     names: Sequence[str] = field(default=(), repr=False)
     columns: Sequence[str] = field(default=(), repr=False)
+    vocab_size: int = 0
+    lengths: Tensor | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.targets)

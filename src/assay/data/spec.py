@@ -19,7 +19,9 @@ class Spec:
     Attributes:
         task: What is predicted.
         input_shape: Shape of one sample, channels first.
-        input_dtype: Type of its values before they are normalised, such as `uint8` (0 to 255) or `float32`.
+        input_dtype: Type of its values before they are normalised, such as `uint8` (0 to 255) or `float32`;
+            `int64` of token ids.
+        vocab_size: Token ids go from 0, which is padding, to below this; 0 where inputs are not token ids.
         train_shape: Shape of one sample in training, where the transforms there make it another; else empty.
         num_classes: Number of classes; 2 for a binary task, the number of labels for a multilabel one, 0 for
             regression.
@@ -40,6 +42,7 @@ class Spec:
     task: TaskName
     input_shape: tuple[int, ...]
     input_dtype: str = "float32"
+    vocab_size: int = 0
     train_shape: tuple[int, ...] = ()
     num_classes: int = 0
     num_targets: int = 0

@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 
 from assay.errors import AssayError
 
-TEXTS: Final = ("config.yaml", "overrides.yaml", "code.patch", "encoder.json")
+TEXTS: Final = ("config.yaml", "overrides.yaml", "code.patch", "encoder.json", "tokenizer.json")
 """What a run writes about itself as it begins."""
 RESULTS: Final = ("predictions.parquet", "samples.parquet")
 """What a run keeps of its test."""

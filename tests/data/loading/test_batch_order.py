@@ -15,11 +15,16 @@ SIZES = {
     "seed": st.integers(0, 2**40),
     "shuffle": st.booleans(),
     "world_size": st.integers(1, 5),
+    "of_lengths": st.booleans(),
 }
 ORDERS = st.fixed_dictionaries(SIZES)
 
 
 def ranks(options: dict[str, Any], **more: Any) -> list[BatchOrder]:
+    options = {**options}
+    if options.pop("of_lengths"):
+        generator = torch.Generator().manual_seed(options["seed"])
+        more["lengths"] = torch.randint(0, 30, (options["num_samples"],), generator=generator)
     return [BatchOrder(**options, **more, rank=rank) for rank in range(options["world_size"])]
 
 
@@ -87,3 +92,23 @@ def test_neighbouring_seeds_share_nothing() -> None:
     assert all(0 <= value < 2**63 for value in hashed)
     ones = torch.tensor([float(f"{mix(seed, 0):b}".count("1")) for seed in range(1000)])
     assert abs(ones.mean() - 31.5) < 0.5  # half of 63 bits
+
+
+def test_batches_are_of_similar_lengths_in_random_order() -> None:
+    lengths = torch.randint(1, 500, (4000,), generator=torch.Generator().manual_seed(0))
+    order = BatchOrder(4000, batch_size=16, seed=3, shuffle=True, even=True, lengths=lengths)
+    batches = [lengths[batch] for batch in order.batches(2)]
+    padded = sum(int(batch.max()) * len(batch) for batch in batches)
+    assert padded < 1.05 * int(lengths.sum())  # in random order almost twice as many
+    longest = torch.stack([batch.max() for batch in batches]).double()
+    assert abs(torch.corrcoef(torch.stack([longest, torch.arange(len(longest)).double()]))[0, 1]) < 0.2
+    assert sorted(torch.cat(order.batches(2)).tolist()) == list(range(4000))
+    assert order.batches(3)[0].tolist() != order.batches(2)[0].tolist()
+
+
+def test_evaluation_goes_from_short_to_long_and_training_without_shuffling_as_the_samples_lie() -> None:
+    lengths = torch.tensor([5, 1, 9, 2, 7])
+    evaluation = BatchOrder(5, batch_size=2, lengths=lengths).batches(0)
+    assert [batch.tolist() for batch in evaluation] == [[1, 3], [0, 4], [2]]
+    training = BatchOrder(5, batch_size=2, lengths=lengths, even=True).batches(0)
+    assert torch.cat(training).tolist() == list(range(5))

@@ -197,3 +197,19 @@ def test_free_memory_is_what_the_container_leaves(monkeypatch: pytest.MonkeyPatc
     (folder / "memory.max").write_text("max\n")
     assert free_memory() > 600
     assert free_device_memory(META) == 0
+
+
+def test_batches_are_cut_to_their_longest_sample() -> None:
+    lengths = torch.tensor([3, 8, 9, 20])
+    inputs = torch.arange(1, 25) * (torch.arange(24) < lengths[:, None])
+    samples = Samples(inputs, torch.arange(4), vocab_size=25, lengths=lengths)
+    rows = [torch.tensor([1, 0]), torch.tensor([2, 0]), torch.tensor([3])]
+    for prepare in (None, lambda *batch: batch):
+        placement = Placement(samples, prepare=prepare)
+        for _ in range(3):  # in the end prepared
+            batches = list(placement.batches(rows, torch.device("cpu")))
+            assert [tuple(batch[0].shape) for batch in batches] == [(2, 8), (2, 16), (1, 24)]
+            for chosen, (taken, targets) in zip(rows, batches, strict=True):
+                assert torch.equal(targets, chosen)
+                assert torch.equal(taken, inputs[chosen, : taken.shape[1]])
+                assert not inputs[chosen, taken.shape[1] :].any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import traceback
 import warnings
@@ -114,6 +115,9 @@ def made_up(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor
     task = task_of(spec.task)
     halved = task.fake_targets((rows + 1) // 2, max(1, task.num_outputs(spec)), shape)
     targets = halved.repeat_interleave(2, 0)[:rows]  # two of each class, for losses of pairs
+    if vocab_size := int(spec.get("vocab_size") or 0):  # the first and the last id among them; 0 is padding
+        ids = torch.linspace(1, vocab_size - 1, rows * math.prod(shape), dtype=torch.float64)
+        return ids.round().long().view(rows, *shape), targets
     inputs = torch.randn(rows, *shape)
     dtype = input_dtype("32-true", spec.get("input_dtype", "float32"))
     return (inputs if dtype.is_floating_point else (inputs > 0).to(dtype)), targets

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, final
 
 import torch
@@ -10,7 +11,12 @@ import torch
 from assay.splitmix import mix
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
+
+_POOL = 50
+"""Batches within which samples are ordered by their length."""
 
 
 def drops_last(asked: bool | str, num_samples: int, batch_size: int, world_size: int = 1) -> bool:
@@ -51,6 +57,9 @@ class BatchOrder:
         even: See above.
         rank: This process.
         world_size: Number of processes.
+        lengths: int64 `[num_samples]`, of samples that are padded: where they are shuffled for training, each
+            batch gets samples of similar lengths; evaluation goes from short to long samples. None: lengths
+            do not matter.
     """
 
     num_samples: int
@@ -61,6 +70,7 @@ class BatchOrder:
     even: bool = False
     rank: int = 0
     world_size: int = 1
+    lengths: Tensor | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         """Batches an epoch on this rank.
@@ -100,11 +110,15 @@ class BatchOrder:
         if not count:
             return []
         order = self.epoch(epoch)
+        if self.lengths is not None and not self.even:
+            order = order[self.lengths[order].argsort(stable=True)]
         if self.drop_last:
             order = order[: count * self.batch_size * self.world_size]
         elif self.even:
             missing = -self.num_samples % self.world_size
             order = torch.cat([order, order.repeat(-(-missing // self.num_samples))[:missing]])
+        if self.lengths is not None and self.shuffle and self.even:
+            order = self._alike(order, self.lengths, epoch)
         own = order[self.rank :: self.world_size]
         if of is not None:
             own = of.index_select(0, own)
@@ -113,3 +127,28 @@ class BatchOrder:
         else:  # evened out, so that no rank has a batch less than another
             chunks = own.tensor_split(count)
         return [chunk for chunk in chunks[start:] if len(chunk)]
+
+    def _alike(self, order: Tensor, lengths: Tensor, epoch: int) -> Tensor:
+        """The order with samples of similar lengths in the batch of all ranks, as `batches` cuts it.
+
+        Within each pool of batches: the whole epoch in order of length would be the same each time.
+        """
+        step, count = self.batch_size * self.world_size, len(self)
+        if self.world_size == 1 or self.drop_last:
+            sizes = [min(step, len(order) - start) for start in range(0, len(order), step)]
+        else:  # as `tensor_split` evens them out
+            fewest, more = divmod(len(order) // self.world_size, count)
+            sizes = [self.world_size * (fewest + (at < more)) for at in range(count)]
+        generator = torch.Generator().manual_seed(mix(self.seed, epoch, _POOL))
+        done: list[Tensor] = []
+        for pool, first in zip(torch.split(order, _pools(sizes)), range(0, len(sizes), _POOL), strict=True):
+            among = sizes[first : first + _POOL]
+            turn = torch.randperm(len(among), generator=generator).tolist()
+            by_length = pool[lengths[pool].argsort(stable=True)]
+            chunks = torch.split(by_length, [among[at] for at in turn])
+            done += [chunk for _, chunk in sorted(zip(turn, chunks, strict=True), key=itemgetter(0))]
+        return torch.cat(done)
+
+
+def _pools(sizes: Sequence[int]) -> list[int]:
+    return [sum(sizes[first : first + _POOL]) for first in range(0, len(sizes), _POOL)]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from assay.data.samples import Samples
 
 _BLOCK_ELEMENTS = 1 << 22
+_MULTIPLE = 8
+"""Of which padded lengths are, so that kernels meet few shapes."""
 
 
 class Prepared(NamedTuple):
@@ -71,7 +73,8 @@ class Placement:
             device: Where the batches should be.
 
         Yields:
-            Inputs `[B, ...]` in the dtype they are stored in, and targets; or both as a model gets them.
+            Inputs `[B, ...]` in the dtype they are stored in, and targets; or both as a model gets them. Of
+            samples with lengths no more than the longest one of the batch needs.
         """
         if not rows:
             return
@@ -83,22 +86,34 @@ class Placement:
         lengths = [len(one) for one in rows]
         # At once: moving the rows of each batch by itself costs as much as gathering it.
         there = rows if device.type == "cpu" else torch.cat(list(rows)).to(device).split(lengths)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        widths = self._widths(rows)
         if self._is_prepared:
-            for chosen in there:
-                yield Prepared(inputs.index_select(0, chosen), targets.index_select(0, chosen))
+            for chosen, width in zip(there, widths, strict=True):
+                taken = _cut(inputs, width).index_select(0, chosen)
+                yield Prepared(taken, targets.index_select(0, chosen))
             return
-        for here, chosen, length in zip(rows, there, lengths, strict=True):
+        for here, chosen, length, width in zip(rows, there, lengths, widths, strict=True):
             self._num_taken += length
             is_there = inputs.device == device
-            taken = inputs.index_select(0, chosen) if is_there else self._taken_here(here, device)
+            taken = (
+                _cut(inputs, width).index_select(0, chosen)
+                if is_there
+                else self._taken_here(_cut(inputs, width), here, device)
+            )
             yield taken, targets.index_select(0, chosen)
 
-    def _taken_here(self, rows: Tensor, device: torch.device) -> Tensor:
-        shape = (len(rows), *self._inputs.shape[1:])
+    def _widths(self, rows: Sequence[Tensor]) -> Sequence[int | None]:
+        lengths = self._samples.lengths
+        if lengths is None:
+            return [None] * len(rows)
+        return [padded_length(int(lengths[chosen].max())) for chosen in rows]
+
+    def _taken_here(self, inputs: Tensor, rows: Tensor, device: torch.device) -> Tensor:
+        shape = (len(rows), *inputs.shape[1:])
         pinned = self._pin_memory and device.type == "cuda"
         # A fresh buffer each time: torch's host allocator reuses it only once the copy has ended.
-        buffer = torch.empty(shape, dtype=self._inputs.dtype, pin_memory=pinned)
-        torch.index_select(self._inputs, 0, rows, out=buffer)
+        buffer = torch.empty(shape, dtype=inputs.dtype, pin_memory=pinned)
+        torch.index_select(inputs, 0, rows, out=buffer)
         return buffer.to(device, non_blocking=True)
 
     def _move(self, device: torch.device) -> None:
@@ -133,6 +148,22 @@ class Placement:
             if targets is not whole[1]:
                 targets[block] = done[1]
         self._inputs, self._targets, self._is_prepared = inputs, targets, True
+
+
+def padded_length(longest: int) -> int:
+    """How long the samples of a batch are, whatever is padded.
+
+    Args:
+        longest: Of the batch.
+
+    >>> [padded_length(length) for length in (0, 1, 8, 9)]
+    [8, 8, 8, 16]
+    """
+    return max(1, -(-longest // _MULTIPLE)) * _MULTIPLE
+
+
+def _cut(inputs: Tensor, width: int | None) -> Tensor:
+    return inputs if width is None else inputs[:, :width]
 
 
 def _is_view(one: Tensor, of: Tensor) -> bool:

@@ -117,6 +117,7 @@ class Parts:
             task=self.task.name,
             input_shape=tuple(first.shape[1:]),
             input_dtype=str(first.dtype).removeprefix("torch."),
+            vocab_size=getattr(self.data["train"], "vocab_size", 0),
             train_shape=train_shape,
             **self.task.sizes(self.targets("train"), self.class_names),
             class_names=self.class_names,
@@ -230,7 +231,9 @@ def _encode(
         if isinstance(data, Unfitted):
             if part == "train" and train is not None:
                 data.encoder.fit(data.raw, train)
-            encoded[part] = Samples(data.encoder.transform(data.raw), data.targets)
+            inputs, vocab_size = data.encoder.transform(data.raw), getattr(data.encoder, "vocab_size", 0)
+            lengths = (inputs != 0).sum(1) if vocab_size else None  # 0 is padding
+            encoded[part] = Samples(inputs, data.targets, vocab_size=vocab_size, lengths=lengths)
         else:
             encoded[part] = data
     return encoded

@@ -77,3 +77,26 @@ def given_scale(by: Any) -> Scale | None:
         "(above 0) was expected",
         hint="data.transform.normalize={mean: [0.5], std: [0.5]}, with one value a channel",
     )
+
+
+def check_tokens(transforms: Mapping[str, Transforms], scale: Scale | None) -> None:
+    """Refuse to do to token ids what only means anything for numbers.
+
+    Args:
+        transforms: `train` and `eval`.
+        scale: As `given_scale` gives it.
+
+    Raises:
+        DataError: There are transforms, or a scale is given.
+    """
+    for name, chain in transforms.items():
+        if chain:
+            raise DataError(
+                f"data.transform.{name}: the inputs are token ids of texts; transforms are for pictures",
+                hint="data/transform=none",
+            )
+    if scale not in (None, ((), ())):
+        raise DataError(
+            "data.transform.normalize: the inputs are token ids of texts, which cannot be normalised",
+            hint="data.transform.normalize=null",
+        )

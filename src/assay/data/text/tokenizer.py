@@ -1,0 +1,196 @@
+"""Texts to token ids and back: a tokenizer that is trained on texts, and kept as plain data."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, final, get_args
+
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import tokenizers
+
+Kind = Literal["bpe", "word"]
+KINDS: Final = get_args(Kind)
+PAD: Final = 0
+"""The id that fills up a text; no text has it."""
+UNKNOWN: Final = 1
+"""The id of a word that training texts lack, or that is too rare."""
+_SPECIAL: Final = ("[PAD]", "[UNK]")
+_NUM_BYTES: Final = 256
+_MOST: Final = 1_000_000
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half a character, of which JSON may tell
+
+
+@final
+class Tokenizer:
+    """Token ids of texts, by Hugging Face's `tokenizers`: id 0 is padding, id 1 an unknown word.
+
+    - `bpe`: byte pairs (Sennrich, Haddow and Birch, 2016) over bytes as in GPT-2, so that no text has an
+      unknown token, and `decode` gives back each text that was not folded;
+    - `word`: the most frequent words and runs of signs.
+
+    Args:
+        backend: The library's; from `train` or `from_json`.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        self._backend = backend
+
+    @classmethod
+    def train(
+        cls, texts: Iterable[str], *, kind: Kind = "bpe", vocab_size: int = 8192, lowercase: bool = False
+    ) -> Self:
+        """A tokenizer that has learned its tokens; the same texts give the same one.
+
+        Args:
+            texts: Those of the training part.
+            kind: See the class.
+            vocab_size: Tokens at most, padding and unknown among them.
+            lowercase: Fold capital letters, and forms that are compatible (Unicode's NFKC), into one.
+
+        Raises:
+            ValueError: A value is out of its range.
+        """
+        check_tokenizer(kind, vocab_size)
+        from tokenizers import pre_tokenizers, trainers
+
+        backend = _backend(kind, {token: at for at, token in enumerate(_SPECIAL)}, [], lowercase)
+        options: dict[str, Any] = {
+            "vocab_size": vocab_size,
+            "special_tokens": list(_SPECIAL),
+            "show_progress": False,
+        }
+        trainer: Any = (
+            trainers.BpeTrainer(initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), **options)
+            if kind == "bpe"
+            else trainers.WordLevelTrainer(**options)
+        )
+        backend.train_from_iterator(map(_whole, texts), trainer)
+        model = json.loads(backend.to_str())["model"]
+        # Anew: special tokens of the trainer's would be found in texts, too.
+        return cls(_backend(kind, model["vocab"], model.get("merges", []), lowercase))
+
+    @property
+    def vocab_size(self) -> int:
+        """Ids go from 0 to below this."""
+        size: int = self._backend.get_vocab_size()
+        return size
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text.
+
+        Args:
+            texts: N of them.
+        """
+        return [found.ids for found in self._backend.encode_batch_fast(list(map(_whole, texts)))]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids; padding and unknown tokens are left out.
+
+        Args:
+            ids: From 0 to below `vocab_size`.
+        """
+        text: str = self._backend.decode([one for one in ids if one >= len(_SPECIAL)])
+        return text
+
+    def to_json(self) -> str:
+        """The tokenizer as the `tokenizer.json` of the library, indented by two spaces."""
+        return json.dumps(json.loads(self._backend.to_str()), indent=2, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The tokenizer that `to_json` wrote; anything else is refused before the library sees it.
+
+        The format can do far more, with regular expressions and replacements that never end. So only the
+        vocabulary is taken from the file, and the rest has to be as assay makes it.
+
+        Args:
+            text: Perhaps of a stranger's.
+
+        Raises:
+            ValueError: It is something else.
+        """
+        plain = json.loads(text)
+        if isinstance(plain, dict):
+            plain.pop("sha256", None)
+        try:
+            model = plain["model"]
+            kind: Kind = "bpe" if model["type"] == "BPE" else "word"
+            vocabulary, merges = _checked(model["vocab"], model.get("merges", []))
+            lowercase = plain["normalizer"] is not None
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError("it is not a tokenizer") from error
+        made = cls(_backend(kind, vocabulary, merges, lowercase))
+        expected = json.loads(made._backend.to_str())
+        if different := [key for key in {**expected, **plain} if plain.get(key) != expected.get(key)]:
+            raise ValueError(f"its {different[0]!r:.40} is not one that assay writes")
+        return made
+
+
+def check_tokenizer(kind: str, vocab_size: int) -> None:
+    """Refuse what no tokenizer can be trained with.
+
+    Args:
+        kind: Of `KINDS`.
+        vocab_size: Tokens at most.
+
+    Raises:
+        ValueError: Naming the argument.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"tokenizer={kind!r}: one of {', '.join(KINDS)} was expected")
+    least = len(_SPECIAL) + (_NUM_BYTES if kind == "bpe" else 1)
+    if not least <= vocab_size <= _MOST:
+        raise ValueError(
+            f"vocab_size={vocab_size}: {least} (for tokenizer={kind}) to {_MOST:,} were expected"
+        )
+
+
+def _backend(
+    kind: Kind, vocabulary: dict[str, int], merges: Sequence[Sequence[str]], lowercase: bool
+) -> tokenizers.Tokenizer:
+    # Of a process that forks after the library has used several threads, it would warn at each fork.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        from tokenizers import Tokenizer as Backend
+        from tokenizers import decoders, models, normalizers, pre_tokenizers
+    except ImportError as error:
+        raise DataError(
+            "data: texts need the package tokenizers, which is not installed",
+            hint="pip install 'assay[text]'",
+        ) from error
+    if kind == "bpe":
+        backend = Backend(models.BPE(vocab=vocabulary, merges=[(one, other) for one, other in merges]))
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = decoders.ByteLevel()
+    else:
+        backend = Backend(models.WordLevel(vocab=vocabulary, unk_token=_SPECIAL[UNKNOWN]))
+        backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    if lowercase:
+        backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    return backend
+
+
+def _checked(vocabulary: Any, merges: Any) -> tuple[dict[str, int], list[list[str]]]:
+    """A vocabulary and merges that the library can take as they are."""
+    ids = list(vocabulary.values())
+    if not (
+        len(_SPECIAL) <= len(ids) <= _MOST
+        and all(type(one) is int for one in ids)
+        and sorted(ids) == list(range(len(ids)))
+        and [vocabulary.get(token) for token in _SPECIAL] == [PAD, UNKNOWN]
+    ):
+        raise ValueError("its vocabulary is not one that assay writes")
+    for pair in merges:
+        if not (isinstance(pair, list) and len(pair) == 2 and {*pair, "".join(pair)} <= vocabulary.keys()):
+            raise ValueError("its merges are not ones that assay writes")
+    return vocabulary, merges
+
+
+def _whole(text: str) -> str:
+    return _SURROGATE.sub("\ufffd", text)
