@@ -54,6 +54,7 @@ class Module(L.LightningModule):
             None: the loss compares outputs and targets as they are.
 
     Attributes:
+        task: As given.
         piece: What `training_step` takes of a batch once it is augmented; None for the whole batch.
     """
 
@@ -85,7 +86,7 @@ class Module(L.LightningModule):
         self._augment, self._param_groups = augment, param_groups
         self._probabilities = None if task.takes_logits else getattr(loss, "probabilities", None)
         self._memory_format = torch.channels_last if channels_last else None
-        self._task = task
+        self.task = task
         self._target_scale = target_scale or None
         self.piece: slice | None = None
         self._step = _Step()
@@ -139,13 +140,12 @@ class Module(L.LightningModule):
             batch_idx: Lightning's.
 
         Returns:
-            `predictions`, what the task keeps of those that the metrics see, and `targets`.
+            `predictions` and `targets`, as the metrics see them.
         """
         del batch_idx
         observed = self._evaluate(*_unpack(batch))[1]
         self.test_tracker.update(*observed)
-        predictions, targets = self.scored(observed), observed[2]
-        return {"predictions": self._task.kept(predictions, targets), "targets": targets}
+        return {"predictions": self.scored(observed), "targets": observed[2]}
 
     def scored(self, observed: Observation) -> Tensor:
         """What the metrics see of a step: probabilities, or values in the target's own unit.
@@ -162,7 +162,7 @@ class Module(L.LightningModule):
     @property
     def prediction_kind(self) -> Kind:
         """What the predictions of a test step are."""
-        return kind_of_outputs(self._task, self.loss)
+        return kind_of_outputs(self.task, self.loss)
 
     def augmented(self, batch: Any) -> Batch:
         """Inputs and targets after the augmentation, which is asked once a step.
@@ -190,7 +190,7 @@ class Module(L.LightningModule):
         seen = outputs.detach()
         if not self._predicts_later:
             seen = self._predictions(seen)
-        return loss, (loss.detach(), seen, self._task.hard_targets(targets))
+        return loss, (loss.detach(), seen, self.task.hard_targets(targets))
 
     def compared(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The loss of outputs, in the form that the task gives them for it.
@@ -199,7 +199,7 @@ class Module(L.LightningModule):
             outputs: Of the model, `[B, ...]`.
             targets: Of the same batch.
         """
-        loss: Tensor = self.loss(*self._task.for_loss(outputs, targets))
+        loss: Tensor = self.loss(*self.task.for_loss(outputs, targets))
         return loss
 
     def running_metrics(self) -> dict[str, float]:

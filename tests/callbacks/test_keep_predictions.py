@@ -11,6 +11,7 @@ import torch
 
 from assay.callbacks.keep_predictions import KeepPredictions
 from assay.data.loading.batch_order import BatchOrder
+from assay.task.task_of import task_of
 
 NUM, CLASSES = 45, 3
 OUTPUTS = torch.rand(NUM, CLASSES, generator=torch.Generator().manual_seed(0)).softmax(1)
@@ -18,12 +19,17 @@ TARGETS = torch.arange(NUM) % CLASSES
 NAMES = [f"sample{index}" for index in range(NUM)]
 
 
+def answering(task: str, kind: str = "probabilities") -> Any:
+    """What is asked of a module."""
+    return SimpleNamespace(task=task_of(task), prediction_kind=kind)
+
+
 def gathered(rank: int, world_size: int, max_bytes: int = 10**6, limit: int = 1000) -> KeepPredictions:
     """What one process has gathered when its test is over."""
     order = BatchOrder(NUM, batch_size=2, rank=rank, world_size=world_size)
     trainer: Any = SimpleNamespace(test_dataloaders=SimpleNamespace(order=order), world_size=1)
     keep = KeepPredictions(max_bytes)
-    module: Any = None
+    module = answering("multiclass")
     keep.on_test_start(trainer, module)
     for index, rows in enumerate(order.batches(0)):
         if index < limit:
@@ -46,9 +52,7 @@ def test_several_processes_come_to_the_same_as_one(max_bytes: int, monkeypatch: 
     monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
     trainer: Any = SimpleNamespace(world_size=3, is_global_zero=True)
     every[0].on_test_end(trainer, trainer)
-    one, other = (
-        keep.predictions("multiclass", "probabilities", "abc", NAMES, "test") for keep in (alone, every[0])
-    )
+    one, other = (keep.predictions("abc", NAMES, "test") for keep in (alone, every[0]))
     assert one.keys == other.keys
     np.testing.assert_array_equal(one.outputs, other.outputs)
     np.testing.assert_array_equal(one.targets, other.targets)
@@ -60,7 +64,7 @@ def test_several_processes_come_to_the_same_as_one(max_bytes: int, monkeypatch: 
 
 
 def test_a_test_that_was_cut_short_has_what_it_has_seen() -> None:
-    predictions = gathered(0, 1, limit=3).predictions("multiclass", "scores", "abc", NAMES, "test")
+    predictions = gathered(0, 1, limit=3).predictions("abc", NAMES, "test")
     assert predictions.keys == tuple(NAMES[:6])
     assert predictions.num_evaluated == 0
 
@@ -69,13 +73,13 @@ def test_one_logit_becomes_two_columns() -> None:
     keep = KeepPredictions(1000)
     order = BatchOrder(4, batch_size=4)
     trainer: Any = SimpleNamespace(test_dataloaders=SimpleNamespace(order=order), world_size=1)
-    keep.on_test_start(trainer, trainer)
+    keep.on_test_start(trainer, answering("binary"))
     yes = torch.tensor([0.25, 1.0, 0.0, 0.5], dtype=torch.float64)
     keep.on_test_batch_end(
         trainer, trainer, {"predictions": yes, "targets": torch.tensor([0, 1, 0, 1])}, None, 0
     )
     keep.on_test_end(trainer, trainer)
-    predictions = keep.predictions("binary", "probabilities", ("no", "yes"), NAMES, "val")
+    predictions = keep.predictions(("no", "yes"), NAMES, "val")
     assert predictions.outputs.tolist() == [[0.75, 0.25], [0.0, 1.0], [1.0, 0.0], [0.5, 0.5]]
     assert predictions.subset == "val"
 
@@ -85,10 +89,10 @@ def test_what_is_not_one_answer_a_sample_is_not_kept() -> None:
     trainer: Any = SimpleNamespace(
         test_dataloaders=SimpleNamespace(order=BatchOrder(4, batch_size=4)), world_size=1
     )
-    keep.on_test_start(trainer, trainer)
+    keep.on_test_start(trainer, answering("multiclass"))
     outputs = {"predictions": torch.zeros(4, 2, 8, 8), "targets": torch.zeros(4)}
     keep.on_test_batch_end(trainer, trainer, outputs, None, 0)
     assert keep.problem == "it answers 4 samples with values of shape [4, 2, 8, 8]"
     keep = KeepPredictions(1000)
-    keep.on_test_start(SimpleNamespace(test_dataloaders=[]), trainer)  # type: ignore[arg-type]  # the point
+    keep.on_test_start(SimpleNamespace(test_dataloaders=[]), answering("binary"))  # type: ignore[arg-type]  # the point
     assert "says nothing" in keep.problem

@@ -95,10 +95,10 @@ def test_module_knows_only_leaf_groups() -> None:
     assert all(target.split(".")[1] in (*LEAVES, "task") for target in own)
 
 
-def test_tasks_know_only_figures_and_errors() -> None:
+def test_tasks_know_only_figures_errors_and_what_is_printed() -> None:
     for name in (name for name in modules() if group_of(name) == "task"):
         own = {target for target in imported(name, top_level_only=False) if target.startswith("assay.")}
-        assert {target.split(".")[1] for target in own} <= {"task", "figure", "errors"}, name
+        assert {target.split(".")[1] for target in own} <= {"task", "figure", "errors", "terminal"}, name
 
 
 def test_only_targets_calls_what_a_config_names() -> None:

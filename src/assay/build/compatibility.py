@@ -87,12 +87,13 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
     """
     if not (getattr(loss, "kind", None) in LOGIT_KINDS or isinstance(loss, _REAL_VALUED)):
         return  # an embedding, or a loss of somebody's own, takes any width
-    wanted = task_of(config.spec.task).output_shape(config.spec, int(config.spec.num_outputs))
+    task, spec = task_of(config.spec.task), config.spec
+    wanted = task.output_shape(spec, int(spec.num_outputs))
     if tuple(outputs[1:]) != wanted:
-        sized = [] if len(outputs) != 2 else _sized(config, outputs[1])
+        sized = _sized(config, outputs[1]) if len(outputs) == 1 + len(wanted) else []
         raise ConfigError(
             f"gives {list(outputs[1:])} values a sample; {type(loss).__name__} needs {list(wanted)} for "
-            f"{task_of(config.spec.task).in_words(config.spec)}",
+            f"{task.in_words(spec)}",
             key=sized[0] if len(sized) == 1 else "model",
             hint="let the model's last layer have ${spec.num_outputs} outputs",
         )

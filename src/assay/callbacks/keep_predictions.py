@@ -10,7 +10,6 @@ from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
 from assay.task.predictions import Predictions
-from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.predictions import Kind
+    from assay.task.task import Task
 
 _FLUSH_EVERY = 16
 _SEED = 0
@@ -42,6 +42,8 @@ class KeepPredictions(Callback):
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
+        self._task: Task
+        self._kind: Kind
         self.problem = ""
         self._order: Iterator[Tensor] = iter(())
         self._num_samples = self.num_seen = 0
@@ -51,7 +53,9 @@ class KeepPredictions(Callback):
 
     @override
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Ask the loader for its order."""
+        """Ask the loader for its order, and the module what its answers are."""
+        module: Any = pl_module  # assay's own
+        self._task, self._kind = module.task, module.prediction_kind
         order = getattr(trainer.test_dataloaders, "order", None)
         if order is None:
             self.problem = "its loader says nothing of which samples make up a batch"
@@ -72,8 +76,7 @@ class KeepPredictions(Callback):
         if self.problem:
             return
         positions = next(self._order)
-        predictions, targets = outputs["predictions"], outputs["targets"]
-        predictions = predictions[:, None] if predictions.ndim == 1 else predictions
+        predictions, targets = self._task.kept(outputs["predictions"], outputs["targets"], self._kind)
         if predictions.ndim != 2 or len(predictions) != len(positions) or targets.ndim > 2:
             self.problem = (
                 f"it answers {len(positions)} samples with values of shape {list(predictions.shape)}"
@@ -125,30 +128,22 @@ class KeepPredictions(Callback):
         """Of the samples that are kept, in the part that was tested: int64, ascending."""
         return torch.cat([positions for positions, _, _ in self._kept]).sort().values
 
-    def predictions(
-        self, task_name: str, kind: Kind, class_names: Sequence[str], names: Sequence[str], subset: str
-    ) -> Predictions:
+    def predictions(self, class_names: Sequence[str], names: Sequence[str], subset: str) -> Predictions:
         """What was gathered, in the order of the samples.
 
         Args:
-            task_name: What was learnt.
-            kind: What the predictions are.
             class_names: Of the data.
             names: Of all samples of the part that was tested.
             subset: Name of the part.
         """
         positions, outputs, targets = (torch.cat(column) for column in zip(*self._kept, strict=True))
         order = positions.argsort()
-        task, outputs, targets = task_of(task_name), outputs[order].float(), targets[order]
-        if kind == "probabilities" and task.by_class and outputs.shape[1] == 1:
-            outputs = torch.cat([1 - outputs, outputs], dim=1)
-        dtype = torch.float32 if task.has_real_targets else torch.int64 if task.by_class else torch.int8
         return Predictions(
-            task.name,
-            kind,
+            self._task.name,
+            self._task.kept_kind or self._kind,
             tuple(names[position] for position in positions[order].tolist()),
-            outputs.numpy(),
-            targets.to(dtype).numpy(),
+            outputs[order].float().numpy(),
+            targets[order].numpy(),
             tuple(class_names),
             subset,
             self.num_seen if self.num_seen > len(positions) else 0,

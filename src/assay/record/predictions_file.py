@@ -107,7 +107,8 @@ def _check_schema(schema: pa.Schema, num_rows: int) -> None:
         wanted = {
             "key": inner == pa.string() and not listed,
             "output": inner == pa.float32() and listed,
-            "target": inner in ((pa.int8(), pa.float32()) if listed else (pa.int64(),)),
+            "target": inner
+            in ((pa.int8(), pa.int64(), pa.float32()) if listed else (pa.int64(), pa.float32())),
         }
         if not wanted[field.name]:
             raise ValueError(f"its column {field.name} is of type {field.type}")

@@ -82,9 +82,7 @@ def predictions_of(assembly: Assembly, keep: KeepPredictions) -> Predictions | N
     if keep.problem or not isinstance(module, Module) or not isinstance(data, DataModule):
         log.info("no predictions are kept: %s", keep.problem)
         return None
-    predictions = keep.predictions(
-        data.spec.task, module.prediction_kind, data.spec.class_names, data.tested_names(), data.tested
-    )
+    predictions = keep.predictions(data.spec.class_names, data.tested_names(), data.tested)
     if predictions.num_evaluated:
         log.warning(
             "predictions of %s of %s samples are kept, drawn at random: all would be larger than "

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.figure.figure import Figure
-    from assay.task.predictions import Predictions
+    from assay.task.prediction_batch import PredictionBatch
+    from assay.task.predictions import Kind, Predictions
     from assay.task.score import Score
 
 
@@ -57,6 +58,21 @@ class Multilabel(Task):
         import torch
 
         return (torch.arange(num_samples)[:, None] + torch.arange(size)) % 2
+
+    @override
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+        from assay.task.prediction_batch import EmbeddingPredictions, LabelPredictions
+
+        if kind == "embeddings" or outputs.shape[1] != len(names):
+            return EmbeddingPredictions(outputs)
+        return LabelPredictions(outputs, names, kind)
+
+    @override
+    def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
+        import torch
+
+        outputs, targets = super().kept(outputs, targets, kind)
+        return outputs, targets.to(torch.int8)
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:

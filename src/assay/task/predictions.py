@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, final, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from assay.task.task_name import TaskName
 
-Kind = Literal["probabilities", "values", "embeddings", "scores"]
-"""What outputs are; `scores` are those of a loss that says no probabilities."""
+Kind = Literal["probabilities", "values", "embeddings", "scores", "confusions"]
+"""What outputs are; `scores` are of a loss that says no probabilities, `confusions` are counts of pixels."""
 KINDS: tuple[str, ...] = get_args(Kind)
+_TARGETS: Final[Mapping[str, tuple[Any, int]]] = {
+    "multiclass": (np.int64, 1),
+    "binary": (np.int64, 1),
+    "multilabel": (np.int8, 2),
+    "regression": (np.float32, 2),
+}
+"""Type and dimensions, where no other ones are right."""
 
 
 @final
@@ -27,9 +36,10 @@ class Predictions:
         kind: What `outputs` are.
         keys: Which sample, N of them: a path within the data's folder, or the row in its source, as text.
         outputs: float32 `[N, C]` of multiclass and, with C = 2, of binary (one logit becomes two columns),
-            `[N, L]` of multilabel, `[N, T]` of regression in the targets' own unit; embeddings `[N, D]`.
-        targets: int64 `[N]` of classes, int8 `[N, L]` of labels, float32 `[N, T]` of a regression; None where
-            they are not known.
+            `[N, L]` of multilabel, `[N, T]` of regression in the targets' own unit; embeddings `[N, D]`; of
+            other tasks what `Task.kept` makes of them.
+        targets: int64 `[N]` of classes, int8 `[N, L]` of labels, float32 `[N, T]` of a regression, of other
+            tasks any of these; None where they are not known.
         class_names: Of classes, labels or the targets of a regression; may be empty for the last.
         subset: `test`, `val` or `train`.
         num_evaluated: Samples that were evaluated, where these are a random choice of them; 0: these are all.
@@ -60,15 +70,15 @@ class Predictions:
         compared = self.kind in ("probabilities", "values")
         if compared and num_names not in (0, num_outputs):
             raise ValueError(f"there are {num_names} class names for {num_outputs} outputs")
+        if self.kind == "confusions" and num_outputs != num_names**2:
+            raise ValueError(f"there are {num_outputs} outputs for confusions of {num_names} classes")
         if self.num_evaluated and self.num_evaluated < len(self.keys):
             raise ValueError(f"{len(self.keys)} of {self.num_evaluated} samples cannot be")
         if self.targets is not None:
             self._check_targets(self.targets, num_names or (num_outputs if compared else 0), compared)
 
     def _check_targets(self, targets: NDArray[Any], num_classes: int, compared: bool) -> None:
-        dtype, ndim = {"regression": (np.float32, 2), "multilabel": (np.int8, 2)}.get(
-            self.task, (np.int64, 1)
-        )
+        dtype, ndim = _TARGETS.get(self.task, (targets.dtype, targets.ndim))
         if targets.dtype != dtype or targets.ndim != ndim or len(targets) != len(self.keys):
             wanted = f"{np.dtype(dtype)} [{', '.join(['N', 'L'][:ndim])}]"
             raise ValueError(
@@ -77,7 +87,7 @@ class Predictions:
             )
         if ndim == 2 and compared and targets.shape[1] != self.outputs.shape[1]:
             raise ValueError(f"there are {targets.shape[1]} targets for {self.outputs.shape[1]} outputs")
-        if self.task == "regression" or not targets.size:
+        if self.task == "regression" or self.task not in _TARGETS or not targets.size:
             return
         highest = 1 if ndim == 2 else num_classes - 1
         if targets.min() < 0 or (num_classes and targets.max() > highest):

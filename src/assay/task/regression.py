@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.figure.figure import Figure
-    from assay.task.predictions import Predictions
+    from assay.task.prediction_batch import PredictionBatch
+    from assay.task.predictions import Kind, Predictions
     from assay.task.score import Score
 
 
@@ -69,6 +70,17 @@ class Regression(Task):
 
         # Above 0 and below 1, so that losses and metrics of counts or probabilities take them.
         return ((torch.arange(num_samples) + 0.5) / num_samples)[:, None].expand(num_samples, size)
+
+    @override
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+        from assay.task.prediction_batch import EmbeddingPredictions, ValuePredictions
+
+        return EmbeddingPredictions(outputs) if kind == "embeddings" else ValuePredictions(outputs, names)
+
+    @override
+    def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
+        outputs, targets = super().kept(outputs, targets, kind)
+        return outputs, targets.float()
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.figure.figure import Figure
-    from assay.task.predictions import Predictions
+    from assay.task.prediction_batch import PredictionBatch
+    from assay.task.predictions import Kind, Predictions
     from assay.task.score import Score
 
 
@@ -103,6 +104,28 @@ class SingleLabel(Task):
         import torch
 
         return torch.arange(num_samples) % size
+
+    @override
+    def postprocess(self, outputs: Tensor, kind: Kind) -> Tensor:
+        columns = super().postprocess(outputs, kind)
+        if kind != "probabilities" or columns.shape[1] != 1:
+            return columns
+        import torch
+
+        return torch.cat([1 - columns, columns], 1)
+
+    @override
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+        from assay.task.prediction_batch import ClassPredictions, EmbeddingPredictions
+
+        if kind == "embeddings" or outputs.shape[1] != len(names):
+            return EmbeddingPredictions(outputs)
+        return ClassPredictions(outputs, names, kind)
+
+    @override
+    def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
+        outputs, targets = super().kept(outputs, targets, kind)
+        return self.postprocess(outputs, kind) if outputs.ndim == 2 else outputs, targets.long()
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:

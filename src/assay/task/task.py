@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.figure.figure import Figure
-    from assay.task.predictions import Predictions
+    from assay.task.prediction_batch import PredictionBatch
+    from assay.task.predictions import Kind, Predictions
     from assay.task.score import Score
     from assay.task.task_name import TaskName
 
@@ -36,6 +37,7 @@ class Task(ABC):
         form: How targets look.
         by_class: Each sample has one class, so that classes can be counted, stratified and thinned out.
         has_real_targets: Targets are real numbers, which the loss may see standardised.
+        kept_kind: Of the outputs that `kept` makes; None where they stay what they are.
         num_classes: Where only one number of classes is possible.
         takes_logits: Metrics and predictions are made of the model's outputs as they are, whatever
             probabilities the loss says.
@@ -49,6 +51,7 @@ class Task(ABC):
     form: ClassVar[str]
     by_class: ClassVar[bool] = False
     has_real_targets: ClassVar[bool] = False
+    kept_kind: ClassVar[Kind | None] = None
     num_classes: ClassVar[int | None] = None
     takes_logits: ClassVar[bool] = False
 
@@ -86,16 +89,6 @@ class Task(ABC):
             targets: Of the same batch.
         """
         return outputs, targets
-
-    def kept(self, predictions: Tensor, targets: Tensor) -> Tensor:
-        """What is kept of a tested batch, `[B, K]`.
-
-        Args:
-            predictions: Of a batch, as the metrics see them.
-            targets: Of the same batch, hard.
-        """
-        del targets
-        return predictions
 
     @abstractmethod
     def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
@@ -172,6 +165,43 @@ class Task(ABC):
         """
         del spec
         return (num_outputs,)
+
+    def postprocess(self, outputs: Tensor, kind: Kind) -> Tensor:
+        """Outputs in the form that predictions are told in.
+
+        Args:
+            outputs: Of B samples, as the metrics see them.
+            kind: What they are.
+
+        Returns:
+            `[B, …]`.
+        """
+        return outputs.reshape(outputs.shape[0], -1) if kind == "probabilities" else outputs
+
+    @abstractmethod
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+        """Predictions as a user asks them, with the columns that they have in a table.
+
+        Args:
+            outputs: Of N samples, from `postprocess`.
+            kind: What they are.
+            names: Of classes, labels or targets.
+        """
+
+    def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
+        """What a run keeps of its test, a row per sample, for `scores`, `figures` and the rest.
+
+        Args:
+            outputs: Of B samples, as the metrics see them.
+            targets: Of the same, hard.
+            kind: What the outputs are.
+
+        Returns:
+            Outputs `[B, K]`, kept as float32, and targets `[B]` or `[B, K]` in the type they are kept in.
+            What has another form is not kept.
+        """
+        del kind
+        return outputs[:, None] if outputs.ndim == 1 else outputs, targets
 
     def in_words(self, spec: Mapping[str, Any]) -> str:
         """What there is to predict, such as `10 classes`.

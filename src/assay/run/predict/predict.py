@@ -17,7 +17,7 @@ from assay.quoting import counted
 from assay.record.run_record import RunRecord
 from assay.run.predict.inputs import Block, blocks
 from assay.run.predict.output_file import check_name, writing
-from assay.run.predict.prediction_batch import MOST_COLUMNS
+from assay.task.prediction_batch import MOST_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence

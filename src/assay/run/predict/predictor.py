@@ -10,14 +10,13 @@ from torch import Tensor, nn
 
 from assay.data.transform.target_scale import TargetScale
 from assay.errors import DataError
-from assay.run.predict.prediction_batch import form_of
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.run.predict.prediction_batch import Batch
     from assay.run.predict.preprocess import Preprocess
+    from assay.task.prediction_batch import PredictionBatch
     from assay.task.predictions import Kind
 
 
@@ -67,7 +66,7 @@ class Predictor(nn.Module):
         self.kind, self.names, self.batch_size = kind, names, batch_size
         self.spec = {} if preprocess is None else preprocess.spec
         self._probabilities = probabilities
-        self._by_class = "task" in self.spec and task_of(self.spec["task"]).by_class
+        self._task = task_of(self.spec["task"]) if "task" in self.spec else None
         self._target_scale = TargetScale(
             self.spec.get("target_mean") or (), self.spec.get("target_std") or ()
         )
@@ -113,19 +112,13 @@ class Predictor(nn.Module):
         Args:
             outputs: Of the model.
         """
-        if self.kind is None:
+        if self.kind is None or self._task is None:
             return outputs
         if self._probabilities is not None:
             outputs = self._probabilities(outputs)
-        restored = self._target_scale.restore(outputs).float()
-        if self.kind != "probabilities":
-            return restored
-        columns = restored.reshape(restored.shape[0], -1)
-        if columns.shape[1] == 1 and self._by_class:
-            return torch.cat([1 - columns, columns], 1)
-        return columns
+        return self._task.postprocess(self._target_scale.restore(outputs).float(), self.kind)
 
-    def typed(self, outputs: Tensor) -> Batch:
+    def typed(self, outputs: Tensor) -> PredictionBatch[Any]:
         """Predictions of postprocessed outputs.
 
         Args:
@@ -140,6 +133,6 @@ class Predictor(nn.Module):
                 f"the model's output for sample {int(bad.nonzero()[0])} is not finite (samples count from 0)",
                 hint="is there a NaN in the input?",
             )
-        if self.kind is None:
+        if self.kind is None or self._task is None:
             raise RuntimeError("nobody knows what the outputs of a module of one's own are")
-        return form_of(self.kind, self._by_class, self.names)(outputs.cpu().numpy())
+        return self._task.typed(outputs.cpu().numpy(), self.kind, self.names)

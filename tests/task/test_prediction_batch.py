@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assay.run.predict.prediction_batch import (
+from assay.task.prediction_batch import (
     MOST_COLUMNS,
     ClassPredictions,
     EmbeddingPredictions,
     LabelPredictions,
     ValuePredictions,
-    form_of,
 )
+from assay.task.task_of import task_of
 
 SCORES = np.array([[0.1, 0.7, 0.2], [0.5, 0.5, 0.0]], dtype=np.float32)
 NAMES = ("a", "b\x1b[31m", "c")
 
 
 def test_classes() -> None:
-    found = form_of("probabilities", True, NAMES)(SCORES)
+    found = task_of("multiclass").typed(SCORES, "probabilities", NAMES)
     assert isinstance(found, ClassPredictions)
     assert (len(found), found.labels) == (2, ["b\x1b[31m", "a"])  # of equals the first, as argmax has it
     assert found[0].top_k(2) == [("b\x1b[31m", float(SCORES[0, 1])), ("c", float(SCORES[0, 2]))]
@@ -41,7 +41,7 @@ def test_a_thousand_classes_are_no_thousand_columns() -> None:
 
 
 def test_scores_are_not_called_probabilities() -> None:
-    found = form_of("scores", True, NAMES)(4 * SCORES)
+    found = task_of("multiclass").typed(4 * SCORES, "scores", NAMES)
     assert isinstance(found, ClassPredictions)
     assert found[0].label == NAMES[1]
     assert "score" in found.columns()
@@ -50,18 +50,18 @@ def test_scores_are_not_called_probabilities() -> None:
 
 
 def test_labels() -> None:
-    found = form_of("probabilities", False, NAMES)(SCORES + np.float32(0.3))
+    found = task_of("multilabel").typed(SCORES + np.float32(0.3), "probabilities", NAMES)
     assert isinstance(found, LabelPredictions)
     assert found.labels == [("b\x1b[31m",), ("a", "b\x1b[31m")]
     assert found.columns()["prediction"] == ["b\x1b[31m", "a;b\x1b[31m"]
 
 
 def test_values_and_embeddings() -> None:
-    values = form_of("values", False, ("price",))(SCORES[:, :1])
+    values = task_of("regression").typed(SCORES[:, :1], "values", ("price",))
     assert isinstance(values, ValuePredictions)
     assert float(values[1]) == 0.5
     assert list(values.to_frame()) == ["prediction"]
-    embeddings = form_of("embeddings", True, NAMES)(SCORES)
+    embeddings = task_of("multiclass").typed(SCORES, "embeddings", NAMES)
     assert isinstance(embeddings, EmbeddingPredictions)
     assert list(embeddings.to_frame()) == ["embedding_0", "embedding_1", "embedding_2"]
     assert str(embeddings[:0]) == "no predictions"

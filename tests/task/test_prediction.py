@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from assay.run.predict.prediction import (
+from assay.task.prediction import (
     ClassPrediction,
     EmbeddingPrediction,
     LabelPrediction,

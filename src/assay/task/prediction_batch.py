@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 import numpy as np
 from typing_extensions import override
 
-from assay.run.predict.prediction import (
+from assay.task.prediction import (
     ClassPrediction,
     EmbeddingPrediction,
     LabelPrediction,
@@ -19,7 +19,7 @@ from assay.run.predict.prediction import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -258,27 +258,6 @@ class EmbeddingPredictions(PredictionBatch[EmbeddingPrediction]):
     @override
     def _several(self, outputs: NDArray[np.float32]) -> EmbeddingPredictions:
         return EmbeddingPredictions(outputs)
-
-
-Batch = ClassPredictions | LabelPredictions | ValuePredictions | EmbeddingPredictions
-
-
-def form_of(kind: Kind, by_class: bool, names: tuple[str, ...]) -> Callable[[NDArray[np.float32]], Batch]:
-    """What makes typed predictions of the outputs of N samples.
-
-    Args:
-        kind: What the outputs are.
-        by_class: Each sample has one class; otherwise labels, of which it may have several.
-        names: Of classes, labels or targets.
-    """
-    if kind == "embeddings":
-        return EmbeddingPredictions
-    if kind == "values":
-        return lambda outputs: ValuePredictions(outputs, names)
-    several = ClassPredictions if by_class else LabelPredictions
-    return lambda outputs: (
-        several(outputs, names, kind) if outputs.shape[1] == len(names) else EmbeddingPredictions(outputs)
-    )
 
 
 def _each(word: str, names: Sequence[str], scores: NDArray[np.float32]) -> dict[str, Any]:
