@@ -10,6 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.build.build_error import build_error
 from assay.targets.instantiate import CallError, instantiate
 from assay.targets.judge_name import trusted_in
+from assay.targets.own_task import import_tasks
 from assay.targets.resolve import ready
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def build(config: DictConfig, key: str, /, **objects: Any) -> Any:
         node = OmegaConf.select(config, key)
         if not node:
             return None
+        import_tasks(config)
         tree = ready(config, key, node, NOT_ARGUMENTS.get(key, ()))
         return instantiate(tree, key, trusted_in(config), **objects)
     except CallError as error:

@@ -23,6 +23,7 @@ from assay.errors import ConfigError, first_line
 from assay.record.secrets import STRUCK, holds_secret, note_given
 from assay.targets.judge_name import check_targets
 from assay.targets.optional_packages import check_installed
+from assay.targets.own_task import check_tasks
 
 if TYPE_CHECKING:
     from assay.config.tree import Entry
@@ -54,6 +55,7 @@ def check_job(config: DictConfig) -> None:
         )
     _check_secrets(entries)
     check_targets(config)
+    check_tasks(config)
     for entry in entries:
         if entry.is_interpolation:
             _check_interpolation(entry, [other.key for other in entries])

@@ -12,7 +12,7 @@ from rich.text import Text
 from assay.check.units import in_bytes, in_flops
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import write_bytes
-from assay.task.task_of import task_of
+from assay.task.task_of import known_task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,10 +146,11 @@ def _data(report: Report) -> str:
     if not spec:
         return "a datamodule of your own, which tells no spec"
     shape = "×".join(map(str, spec["input_shape"]))
-    what = task_of(spec["task"]).in_words(spec)
+    task = known_task(spec["task"])  # one of the user's own may have been imported by another process
     parts = f"{spec['num_train']:,} + {spec['num_val']:,} + {spec['num_test']:,} samples"
     read = "read" if report.data_read else "not read"
-    return f"{spec['task']}, {shape}, {what}; {parts} to train, validate, test ({read})"
+    what = "" if task is None else f", {task.in_words(spec)}"
+    return f"{spec['task']}, {shape}{what}; {parts} to train, validate, test ({read})"
 
 
 def _model(report: Report) -> str:

@@ -128,7 +128,9 @@ def compose_with(
         config: DictConfig = hydra.compose_config(
             config_name=PRIMARY, overrides=typed, run_mode=mode, with_log_configuration=False
         )
-        if mode is RunMode.RUN and (task := task_to_choose(config, typed)):
+        if mode is RunMode.RUN and (
+            task := task_to_choose(config, typed, hydra.config_loader.get_group_options("task"))
+        ):
             config = hydra.compose_config(
                 config_name=PRIMARY, overrides=[*typed, task], run_mode=mode, with_log_configuration=False
             )

@@ -158,7 +158,8 @@ class JobComposer:
         if request.values and OmegaConf.select(composed, "data.source.task") is not None:
             composed = copy.deepcopy(composed)
             apply_overrides(request.values, composed)
-        task = task_to_choose(composed, overrides)
+        options = self._hydra.config_loader.get_group_options("task")
+        task = task_to_choose(composed, overrides, options)
         return self._request([*overrides, task]) if task else request
 
     def _request(self, overrides: Sequence[str]) -> _Request:

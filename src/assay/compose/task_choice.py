@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zipfile import BadZipFile
@@ -12,25 +13,24 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import AssayError
-from assay.task.multiclass import Multiclass
-from assay.task.task_of import TASKS, infer_task
+from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-_DEFAULT: Final = Multiclass.name
-"""What every job starts from; each other task is an option of the group `task`."""
+_WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def task_to_choose(config: DictConfig, overrides: Sequence[str]) -> str:
+def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collection[str]) -> str:
     """The override that chooses the loss and metrics of the data's task.
 
     Hydra lets what an experiment, the data or the person chooses win: group `task` comes first in
-    `train.yaml`.
+    `train.yaml`. The option of a task of the user's own, `my_project.survival.CoxModel`, is `cox_model`.
 
     Args:
         config: A job as it was composed.
         overrides: As typed.
+        options: Of group `task`; none is for what every job starts from.
 
     Returns:
         Such as `task=regression`; empty where nothing has to be chosen, or a task was.
@@ -49,7 +49,8 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str]) -> str:
         look = _SOURCES.get(str(source.get("_target_")))
         task = look(source) if look is not None else ""
     own = OmegaConf.select(config, "module._target_") == OUR_MODULE
-    return f"task={task}" if own and task in TASKS and task != _DEFAULT else ""
+    option = _WORDS.sub("_", str(task).rpartition(".")[2]).lower()
+    return f"task={option}" if own and option in options else ""
 
 
 def _of_table(source: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from assay.task.task import Task
     from assay.task.task_name import TaskName
 
 
@@ -136,8 +137,11 @@ class Unfitted:
 class Source(Protocol):
     """Where samples come from. One class a data set, in the module of the data set's name."""
 
-    task: TaskName
-    """Read after `read()`."""
+    @property
+    def task(self) -> TaskName | Task:
+        """Its name, or one of your own itself; read after `read()`."""
+        ...
+
     class_names: tuple[str, ...]
     """One name per class or label, none for regression; read after `read()`."""
 

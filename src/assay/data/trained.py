@@ -48,14 +48,14 @@ class Trained:
             DataError: The samples are of another task, or have classes, labels or a form that the model does
                 not know.
         """
-        if source.task != self.spec.task:
+        task = task_of(source.task)
+        if task.name != self.spec.task:
             raise DataError(
-                f"data: its task is {source.task}; the model was trained for {self.spec.task}",
+                f"data: its task is {task.name}; the model was trained for {self.spec.task}",
                 hint=f"data.source.task={self.spec.task}, or data of the same kind",
             )
         self.notes.clear()
         names, targets = tuple(source.class_names), {part: data.targets for part, data in given.items()}
-        task = task_of(source.task)
         if task.has_real_targets:
             self._check_width(targets)
         elif names != self.spec.class_names:

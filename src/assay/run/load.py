@@ -28,6 +28,7 @@ from assay.run.encoder_file import read_encoder
 from assay.run.predict.predictor import Predictor
 from assay.run.predict.preprocess import Preprocess
 from assay.targets.judge_name import check_targets
+from assay.targets.own_task import import_tasks
 from assay.targets.trust import KEY, Trust, checked_names, project_packages
 from assay.task.output_kind import kind_of_outputs
 from assay.task.task_of import task_of
@@ -280,6 +281,7 @@ def read_config(
     config[KEY] = Trust(project_packages(project_conf()), checked_names(trusted_packages)).packages
     with said_of(path):
         check_targets(config)
+        import_tasks(config)
     return config
 
 

@@ -6,13 +6,14 @@ import functools
 import importlib
 import inspect
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from omegaconf import DictConfig, OmegaConf
 
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import child_node, is_interpolation, is_null
-from assay.errors import ConfigError, first_line
+from assay.error_location import one_line_of
+from assay.errors import AssayError, ConfigError, first_line
 from assay.targets.allowlist import FUNCTIONS, HOMES, REFUSED, is_allowed, slot_of
 from assay.targets.judge_name import check_name, check_trust, targets, trusted_in
 from assay.targets.trust import KEY, make_importable, within
@@ -20,6 +21,7 @@ from assay.targets.trust import KEY, make_importable, within
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+Kind = TypeVar("Kind")
 _BUILDERS = "torchvision.models"
 
 
@@ -78,6 +80,66 @@ def resolve(key: str, target: str, packages: Sequence[str] = ()) -> Any:
     except _RefusedError as error:
         at = f"{key}._target_" if key else "_target_"
         raise ConfigError(error.message, key=at, hint=error.hint) from error.__cause__
+
+
+def own_class(key: str, path: str, packages: Sequence[str], base: type[Kind]) -> type[Kind]:
+    """A class of the user's own that is not called through a node: a task, a launcher, a searcher.
+
+    Args:
+        key: Full key of the value that names it.
+        path: Dotted name, which lies in one of the packages.
+        packages: What the user trusts.
+        base: What it must be a subclass of, with nothing of it left abstract.
+
+    Raises:
+        ConfigError: It is not there, or is something else.
+    """
+    make_importable()
+    try:
+        found = _locate(path, tuple(packages))
+    except _RefusedError as error:
+        raise ConfigError(error.message, key=key, hint=error.hint) from error.__cause__
+    interface = f"{base.__module__}.{base.__qualname__}"
+    if not (inspect.isclass(found) and issubclass(found, base) and found is not base):
+        raise ConfigError(
+            f"{path!r} is not a subclass of {interface}", key=key, hint=f"derive it from {interface}"
+        )
+    if not within(found.__module__, packages):
+        raise ConfigError(
+            f"{path!r} is {found.__module__}.{found.__qualname__}, which is not in a package that you trust",
+            key=key,
+            hint="name a class that you wrote",
+        )
+    if lacking := sorted(getattr(found, "__abstractmethods__", ())):
+        raise ConfigError(
+            f"{path!r} lacks what {interface} asks for: {', '.join(lacking)}",
+            key=key,
+            hint=f"define {'it' if len(lacking) == 1 else 'them'} in {found.__qualname__}",
+        )
+    return found
+
+
+def called(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
+    """An object of a class of the user's own.
+
+    Args:
+        key: Full key of the value that names the class.
+        kind: From `own_class`.
+        **arguments: Of its constructor.
+
+    Raises:
+        ConfigError: The constructor raises.
+    """
+    try:
+        return kind(**arguments)
+    except AssayError:
+        raise
+    except Exception as error:  # whatever somebody's constructor raises
+        raise ConfigError(
+            f"{kind.__module__}.{kind.__qualname__} cannot be made: {one_line_of(error)}",
+            key=key,
+            hint="--debug shows the traceback",
+        ) from error
 
 
 def ready(config: DictConfig, key: str, node: Any, without: Sequence[str] = ()) -> Any:

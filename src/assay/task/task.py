@@ -28,8 +28,11 @@ LOSS_KINDS: Final = LOGIT_KINDS | {"embedding"}
 class Task(ABC):
     """How data, model, loss and metrics of one kind of learning go together; holds no state.
 
+    A task of your own is a final subclass in a package that you trust, and a config names it by its dotted
+    path: `data.source.task=my_project.ordinal.Ordinal`.
+
     Attributes:
-        name: In a config.
+        name: In a config; its dotted path, where the class says none.
         suits: What to type for the loss and metrics that suit it.
         loss_kinds: Kinds of losses that can take its targets.
         size_key: The key of `spec` that counts what a model predicts.
@@ -54,6 +57,10 @@ class Task(ABC):
     kept_kind: ClassVar[Kind | None] = None
     num_classes: ClassVar[int | None] = None
     takes_logits: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        if "name" not in vars(cls):
+            cls.name = f"{cls.__module__}.{cls.__qualname__}"
 
     @abstractmethod
     def as_targets(self, values: Tensor) -> Tensor:

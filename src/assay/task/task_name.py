@@ -2,7 +2,5 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-TaskName = Literal["multiclass", "binary", "multilabel", "regression"]
-"""A task as a config names it; `assay.task.task_of.task_of` gives the object."""
+TaskName = str
+"""A task as a config names it: one of `assay.task.task_of.TASKS`, or the dotted path of one of your own."""

@@ -9,34 +9,66 @@ from assay.task.binary import Binary
 from assay.task.multiclass import Multiclass
 from assay.task.multilabel import Multilabel
 from assay.task.regression import Regression
+from assay.task.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.task.task import Task
     from assay.task.task_name import TaskName
 
 TASKS: Final[Mapping[str, Task]] = MappingProxyType(
     {task.name: task for task in (Multiclass(), Binary(), Multilabel(), Regression())}
 )
-"""By the name that stands in a config."""
+"""assay's own, by the name that stands in a config."""
+_OWN: Final[dict[str, Task]] = {}
+"""The user's own, as far as they were imported, by their dotted path."""
 
 
-def task_of(name: str) -> Task:
-    """The task of a name.
+def remember_task(task: Task) -> None:
+    """Let `task_of` know a task of the user's own.
+
+    Args:
+        task: From a package that the user trusts.
+    """
+    _OWN[task.name] = task
+
+
+def known_task(name: str) -> Task | None:
+    """The task of a name; None of one whose package nobody has trusted and imported.
 
     Args:
         name: Such as `spec.task`.
+    """
+    return TASKS.get(name) or _OWN.get(name)
+
+
+def task_of(name: str | Task) -> Task:
+    """The task of a name.
+
+    Args:
+        name: Such as `spec.task`; or the task itself, which is known by its name from then on.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is none, or it is somebody's own and was not imported.
 
     >>> task_of("binary").in_words({"num_classes": 2})
     '2 classes'
     """
-    if name not in TASKS:
-        raise ValueError(f"task={name!r}: one of {', '.join(TASKS)} was expected")
-    return TASKS[name]
+    if isinstance(name, Task):
+        remember_task(name)
+        return name
+    task = known_task(name)
+    if task is None and "." in name:
+        raise ValueError(
+            f"task={name!r}: nothing of a package that is trusted here; if it is your own: "
+            f"trusted_packages=[{name.partition('.')[0]}]; a data source hands over the task itself: "
+            f"task = {name.rpartition('.')[2]}()"
+        )
+    if task is None:
+        raise ValueError(
+            f"task={name!r}: one of {', '.join(TASKS)}, or the dotted path of one of your own, was expected"
+        )
+    return task
 
 
 def infer_task(*, is_real: bool, num_columns: int) -> TaskName:

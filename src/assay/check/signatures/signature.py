@@ -23,6 +23,7 @@ from assay.targets.annotation import Made, accepts, as_typed, choices_of, exampl
 from assay.targets.call_signature import call_of, names_of
 from assay.targets.instantiate import WORDS, check_words
 from assay.targets.judge_name import trusted_in
+from assay.targets.own_task import import_tasks
 from assay.targets.resolve import resolve, resolve_targets
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def check_signatures(config: DictConfig, nodes: Sequence[str] | None = None) -> 
             another type.
     """
     resolve_targets(config, nodes)
+    import_tasks(config)
     left_alone: list[str] = []
     for key, node in _targets(config):
         if nodes is not None and key.partition(".")[0] not in nodes:

@@ -1,0 +1,122 @@
+"""A task of the user's own: judged by its name, and imported from a package that they trust."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.config.did_you_mean import did_you_mean
+from assay.config.unread_keys import OUR_DATA
+from assay.errors import ConfigError
+from assay.targets.judge_name import trusted_in
+from assay.targets.resolve import called, own_class
+from assay.targets.trust import KEY, is_library, within
+from assay.task.task import Task
+from assay.task.task_of import TASKS, known_task, remember_task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from omegaconf import DictConfig
+
+_PATH: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
+
+
+def check_tasks(config: DictConfig) -> None:
+    """Refuse a task that is neither one of assay's nor in a package that the user trusts, by its name alone.
+
+    Args:
+        config: A job with its `trusted_packages`; nothing of what it names is imported.
+
+    Raises:
+        ConfigError: Naming its key.
+    """
+    for key, name in _named(config):
+        check_task(key, name, trusted_in(config))
+
+
+def import_tasks(config: DictConfig) -> None:
+    """Let `assay.task.task_of.task_of` know the task of the user's own that a job names.
+
+    Args:
+        config: A job with its `trusted_packages`.
+
+    Raises:
+        ConfigError: It is not trusted, cannot be imported, or is not a task.
+    """
+    for key, name in _named(config):
+        import_task(key, name, trusted_in(config))
+
+
+def check_task(key: str, name: str, packages: Sequence[str]) -> None:
+    """Refuse one task by its name.
+
+    Args:
+        key: Where it is named.
+        name: One of `TASKS`, or a dotted path.
+        packages: What the user trusts.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if name in TASKS or (_PATH.fullmatch(name) and within(name, packages)):
+        return
+    root = name.partition(".")[0]
+    if not _PATH.fullmatch(name) or is_library(root):
+        raise ConfigError(
+            f"{name!r} is not a task{did_you_mean(name, TASKS, '; ')}",
+            key=key,
+            hint=f"{', '.join(TASKS)}, or the dotted path of one of your own",
+        )
+    raise ConfigError(
+        f"{name!r} is a task of a package that is not trusted here",
+        key=key,
+        hint=f"if it is your own: {KEY}=[{root}], or put that into conf/project.yaml",
+    )
+
+
+def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
+    """One task; from then on `assay.task.task_of.task_of` knows it.
+
+    Args:
+        key: Where it is named.
+        name: One of `TASKS`, or a dotted path.
+        packages: What the user trusts.
+
+    Raises:
+        ConfigError: As `import_tasks`.
+    """
+    check_task(key, name, packages)
+    if (known := known_task(name)) is not None:
+        return known
+    kind = own_class(key, name, packages, Task)  # type: ignore[type-abstract]  # only its subclasses are made
+    if lacking := [one for one in Task.__annotations__ if not hasattr(kind, one)]:
+        raise ConfigError(
+            f"{name!r} lacks what assay.task.task.Task asks for: {', '.join(lacking)}",
+            key=key,
+            hint=f"set {'it' if len(lacking) == 1 else 'them'} as attributes of {kind.__name__}",
+        )
+    if kind.name != name:
+        raise ConfigError(
+            f"{name!r} calls itself {kind.name!r}",
+            key=key,
+            hint=f"{key}={kind.name}" if "." in kind.name else f"leave `name` out of {kind.__name__}",
+        )
+    task: Task = called(key, kind)
+    remember_task(task)
+    return task
+
+
+def _named(config: DictConfig) -> Iterator[tuple[str, str]]:
+    """Full key and value of each place where a job names a task."""
+    ours = OmegaConf.select(config, "data._target_") == OUR_DATA
+    for key in (*(("data.source.task", "data.spec.task") if ours else ()), "spec.task"):
+        try:
+            name: Any = OmegaConf.select(config, key)
+        except OmegaConfBaseException:  # which is said where values are looked at
+            continue
+        if isinstance(name, str) and name != "auto":
+            yield key, name
