@@ -183,13 +183,17 @@ def test_root_with_spaces_trains(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "typed", "says"),
     [
-        ([*GOOD_ROWS, "nan,1,x"], "", ("'a'", "row 40", "data.source.missing=impute")),
-        ([*GOOD_ROWS, "inf,1,x"], "", ("'a'", "row 40")),
-        ([*GOOD_ROWS, "1,1,"], "", ("'kind'", "row 40")),
+        (
+            [*GOOD_ROWS, "nan,1,x"],
+            "data.source.missing=error",
+            ("'a'", "row 40", "data.source.missing=impute"),
+        ),
+        ([*GOOD_ROWS, "inf,1,x"], "data.source.missing=error", ("'a'", "row 40")),
+        ([*GOOD_ROWS, "1,1,"], "data.source.missing=error", ("'kind'", "row 40")),
         (GOOD_ROWS, "data.source.target=kin", ("data.source.target", "did you mean 'kind'?", "columns: ")),
         (GOOD_ROWS[:1], "", ("data", "sample")),
         ([], "", ("data",)),
-        (["1,2,x", "1,2"], "data.source.target=b", ("kind",)),
+        (["1,2,x", "1,2"], "data.source.target=b", ("fewer fields", "row 1")),
     ],
     ids=["nan", "infinity", "no target", "no such column", "one row", "no row", "short row"],
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.impute import SimpleImputer  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped]  # scikit-learn ships no types
 
 from assay.data.samples import Samples
@@ -163,13 +164,13 @@ def with_values(**values: Any) -> pd.DataFrame:
     [
         (
             with_values(age=(7, np.nan)),
-            {},
+            {"missing": "error"},
             "feature column 'age' has no finite value in row 7",
             "data.source.missing=impute",
         ),
         (
             with_values(height=(3, np.inf)),
-            {},
+            {"missing": "error"},
             "feature column 'height' has no finite value in row 3",
             "missing=impute",
         ),
@@ -191,10 +192,17 @@ def with_values(**values: Any) -> pd.DataFrame:
         (frame(), {"target": ["age", "smokes"], "task": "multilabel"}, "more than 0 and 1", "regression"),
         (
             with_values(height=(5, np.nan)),
-            {"target": "height"},
+            {"target": "height", "missing": "error"},
             "target column 'height' has no finite value in row 5",
             "rows",
         ),
+        (
+            with_values(height=(5, np.inf)),
+            {"target": "height"},
+            "'height' has no finite value in row 5",
+            "rows",
+        ),
+        (frame().assign(kind=None), {}, "data.source.target=kind: no row of", "another column"),
     ],
 )
 def test_tables_that_cannot_be_used(
@@ -209,7 +217,56 @@ def test_a_missing_category(tmp_path: Path) -> None:
     table = frame()
     table.loc[9, "city"] = None
     with pytest.raises(DataError, match="feature column 'city' has no finite value in row 9"):
-        Table(save(table, tmp_path), "kind").read()
+        Table(save(table, tmp_path), "kind", missing="error").read()
+
+
+def test_missing_values_are_filled_in_and_said(
+    tmp_path: Path, data_module: Callable[..., DataModule]
+) -> None:
+    table = frame().astype({"age": float})
+    table.loc[[3, 9, 11], "age"], table.loc[5, "city"], table.loc[7, "height"] = None, None, np.inf
+    source = Table(save(table, tmp_path), "kind")
+    datamodule, data = setup(data_module, source)
+    assert source.notes == (
+        "missing values of 40 rows are filled in: age (3, median), height (1, median), "
+        "city (1, most frequent); data.source.missing=error refuses them",
+    )
+    rows = datamodule._parts.rows["train"]  # type: ignore[union-attr]  # set up above
+    numbers = table[["age", "height"]].replace(np.inf, np.nan)
+    imputed = SimpleImputer(strategy="median").fit(numbers.iloc[rows]).transform(numbers)
+    np.testing.assert_allclose(data.inputs[:, :2].numpy(), imputed, rtol=1e-6)
+    frequent = (
+        SimpleImputer(strategy="most_frequent").fit(table[["city"]].iloc[rows]).transform(table[["city"]])
+    )
+    names = sorted(table["city"].dropna().unique())
+    assert [names[row] for row in data.inputs[:, 4:].argmax(1).tolist()] == frequent[:, 0].tolist()
+
+
+def test_rows_without_a_target_are_left_out_and_keep_their_numbers(
+    tmp_path: Path, data_module: Callable[..., DataModule]
+) -> None:
+    table = frame().assign(kind=np.resize([0.0, 1.0], 40))
+    table.loc[[0, 8], "kind"] = None
+    source = Table(save(table, tmp_path), "kind")
+    datamodule, data = setup(data_module, source)
+    assert "2 rows of 40 without a target are left out" in source.notes[0]
+    assert (source.task, source.class_names) == ("multiclass", ("0", "1"))
+    assert data.names == list(map(str, table.index[table["kind"].notna()]))
+    assert set(datamodule.tested_names()) <= set(data.names)
+    ages = dict(zip(data.names, data.inputs[:, 0].tolist(), strict=True))
+    assert all(ages[str(row)] == table["age"][row] for row in table.index if row not in (0, 8))
+
+
+def test_the_form_of_a_csv_file_is_found_and_said(tmp_path: Path) -> None:
+    table = frame()
+    table.to_csv(tmp_path / "rows.csv", sep=";", decimal=",", index=False)
+    source = Table(str(tmp_path / "rows.csv"), "kind")
+    np.testing.assert_allclose(source.read()["all"].raw["height"], table["height"])
+    assert source.notes == (f"{tmp_path / 'rows.csv'}: separator ';' and decimal ',' found",)
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    plain = Table(str(tmp_path / "rows.csv"), "kind")
+    assert len(plain.read()["all"])
+    assert plain.notes == ()
 
 
 def test_a_column_that_is_text_in_the_test_table_only(
@@ -228,14 +285,14 @@ def test_a_file_that_is_not_there(tmp_path: Path, name: str) -> None:
         Table(str(tmp_path / name), "y").read()
 
 
-@pytest.mark.parametrize("name", ["broken.csv", "broken.parquet", "table.xlsx"])
+@pytest.mark.parametrize("name", ["broken.csv", "broken.parquet", "table.xlsx", "table.json"])
 def test_a_file_that_is_no_table(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")
     with pytest.raises(AssayError, match=r"data\.source\.path.*(cannot be read|file was expected)"):
         Table(str(tmp_path / name), "y").read()
 
 
-@pytest.mark.parametrize("wrong", [{"task": "ranking"}, {"missing": "drop"}])
+@pytest.mark.parametrize("wrong", [{"task": "ranking"}, {"missing": "drop"}, {"encoding": "utf-9"}])
 def test_arguments_out_of_range(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="was expected"):
         Table("somewhere.csv", "y", **wrong)
@@ -270,11 +327,11 @@ def test_no_rows_and_another_separator(tmp_path: Path) -> None:
         Table(str(tmp_path / "empty.csv"), "c").read()
     (tmp_path / "semicolons.csv").write_text("a;b;c\n1;2;x\n3;4;y\n", encoding="utf-8")
     with pytest.raises(DataError, match="looks separated by ';'"):
-        Table(str(tmp_path / "semicolons.csv"), "c").read()
+        Table(str(tmp_path / "semicolons.csv"), "c", separator=",").read()
     assert Table(str(tmp_path / "semicolons.csv"), "c", separator=";").read()
     (tmp_path / "decimals.csv").write_text('a;"b, cm";c\n1,5;2,5;x\n3;4,1;y\n', encoding="utf-8")
     with pytest.raises(DataError, match="looks separated by ';'") as caught:
-        Table(str(tmp_path / "decimals.csv"), "c").read()
+        Table(str(tmp_path / "decimals.csv"), "c", separator=",").read()
     assert caught.value.hint == "'data.source.separator=\";\"'"
     assert Table(str(tmp_path / "decimals.csv"), "c", separator=";", decimal=",").read()
 
@@ -423,11 +480,11 @@ def test_a_named_index_of_a_parquet_file_is_a_column(tmp_path: Path) -> None:
 UNREADABLE: list[tuple[str, bytes, str, str]] = [
     ("nothing", b"", "cannot be read: No columns", "repair"),
     ("zeros", b"\0" * 1000, "has no rows", ""),
-    ("latin-1", "größe,y\n1,a\n".encode("latin-1"), "is not text in UTF-8", "save it as UTF-8"),
-    ("UTF-16", frame().to_csv().encode("utf-16"), "is not text in UTF-8", "save it as UTF-8"),
+    ("latin-1", "größe,y\n1,a\n".encode("latin-1"), "is not text in UTF-8", "encoding=latin-1"),
+    ("UTF-16", frame().to_csv().encode("utf-16"), "is not text in UTF-8", "encoding=utf-16"),
     ("R's row names", b'"x","y"\n"1",3,a\n"2",4,b\n', "more values than the header has names", "separator"),
     ("a longer row", b"x,y\n1,a\n2,b,3,4\n", "Expected 2 fields in line 3, saw 4", "repair"),
-    ("decimal commas", b"x;z;y\n1,5;2,5;a\n2,5;3,5;b\n", "looks separated by ';'", "data.source.separator"),
+    ("a row that ends early", b"x,z,y\n1,2,a\n3,4\n", "1 row with fewer fields than the header", "complete"),
 ]
 
 
@@ -490,7 +547,7 @@ def without_marks(column: str, values: Any) -> pd.DataFrame:
             "leave it out",
         ),
         (frame(), {"exclude": ["agee"]}, "data.source.exclude: ", "columns: age"),
-        (with_values(height=(3, 1e300)), {}, "'height' has no finite value in row 3", "impute"),
+        (with_values(height=(3, 1e300)), {}, "'height' has 1e+300 in row 3", "exclude=[height]"),
     ],
 )
 def test_columns_that_cannot_be_used(

@@ -58,22 +58,21 @@ def _of_table(source: dict[str, Any]) -> str:
     targets = source.get("target")
     if not isinstance(targets, str | list) or "???" in (source.get("path"), targets):
         return ""
-    from assay.data.tabular.table_file import (
-        read_table,
-        task_of_columns,
-    )  # pandas takes half a second to import
+    from assay.data.tabular.table_file import read_table  # pandas takes half a second to import
+    from assay.data.tabular.target_task import task_of_columns
 
     names = [targets] if isinstance(targets, str) else [str(name) for name in targets]
+    options = {key: source[key] for key in ("decimal", "encoding", "sheet") if source.get(key) is not None}
     try:
         frame = read_table(
             str(source["path"]),
-            separator=_one(source.get("separator", ",")),
-            decimal=str(source.get("decimal", ".")),
+            separator=_one(source.get("separator", "auto")),
             na_values=source.get("na_values") or (),
             columns=names,
+            **options,
         )
         return task_of_columns(frame, names)[0]
-    except (AssayError, KeyError, TypeError, ValueError):
+    except (AssayError, LookupError, TypeError, ValueError):
         return ""
 
 
@@ -103,6 +102,6 @@ _SOURCES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
 def _one(separator: Any) -> str:
     """A regular expression, which pandas would take, may never end."""
     text = str(separator)
-    if len(text) != 1 and text != r"\s+":
+    if len(text) != 1 and text not in (r"\s+", "auto"):
         raise ValueError(text)
     return text

@@ -124,11 +124,13 @@ class Unfitted:
         raw: N records, in whatever form the encoder takes.
         targets: As in `Samples`.
         encoder: The same object for every part of a source; fitted once, on the training part.
+        names: As in `Samples`.
     """
 
     raw: Any
     targets: Tensor
     encoder: Encoder
+    names: Sequence[str] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self.targets)

@@ -34,7 +34,11 @@ class SourcePath:
     downloads: bool = False
 
 
-_TABLE: Final = "a .csv or .parquet file", "file", re.compile(r"\.csv|\.(parquet|pq)$", re.IGNORECASE)
+_TABLE: Final = (
+    "a .csv, .tsv, .parquet, .feather or .xlsx file",
+    "file",
+    re.compile(r"\.[ct]sv|\.(parquet|pq|feather|xlsx)$", re.IGNORECASE),
+)
 SOURCE_PATHS: Final[Mapping[str, tuple[SourcePath, ...]]] = {
     "assay.data.arrays.Arrays": (
         SourcePath("root", "a .npz archive or a folder of .npy files", "file or folder"),

@@ -1,28 +1,35 @@
-"""A CSV or Parquet file: one row per sample, one column to predict."""
+"""A CSV, Parquet, Feather or Excel file: one row per sample, one column to predict."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, final
+import codecs
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
 import pandas as pd
 import torch
 
 from assay.data.samples import Unfitted
-from assay.data.tabular.column_kind import kind_of
+from assay.data.tabular.column_kind import CLEAN, is_number, kind_of
+from assay.data.tabular.csv_dialect import AUTO, is_csv, resolved
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.tabular.table_file import CLEAN, check_columns, read_table, task_of_columns
+from assay.data.tabular.table_file import check_columns, read_table
 from assay.data.tabular.target_leak import leak
+from assay.data.tabular.target_task import task_of_columns, with_targets
 from assay.errors import DataError
-from assay.quoting import override
+from assay.quoting import counted, override
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from assay.task.task_name import TaskName
+
+_NAMED: Final = 10
+"""Columns in a sentence."""
 
 
 @final
@@ -35,24 +42,28 @@ class Table:
     which `notes` says. A column that gives the target away is refused.
 
     Args:
-        path: A .csv (also compressed) or .parquet file; all samples, or those for training.
+        path: A .csv or .tsv (also compressed), .parquet, .feather or .xlsx file; all samples, or those for
+            training.
         target: Column to predict, or several: labels of a multilabel task, numbers of a regression.
         test_path: A file of the same columns for the test; None: a share of `path`, see `data.split`.
         features: Columns to predict from, whatever they hold; None for all others that are fit for it.
         exclude: Columns to leave out.
         keep: Columns to use although they look like ids, free text or dates (which become days since 1970),
             or tell the target.
-        task: `auto` goes by the target, see `assay.data.tabular.table_file.task_of_columns`.
-        missing: `error`, or `impute`: the median of a column of numbers, the most frequent of a column of
-            categories.
-        separator: Between the columns of a CSV file: one character, or `\s+` for any white space.
-        decimal: Decimal point of a CSV file.
-        na_values: More texts in a CSV file that stand for a missing value, such as `?`.
+        task: `auto` goes by the target, see `assay.data.tabular.target_task`.
+        missing: `impute`: the median of a column of numbers, the most frequent of a column of categories, and
+            rows without a target are left out; or `error`.
+        separator: Between the columns of a CSV file: one character, `\s+` for any white space, or `auto`, see
+            `assay.data.tabular.csv_dialect`.
+        decimal: Decimal point of a CSV file, or `auto`.
+        encoding: Of a CSV file.
+        na_values: More texts in a CSV or Excel file that stand for a missing value, such as `?`.
+        sheet: Of an Excel file; None: its only one.
         max_categories: Columns a categorical column may become; the rarest categories share the last.
 
     Attributes:
         targets: Columns to predict.
-        csv_options: How CSV files are read, for `read_table`.
+        file_options: How files are read, for `read_table`.
         notes: What was decided about the columns, a sentence each; there after `read()`.
         fitted: An encoder that has learned, set before `read()`: its columns are the features, whatever else
             the table holds or looks like.
@@ -71,20 +82,30 @@ class Table:
         exclude: Sequence[str] = (),
         keep: Sequence[str] = (),
         task: TaskName | Literal["auto"] = "auto",
-        missing: str = "error",
-        separator: str = ",",
-        decimal: str = ".",
+        missing: str = "impute",
+        separator: str = AUTO,
+        decimal: str = AUTO,
+        encoding: str = "utf-8",
         na_values: Sequence[str] = (),
+        sheet: str | None = None,
         max_categories: int | None = 100,
     ) -> None:
         if task != "auto":
             task_of(task)
         if missing not in ("error", "impute"):
             raise ValueError(f"missing={missing!r}: error or impute was expected")
-        if len(separator) != 1 and separator != r"\s+":  # pandas takes longer ones for regular expressions
-            raise ValueError(rf"separator={separator!r}: one character, or \s+ for white space, was expected")
-        if len(decimal) != 1 or decimal == separator:
+        if len(separator) != 1 and separator not in (r"\s+", AUTO):  # pandas would take a regular expression
+            raise ValueError(
+                rf"separator={separator!r}: one character, \s+ for white space, or auto, was expected"
+            )
+        if (len(decimal) != 1 and decimal != AUTO) or decimal == separator != AUTO:
             raise ValueError(f"decimal={decimal!r}: a character other than the separator was expected")
+        try:
+            codecs.lookup(encoding)
+        except LookupError as error:
+            raise ValueError(
+                f"encoding={encoding!r}: the name of one, such as utf-8 or latin-1, was expected"
+            ) from error
         if max_categories is not None and max_categories < 1:
             raise ValueError(
                 f"max_categories={max_categories}: a number of at least 1, or null, was expected"
@@ -94,10 +115,12 @@ class Table:
         self._features = None if features is None else _names("features", features)
         self._exclude, self._keep = _names("exclude", exclude), _names("keep", keep)
         self._asked: TaskName | Literal["auto"] = task
-        self.csv_options: dict[str, Any] = {
+        self.file_options: dict[str, Any] = {
             "separator": separator,
             "decimal": decimal,
+            "encoding": encoding,
             "na_values": _names("na_values", na_values),
+            "sheet": sheet,
         }
         self._impute, self._max_categories = missing == "impute", max_categories
         self.task: TaskName = "multiclass"
@@ -114,22 +137,17 @@ class Table:
         Raises:
             DataError: A file or a column is missing, or holds what cannot be used.
         """
-        frames = {
-            part: read_table(path, _option(part), **self.csv_options) for part, path in self._paths.items()
-        }
-        first, path = next(iter(frames.values())), next(iter(self._paths.values()))
-        check_columns(first, self.targets, path, "target")
-        for part, frame in frames.items():
-            check_columns(frame, self.targets, self._paths[part], _option(part))
-            _check_values(frame, self.targets, "target")
         self.notes = ()
+        frames = {part: self._read_part(part, path) for part, path in self._paths.items()}
+        first, path = next(iter(frames.values())), next(iter(self._paths.values()))
         self.task = self._find_task(first)
         fitted = self.fitted.columns if self.fitted is not None else ()
         features = [one.name for one in fitted] or self._choose_features(first, path)
         for part, frame in frames.items():
             check_columns(frame, features, self._paths[part], _option(part))
-            if not self._impute and not fitted:
-                _check_values(frame, features, "feature")
+            if not fitted:
+                _check_size(frame, features)
+                self._look_at_gaps(part, frame, features)
         if not fitted:
             self._check_leaks(first, features)
         dates = [one.name for one in fitted if one.kind == "date"] if fitted else self._keep
@@ -140,10 +158,64 @@ class Table:
         names = classes or ([] if task.has_real_targets else self.targets)
         self.class_names = tuple(str(name) for name in names)
         encoder = self.fitted or TableEncoder(self._impute, self._max_categories)
+        if not fitted and is_csv(path):
+            encoder.csv = {
+                key: str(resolved(path, self.file_options)[key]) for key in ("separator", "decimal")
+            }
         return {
-            part: Unfitted(frame[features], self._encode_target(frame, classes), encoder)
+            part: Unfitted(frame[features], self._encode_target(frame, classes), encoder, _row_names(frame))
             for part, frame in frames.items()
         }
+
+    def _read_part(self, part: str, path: str) -> pd.DataFrame:
+        """The rows of a file that have a target, by their numbers in it."""
+        option = _option(part)
+        frame = read_table(path, option, **self.file_options)
+        found = resolved(path, self.file_options)
+        unusual = [
+            f"{key} {found[key]!r}"
+            for key, plain in (("separator", ","), ("decimal", "."))
+            if self.file_options[key] == AUTO and found[key] != plain
+        ]
+        if unusual:
+            self._note(f"{path}: {' and '.join(unusual)} found")
+        check_columns(frame, self.targets, path, "target" if part != "test" else option)
+        kept = with_targets(frame, self.targets) if self._impute else frame
+        if not len(kept):
+            raise DataError(
+                f"data.source.target={','.join(self.targets)}: no row of {path} has a value there",
+                hint="choose another column",
+            )
+        if len(kept) < len(frame):
+            self._note(
+                f"{path}: {counted(len(frame) - len(kept), 'row')} of {len(frame):,} without a target "
+                f"{'are' if len(frame) - len(kept) > 1 else 'is'} left out"
+            )
+        _check_size(kept, self.targets)
+        _check_values(kept, self.targets, "target")
+        return kept
+
+    def _look_at_gaps(self, part: str, frame: pd.DataFrame, features: Sequence[str]) -> None:
+        """Refuse missing values, or say what is done about them."""
+        if not self._impute:
+            _check_values(frame, features, "feature")
+            return
+        gaps = {name: int(_missing(frame[name]).sum()) for name in features}
+        filled = [
+            f"{name} ({gaps[name]:,}, {'median' if is_number(frame[name]) else 'most frequent'})"
+            for name in features
+            if gaps[name]
+        ]
+        if filled:
+            more = f", and {len(filled) - _NAMED} more columns" if len(filled) > _NAMED else ""
+            of = f"of {len(frame):,} rows{' for testing' if part == 'test' else ''}"
+            self._note(
+                f"missing values {of} are filled in: {', '.join(filled[:_NAMED])}{more}; "
+                "data.source.missing=error refuses them"
+            )
+
+    def _note(self, sentence: str) -> None:
+        self.notes = (*self.notes, sentence)
 
     def _choose_features(self, frame: pd.DataFrame, path: str) -> list[str]:
         for option, names in (("features", self._features), ("exclude", self._exclude), ("keep", self._keep)):
@@ -183,7 +255,7 @@ class Table:
             listed = "; ".join(f"{name} ({why})" for name, why in left_out.items())
             able = next((name for name in left_out if not frame[name].isna().all()), "")
             keep = f"; to use one: {_override('keep', able)}" if able else ""
-            self.notes = (*self.notes, f"left out of the features: {listed}{keep}")
+            self._note(f"left out of the features: {listed}{keep}")
         return list(left_out)
 
     def _check_leaks(self, frame: pd.DataFrame, features: Sequence[str]) -> None:
@@ -197,12 +269,13 @@ class Table:
                     f"{_override('keep', name)}",
                 )
             if name:  # nothing else to predict from: it cannot be a slip
-                self.notes = (*self.notes, f"the column {name!r} gives the target {target!r} away: {how}")
+                self._note(f"the column {name!r} gives the target {target!r} away: {how}")
 
     def _find_task(self, frame: pd.DataFrame) -> TaskName:
         if self._asked == "auto":
             found, note = task_of_columns(frame, self.targets)
-            self.notes = (*self.notes, note) if note else self.notes
+            if note:
+                self._note(note)
             return found
         if task_of(self._asked).by_class and len(self.targets) > 1:
             raise DataError(
@@ -218,7 +291,7 @@ class Table:
             alike.setdefault(" ".join(str(value).split()).casefold(), []).append(value)
         if several := next((same for same in alike.values() if len(same) > 1), None):
             told = f"classes that differ only in blanks or capital letters: {', '.join(map(repr, several))}"
-            self.notes = (*self.notes, told)
+            self._note(told)
         return sorted(values, key=str if len({type(value) for value in values}) > 1 else None)
 
     def _encode_target(self, frame: pd.DataFrame, classes: list[Any]) -> Tensor:
@@ -274,21 +347,47 @@ def _read_dates(frame: pd.DataFrame, names: Sequence[str]) -> None:
                 ) from error
 
 
+def _row_names(frame: pd.DataFrame) -> Sequence[str]:
+    """Numbers of the rows in their file, where some were left out; else none are needed."""
+    whole = frame.empty or int(frame.index[-1]) == len(frame) - 1
+    return () if whole else list(map(str, frame.index))
+
+
+def _missing(column: pd.Series[Any]) -> NDArray[np.bool_]:
+    """Where a column has no value, or an infinite one."""
+    missing = column.isna().to_numpy()
+    if pd.api.types.is_float_dtype(column):
+        missing = missing | np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    return missing
+
+
 def _check_values(frame: pd.DataFrame, names: Sequence[str], what: str) -> None:
     """Refuse missing and infinite values."""
     for name in names:
         column = frame[name]
-        wrong = column.isna().to_numpy()
-        if pd.api.types.is_float_dtype(column):
-            values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-            wrong = wrong | (np.abs(values) > np.finfo(np.float32).max)  # the type they will have
+        wrong = _missing(column)
         if wrong.any():
-            row = int(wrong.argmax())
-            mend = "data.source.missing=impute, or " if what == "feature" else ""
+            row = int(frame.index[int(wrong.argmax())])
+            mend = "data.source.missing=impute, or " if what == "feature" or column.isna().any() else ""
             raise DataError(
                 f"data: the {what} column {name!r} has no finite value in row {row} (rows count from 0)",
                 hint=f"{mend}leave such rows out ({int(wrong.sum())} of {len(wrong)})",
             )
+
+
+def _check_size(frame: pd.DataFrame, names: Sequence[str]) -> None:
+    """Refuse numbers that are infinite in the type that they will have."""
+    for name in names:
+        if pd.api.types.is_float_dtype(frame[name]):
+            values = np.abs(frame[name].to_numpy(dtype=np.float64, na_value=np.nan))
+            large = (values > np.finfo(np.float32).max) & np.isfinite(values)
+            if large.any():
+                row = int(frame.index[int(large.argmax())])
+                raise DataError(
+                    f"data: the column {name!r} has {values[large][0]:.3g} in row {row} (rows count from 0), "
+                    "too large for 32-bit numbers",
+                    hint=f"scale the column, leave such rows out, or {_override('exclude', name)}",
+                )
 
 
 def _check_precision(name: str, exact: np.ndarray[Any, Any], stored: np.ndarray[Any, Any]) -> None:

@@ -27,7 +27,7 @@ def write_encoder(run_dir: Path, encoder: Encoder | None) -> None:
         encoder: Of the run's data; one of somebody's own is not kept.
     """
     if isinstance(encoder, TableEncoder):
-        plain = json.dumps({"columns": encoder.as_plain()}, indent=2, ensure_ascii=False)
+        plain = json.dumps(encoder.as_plain(), indent=2, ensure_ascii=False)
         write_text(run_dir / FILE, seal_json(plain))
 
 
@@ -47,7 +47,7 @@ def read_encoder(run_dir: Path, *, of_table: bool = False) -> TableEncoder | Non
         whole = json_is_whole(data)
         plain: Any = json.loads(data) if whole else None
         if isinstance(plain, dict) and isinstance(plain.get("columns"), list):
-            return TableEncoder.from_plain(plain["columns"])
+            return TableEncoder.from_plain(plain)
     except FileNotFoundError as error:
         if of_table:
             raise AssayError(

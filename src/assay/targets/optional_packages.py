@@ -65,6 +65,9 @@ _STRATEGIES: Mapping[str, Packages] = {
 }
 _PRECISIONS: Mapping[str, Packages] = {"transformer-engine": (("transformer_engine",),)}
 _PARQUET: Packages = (("pyarrow", "fastparquet"),)
+_EXCEL: Packages = (("openpyxl",),)
+_EXTRAS = {"openpyxl": "excel"}
+"""Assay's extra that has a package, where it is called otherwise."""
 _DISTRIBUTIONS = {
     "neptune_scale": "neptune-scale",
     "torch_fidelity": "torch-fidelity",
@@ -93,8 +96,11 @@ def check_installed(config: DictConfig) -> None:
                 _check(key, value, packages)
     if _text(config, "data.source._target_") == "assay.data.table.Table":
         for key in ("data.source.path", "data.source.test_path"):
-            if _text(config, key).lower().endswith((".parquet", ".pq")):
-                _check(key, "a Parquet file", _PARQUET)
+            name = _text(config, key).lower()
+            if name.endswith((".parquet", ".pq", ".feather")):
+                _check(key, "a Parquet or Feather file", _PARQUET)
+            if name.endswith(".xlsx"):
+                _check(key, "an Excel file", _EXCEL)
 
 
 def _text(config: DictConfig, key: str) -> str:
@@ -134,7 +140,7 @@ def install(key: str, package: str) -> str:
         extras = importlib.metadata.metadata("assay").get_all("Provides-Extra") or []
     except importlib.metadata.PackageNotFoundError:
         extras = []
-    for name in (option, package):
+    for name in (option, _EXTRAS.get(package, package)):
         if name in extras:
             return f"pip install 'assay[{name}]'"
     return f"pip install {_DISTRIBUTIONS.get(package, package)}"

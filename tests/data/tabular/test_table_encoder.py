@@ -117,4 +117,4 @@ def test_rows_that_cannot_be_encoded(change: Any, message: str) -> None:
 )
 def test_what_no_encoder_has_written_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="not what a table's encoder has learned"):
-        TableEncoder.from_plain([{"name": "x", "kind": "number", **wrong}])
+        TableEncoder.from_plain({"columns": [{"name": "x", "kind": "number", **wrong}]})

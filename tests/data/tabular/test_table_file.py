@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 
-from assay.data.tabular.table_file import check_columns, read_table, task_of_columns
+from assay.data.tabular.table_file import check_columns, read_table
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_forms_of_csv(tmp_path: Path, text: str, options: dict[str, Any]) -> Non
     ("content", "says"),
     [
         (b"a,b\n", "has no rows"),
-        (b"a;b\n1;2\n", "looks separated by ';', not by ','"),
+        (b"a,b\n1,2\n3\n4,5\n6\n", "2 rows with fewer fields than the header, first row 1"),
         (b"a,b\n1,2,3\n4,5,6\n", "more values than the header has names"),
         (b"a,b\n1,\xff\n", "not text in UTF-8"),
         (b"", "cannot be read: No columns to parse"),
@@ -83,41 +83,44 @@ def test_a_column_that_is_not_there() -> None:
     assert refused.value.hint == "columns: size, city, rooms"
 
 
-TARGETS: dict[str, tuple[list[Any], str, bool]] = {
-    "fractions": ([0.5, 1.25, 2.75] * 20, "regression", False),
-    "few whole floats": ([1.0, 2.0, 3.0] * 20, "regression", True),
-    "yes and no": ([True, False] * 30, "multiclass", False),
-    "texts": (["a", "b", "c"] * 20, "multiclass", False),
-    "few integers": ([1, 2, 3] * 20, "multiclass", False),
-    "many integers": (list(range(60)), "regression", True),
-    "many integers, often": (list(range(30)) * 25, "multiclass", False),
-}
+def test_a_last_field_that_is_empty_is_there(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n3,\n")
+    assert read_table(str(tmp_path / "rows.csv"))["b"].isna().tolist() == [False, True]
 
 
-@pytest.mark.parametrize("kind", TARGETS)
-def test_the_task_that_a_target_is(kind: str) -> None:
-    values, task, said = TARGETS[kind]
-    found, note = task_of_columns(pd.DataFrame({"target": values}), ["target"])
-    assert found == task
-    assert bool(note) == said
-    assert not said or "data.source.task=multiclass" in note
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "cp1252"])
+def test_an_encoding_that_is_named(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes("größe;art\n1,5;süß\n2,5;sauer\n".encode(encoding))
+    found = read_table(str(path), encoding=encoding)
+    assert found.to_dict("list") == {"größe": [1.5, 2.5], "art": ["süß", "sauer"]}
+    with pytest.raises(DataError, match="is not text in UTF-8") as refused:
+        read_table(str(path))
+    assert refused.value.hint.endswith("utf-16" if encoding == "utf-16" else "latin-1")
 
 
-def test_several_columns() -> None:
-    frame = pd.DataFrame({"a": [0, 1] * 5, "b": [1, 0] * 5, "x": [0.5, 1.5] * 5, "y": [2.5, 3.5] * 5})
-    assert task_of_columns(frame, ["a", "b"]) == ("multilabel", "")
-    assert task_of_columns(frame, ["x", "y"]) == ("regression", "")
+def test_feather_and_excel_are_read_as_csv_is(tmp_path: Path) -> None:
+    ROWS.to_feather(tmp_path / "rows.feather")
+    ROWS.to_excel(tmp_path / "rows.xlsx", index=False)
+    for name in ("rows.feather", "rows.xlsx"):
+        pd.testing.assert_frame_equal(read_table(str(tmp_path / name)), ROWS, check_dtype=False)
+        assert list(read_table(str(tmp_path / name), columns=["city"]).columns) == ["city"]
 
 
-@pytest.mark.parametrize(
-    ("values", "says"),
-    [
-        ([f"2024-01-{day:02}" for day in range(1, 29)], "dates"),
-        ([f"{price:,} €" for price in range(1000, 1030)], "looks like numbers"),
-        ([f"name{n}" for n in range(40)], "40 different texts in 40 rows"),
-    ],
-)
-def test_a_target_that_is_neither(values: list[str], says: str) -> None:
-    with pytest.raises(DataError) as refused:
-        task_of_columns(pd.DataFrame({"target": values}), ["target"])
-    assert says in refused.value.message
+def test_sheets_of_excel(tmp_path: Path) -> None:
+    path = str(tmp_path / "rows.xlsx")
+    with pd.ExcelWriter(path) as book:
+        ROWS.to_excel(book, sheet_name="new rows", index=False)
+        ROWS[["city"]].to_excel(book, sheet_name="cities", index=False)
+        pd.DataFrame([["a", "a"], [1, 2]]).to_excel(book, sheet_name="twice", index=False, header=False)
+    assert list(read_table(path, sheet="cities").columns) == ["city"]
+    with pytest.raises(DataError, match="has 3 sheets: new rows, cities, twice") as several:
+        read_table(path)
+    assert several.value.hint == "data.source.sheet='new rows'"
+    with pytest.raises(DataError, match=r"data\.source\.sheet=city: .* has no such sheet"):
+        read_table(path, sheet="city")
+    with pytest.raises(DataError, match="two columns called 'a'"):
+        read_table(path, sheet="twice")
+    (tmp_path / "broken.xlsx").write_bytes(b"PK\x03\x04 nothing")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_table(str(tmp_path / "broken.xlsx"))

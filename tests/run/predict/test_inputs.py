@@ -63,7 +63,9 @@ def test_tables_of_a_folder(kind_run: Trained, table: Path, tmp_path: Path) -> N
     np.testing.assert_array_equal(found[0].samples, found[1].samples)
     (tmp_path / "empty").mkdir()
     [block] = blocks(preprocess_of(kind_run), [tmp_path / "empty"], 512)
-    assert block.errors == ["nothing in this folder is for the model: it takes CSV or Parquet files"]
+    assert block.errors == [
+        "nothing in this folder is for the model: it takes CSV, Parquet, Feather or Excel files"
+    ]
 
 
 def test_a_table_is_read_in_chunks(kind_run: Trained, table: Path, tmp_path: Path) -> None:

@@ -163,13 +163,13 @@ def test_what_is_bad_in_a_table_is_a_row(kind_run: Trained, table: Path, tmp_pat
     ("content", "message"),
     [
         ("size,rooms\n1,2\n", "the table has no columns 'code', 'district', 'garden', 'since', which"),
-        ("size;rooms;code\n1;2;3\n", "looks separated by ';', not by ','"),
+        ("size;rooms;code\n1;2;3\n", "the table has no columns 'district', 'garden', 'since', which"),
         ("", "cannot be read: No columns to parse"),
         ("{header}\n", "it has no rows"),
         ("{header}\n{row},x\n{row}\n", "the rows have more values than the header has names"),
         ('{header}\n{row}\n"{row}\n', "from row 0 on"),
     ],
-    ids=["columns", "separator", "empty", "header", "wide", "quote"],
+    ids=["columns", "semicolons", "empty", "header", "wide", "quote"],
 )
 def test_a_table_that_cannot_be_read_is_a_row(
     kind_run: Trained, table: Path, tmp_path: Path, content: str, message: str
@@ -187,7 +187,7 @@ def test_a_table_that_cannot_be_read_is_a_row(
     ("name", "file", "message"),
     [
         ("yes_no_run", "rows.csv", "it is not for the model: it takes .npy or .npz files of arrays [N, 30]"),
-        ("kind_run", "01.png", "it is not for the model: it takes CSV or Parquet files"),
+        ("kind_run", "01.png", "it is not for the model: it takes CSV, Parquet, Feather or Excel files"),
         (
             "photo_run",
             "rows.csv",

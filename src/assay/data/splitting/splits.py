@@ -233,7 +233,9 @@ def _encode(
                 data.encoder.fit(data.raw, train)
             inputs, vocab_size = data.encoder.transform(data.raw), getattr(data.encoder, "vocab_size", 0)
             lengths = (inputs != 0).sum(1) if vocab_size else None  # 0 is padding
-            encoded[part] = Samples(inputs, data.targets, vocab_size=vocab_size, lengths=lengths)
+            encoded[part] = Samples(
+                inputs, data.targets, names=data.names, vocab_size=vocab_size, lengths=lengths
+            )
         else:
             encoded[part] = data
     return encoded

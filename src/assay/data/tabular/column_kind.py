@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from assay.quoting import reads_as_number
+from assay.quoting import override, reads_as_number
 
 if TYPE_CHECKING:
     from pandas import Series
 
 Kind = Literal["number", "category", "date", "id", "text", "empty", "unclear"]
 
+CLEAN = (
+    f"remove signs of units and of thousands; {override('data.source.decimal', ',')} or "
+    f"{override('data.source.na_values', ['?'])} where that is the reason"
+)
+"""What to do about text that looks like numbers."""
 _FEW = 10
 """Different values that are never too many for categories."""
 _ID_NAME = re.compile(r"(^|[_\W])(id|uuid|guid)$|^(index|idx|row|rowid|row_?number)$|^unnamed: \d+$", re.I)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, final
 import pandas as pd
 
 from assay.data.tabular.column_kind import plain_numbers
-from assay.data.tabular.table_file import check_names, check_separator
+from assay.data.tabular.csv_dialect import is_csv, resolved
+from assay.data.tabular.table_file import check_names, check_separator, read_excel
 from assay.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from assay.data.tabular.table_encoder import TableEncoder
@@ -39,12 +40,30 @@ class TableChunk:
     bad: dict[int, str] = field(default_factory=dict)
 
 
-def columns_of(path: Path, *, separator: str = ",", **_: Any) -> list[str]:
-    """Names of the columns of a table, of which no more is read.
+def found_options(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """How a table is read, with what was found in place of `auto`.
 
     Args:
-        path: A .csv (also compressed) or .parquet file.
+        path: Of the table.
+        options: Of `assay.data.tabular.table_file.read_table`.
+
+    Raises:
+        DataError: It cannot be read.
+    """
+    try:
+        return resolved(path, options)
+    except (OSError, ValueError, EOFError) as error:
+        raise _unreadable(path, error) from error
+
+
+def columns_of(path: Path, *, separator: str = ",", encoding: str = "utf-8", **others: Any) -> list[str]:
+    """Names of the columns of a table, of which no more is read where that is possible.
+
+    Args:
+        path: Of the table.
         separator: Between the columns of a CSV file.
+        encoding: Of a CSV file.
+        others: Further arguments of `table_chunks`.
 
     Raises:
         DataError: It cannot be read.
@@ -54,9 +73,12 @@ def columns_of(path: Path, *, separator: str = ",", **_: Any) -> list[str]:
             import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
             return [str(name) for name in pq.read_schema(path).names]
-        read = pd.read_csv(path, sep=separator, nrows=0, index_col=False, encoding_errors="replace")
+        if not is_csv(path):
+            return list(_whole(path, sheet=others.get("sheet"), na_values=(), texts=()).columns)
+        options: Any = {"sep": separator, "encoding": encoding, "encoding_errors": "replace"}
+        read = pd.read_csv(path, **options, nrows=0, index_col=False)
         names = [str(name) for name in read.columns]
-        check_names(path, str(path), separator, names)
+        check_names(path, str(path), separator, names, encoding)
     except (OSError, ValueError, EOFError) as error:  # pandas' and pyarrow's own are of these kinds
         raise _unreadable(path, error) from error
     return names
@@ -69,26 +91,31 @@ def table_chunks(
     *,
     separator: str = ",",
     decimal: str = ".",
+    encoding: str = "utf-8",
     na_values: Sequence[str] = (),
+    sheet: str | None = None,
 ) -> Iterator[TableChunk]:
     r"""Read a table chunk by chunk: the columns that an encoder needs, in the types that it needs.
 
     Args:
-        path: A .csv (also compressed) or .parquet file.
+        path: A file that `assay.data.tabular.table_file.read_table` reads; of Excel and Feather it is read at
+            once.
         encoder: That has learned.
         size: Rows of a chunk.
         separator: Between the columns of a CSV file: one character, or `\s+`.
         decimal: Decimal point of a CSV file.
-        na_values: More texts in a CSV file that stand for a missing value.
+        encoding: Of a CSV file.
+        na_values: More texts in a CSV or Excel file that stand for a missing value.
+        sheet: Of an Excel file; None: its only one.
 
     Raises:
         DataError: It cannot be read, or not to its end, or it lacks a column.
     """
-    names = columns_of(path, separator=separator)
+    names = columns_of(path, separator=separator, encoding=encoding, sheet=sheet)
     try:
         encoder.check_columns(names)
     except DataError as error:
-        if not is_parquet(path):
+        if is_csv(path):
             check_separator(pd.Index(names), str(path), separator)
         raise DataError(f"{path}: {error.message.removeprefix('data: ')}", hint=error.hint) from error
     try:
@@ -96,7 +123,14 @@ def table_chunks(
             yield from _of_parquet(path, [column.name for column in encoder.columns], size)
             return
         texts = dict.fromkeys(text_columns(encoder), str)
+        if not is_csv(path):
+            frame = plain_numbers(_whole(path, sheet=sheet, na_values=na_values, texts=list(texts)))
+            for start in range(0, len(frame), size):
+                some = frame.iloc[start : start + size].reset_index(drop=True)
+                yield TableChunk(some, range(start, start + len(some)))
+            return
         options = {"sep": separator, "decimal": decimal, "na_values": list(na_values), "dtype": texts}
+        options["encoding"] = encoding
         yield from _of_csv(path, size, options)
     except (OSError, ValueError, EOFError) as error:
         raise _unreadable(path, error) from error
@@ -121,6 +155,14 @@ def is_parquet(path: Path) -> bool:
         path: Of the file.
     """
     return path.name.lower().endswith((".parquet", ".pq"))
+
+
+def _whole(path: Path, *, sheet: str | None, na_values: Sequence[str], texts: Sequence[str]) -> pd.DataFrame:
+    if path.name.lower().endswith(".xlsx"):
+        frame = read_excel(path, str(path), sheet, na_values, texts)
+    else:
+        frame = pd.read_feather(path)
+    return frame.set_axis(frame.columns.map(str), axis=1)
 
 
 def _of_parquet(path: Path, names: list[str], size: int) -> Iterator[TableChunk]:

@@ -58,11 +58,16 @@ class TableEncoder:
         impute: Fill in missing values (with the median, or the most frequent category); otherwise there must
             be none.
         max_categories: Columns a categorical column may become; None for any number.
+
+    Attributes:
+        columns: What was learned of each.
+        csv: `separator` and `decimal` of the training table, where it is a CSV file.
     """
 
     def __init__(self, impute: bool = False, max_categories: int | None = None) -> None:
         self._impute, self._max_categories = impute, max_categories
         self.columns: tuple[Column, ...] = ()
+        self.csv: dict[str, str] = {}
 
     def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
         """Learn the categories, and the values to fill in.
@@ -158,24 +163,25 @@ class TableEncoder:
                 )
         return told
 
-    def as_plain(self) -> list[dict[str, Any]]:
+    def as_plain(self) -> dict[str, Any]:
         """What was learned, as containers of text and numbers."""
-        return [asdict(column) for column in self.columns]
+        return {"columns": [asdict(column) for column in self.columns], "csv": self.csv}
 
     @classmethod
-    def from_plain(cls, plain: Sequence[Mapping[str, Any]]) -> Self:
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
         """An encoder that has learned already.
 
         Args:
-            plain: From `as_plain`, perhaps written by somebody else.
+            plain: From `as_plain`, perhaps of an earlier version or written by somebody else.
 
         Raises:
             ValueError: It is something else.
         """
         encoder = cls()
         try:
-            encoder.columns = tuple(_checked(Column(**column)) for column in plain)
-        except TypeError as error:
+            encoder.columns = tuple(_checked(Column(**column)) for column in plain["columns"])
+            encoder.csv = {key: str(plain["csv"][key]) for key in plain.get("csv", ())}
+        except (TypeError, KeyError) as error:
             raise ValueError(f"not what a table's encoder has learned: {error}") from error
         if not encoder.columns:
             raise ValueError("not what a table's encoder has learned: no column")

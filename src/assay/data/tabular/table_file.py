@@ -1,58 +1,56 @@
-"""Reading a table from a file, and what its target is. Imports no torch, so that it can be asked early."""
+"""Reading a table from a file. Imports no torch, so that it can be asked early."""
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import lzma
 import re
 import warnings
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
-import numpy as np
 import pandas as pd
 
 from assay.data.source_paths import check_argument
-from assay.data.tabular.column_kind import is_number, kind_of, plain_numbers
+from assay.data.tabular.column_kind import is_number, plain_numbers
+from assay.data.tabular.csv_dialect import AUTO, SEPARATORS, is_csv, resolved
 from assay.errors import DataError
-from assay.quoting import override, reads_as_number
-from assay.task.task_of import infer_task
+from assay.quoting import counted, override, reads_as_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
-    from assay.task.task_name import TaskName
-
-_SEPARATORS = ";\t|,"
-_FEW_CLASSES = 20
 _RENAMED = re.compile(r"\.\d+$")
-CLEAN = (
-    f"remove signs of units and of thousands; {override('data.source.decimal', ',')} or "
-    f"{override('data.source.na_values', ['?'])} where that is the reason"
-)
-"""What to do about text that looks like numbers."""
 
 
 def read_table(
     path: str,
     option: str = "path",
     *,
-    separator: str = ",",
-    decimal: str = ".",
+    separator: str = AUTO,
+    decimal: str = AUTO,
+    encoding: str = "utf-8",
     na_values: Sequence[str] = (),
+    sheet: str | None = None,
     columns: Sequence[str] | None = None,
+    texts: Sequence[str] = (),
 ) -> pd.DataFrame:
-    r"""Read a .csv (also compressed) or .parquet file.
+    r"""Read a .csv or .tsv (also compressed), .parquet, .feather or .xlsx file.
 
     Args:
         path: The file.
         option: Of `data.source`, for messages.
-        separator: Between the columns of a CSV file: one character, or `\s+`.
-        decimal: Decimal point of a CSV file.
-        na_values: More texts in a CSV file that stand for a missing value.
+        separator: Between the columns of a CSV file: one character, `\s+`, or `auto`, see
+            `assay.data.tabular.csv_dialect`.
+        decimal: Decimal point of a CSV file, or `auto`.
+        encoding: Of a CSV file.
+        na_values: More texts in a CSV or Excel file that stand for a missing value.
+        sheet: Of an Excel file; None: its only one.
         columns: Read these alone; None for all.
+        texts: Columns of a CSV or Excel file that are read as text, whatever they look like.
 
     Raises:
         ConfigError: There is no such file.
@@ -60,14 +58,21 @@ def read_table(
     """
     key = f"data.source.{option}={path}"
     check_argument("assay.data.table.Table", option, path)
-    is_parquet = path.lower().endswith((".parquet", ".pq"))
+    csv = {"separator": separator, "decimal": decimal, "encoding": encoding}
+    wanted = None if columns is None else list(columns)
     try:
-        if is_parquet:
-            frame = pd.read_parquet(path, columns=None if columns is None else list(columns))
+        csv = resolved(path, csv)
+        if is_csv(path):
+            frame = _read_csv(path, csv, na_values, wanted, texts)
+        elif path.lower().endswith(".xlsx"):
+            frame = read_excel(path, key, sheet, na_values, texts)
+            frame = frame if wanted is None else frame[[name for name in frame if name in wanted]]
         else:
-            frame = _read_csv(path, separator, decimal, na_values, columns)
+            read = pd.read_feather if path.lower().endswith(".feather") else pd.read_parquet
+            frame = read(path, columns=wanted)
     except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
-        check_separator(pd.read_csv(path, sep=separator, nrows=0, index_col=False).columns, key, separator)
+        header: Any = {"sep": csv["separator"], "encoding": encoding, "encoding_errors": "replace"}
+        check_separator(pd.read_csv(path, **header, nrows=0, index_col=False).columns, key, csv["separator"])
         if isinstance(error, pd.errors.ParserError):
             what = " ".join(str(error).split())
             raise DataError(f"{key} cannot be read: {what}", hint="repair or convert it") from error
@@ -76,19 +81,30 @@ def read_table(
             hint="remove the separator at the end of the rows, or set data.source.separator",
         ) from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{key} is not text in UTF-8: {error.reason}", hint="save it as UTF-8") from error
+        name = {"utf-8": "UTF-8"}.get(encoding, encoding)
+        other = "utf-16" if _begins_as_utf_16(path) else "latin-1" if encoding == "utf-8" else "utf-8"
+        raise DataError(
+            f"{key} is not text in {name}: {error.reason}",
+            hint=f"save it as UTF-8, or data.source.encoding={other}",
+        ) from error
     except (ValueError, OSError, EOFError, BadZipFile, zlib.error, lzma.LZMAError, ImportError) as error:
         what = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{key} cannot be read: {what}", hint="repair or convert it") from error
     if any(name is not None for name in frame.index.names):  # Parquet keeps pandas' index apart
         frame = frame.reset_index()
-    if not is_parquet:
-        check_names(path, key, separator, list(map(str, frame.columns)))
+    if is_csv(path):
+        check_names(path, key, csv["separator"], list(map(str, frame.columns)), encoding)
     frame.columns = frame.columns.map(str)
-    _check_header(frame, key, separator)
-    if not is_parquet and columns is None and separator != r"\s+":
-        _check_quotes(frame, key, separator, decimal)
+    _check_header(frame, key, csv["separator"] if is_csv(path) else "")
+    if is_csv(path) and columns is None and csv["separator"] != r"\s+":
+        _check_quotes(frame, key, csv["separator"], csv["decimal"])
+        _check_lengths(frame, path, key, csv)
     return plain_numbers(frame.reset_index(drop=True))
+
+
+def _begins_as_utf_16(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        return file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: str) -> None:
@@ -115,82 +131,74 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: 
             )
 
 
-def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[TaskName, str]:
-    """What there is to predict, and a note where that could be meant otherwise.
-
-    Numbers with a fraction are a regression, and so are integers of which there are many: more than 20
-    different ones, each in fewer than 20 rows on average. Anything else in one column is classes, in several
-    columns labels.
-
-    Args:
-        frame: Holds the targets.
-        targets: Names of columns.
-
-    Raises:
-        DataError: A target is neither numbers nor classes.
-
-    >>> task_of_columns(pd.DataFrame({"price": [1.5, 2.5], "kind": ["a", "b"]}), ["price"])
-    ('regression', '')
-    """
-    numbers, notes = [], []
-    for name in targets:
-        is_real, note = _is_real(frame[name].dropna(), name)
-        numbers.append(is_real)
-        notes += [note] if note else []
-    is_real = bool(numbers) and all(numbers)
-    return infer_task(is_real=is_real, num_columns=len(targets)), "; ".join(notes) if is_real else ""
-
-
-def _is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
-    different = values.nunique() if not values.empty else 0
-    if not is_number(values):
-        _check_classes(values, name, different)
-        return False, ""
-    if pd.api.types.is_float_dtype(values):
-        integral = bool((values == np.floor(values)).all())
-        note = f"the target {name!r} has {different} different values and is predicted as a number"
-        few = integral and 1 < different <= 10
-        return True, f"{note}; for classes: data.source.task=multiclass" if few else ""
-    if pd.api.types.is_bool_dtype(values) or different <= _FEW_CLASSES:
-        return False, ""
-    if len(values) / different >= _FEW_CLASSES:
-        return False, ""
-    note = f"the target {name!r} has {different:,} different integers and is predicted as a number"
-    return True, f"{note}; for classes: data.source.task=multiclass"
-
-
-def _check_classes(values: pd.Series[Any], name: str, different: int) -> None:
-    kind, why = kind_of(values)
-    example = str(values.iloc[0])[:40] if len(values) else ""
-    key = f"data.source.target={name}"
-    if kind == "unclear":
-        raise DataError(f"{key}: the column is {why}", hint=CLEAN)
-    if kind == "date":
-        raise DataError(f"{key}: the column holds {why}", hint="turn it into numbers or classes")
-    if different > _FEW_CLASSES and 2 * different > len(values):
-        raise DataError(
-            f"{key}: {different:,} different texts in {len(values):,} rows, such as {example!r}, are not "
-            "classes",
-            hint="choose another column",
-        )
-
-
 def _read_csv(
-    path: str, separator: str, decimal: str, na_values: Sequence[str], columns: Sequence[str] | None
+    path: str,
+    csv: Mapping[str, str],
+    na_values: Sequence[str],
+    columns: Sequence[str] | None,
+    texts: Sequence[str],
 ) -> pd.DataFrame:
     wanted = None if columns is None else lambda name: str(name) in columns
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         return pd.read_csv(
             path,
-            sep=separator,
-            decimal=decimal,
+            sep=csv["separator"],
+            decimal=csv["decimal"],
+            encoding=csv["encoding"],
             na_values=list(na_values),
+            dtype=dict.fromkeys(texts, str),
             usecols=wanted,
             index_col=False,  # else a separator at the end of the rows shifts all columns by one
             low_memory=False,  # else a column's type may differ from block to block
             engine="c",
         )
+
+
+def read_excel(
+    path: str | Path, key: str, sheet: str | None, na_values: Sequence[str], texts: Sequence[str]
+) -> pd.DataFrame:
+    """Read a sheet of an Excel file.
+
+    Args:
+        path: The file.
+        key: What a message calls it.
+        sheet: Its name; None: the only one.
+        na_values: More texts that stand for a missing value.
+        texts: Columns that are read as text.
+
+    Raises:
+        DataError: There is no such sheet, there are several, or two columns have one name.
+        OSError: It cannot be read.
+        ValueError: It is not an Excel file.
+    """
+    with warnings.catch_warnings(), pd.ExcelFile(path, engine="openpyxl") as book:
+        warnings.simplefilter("ignore", UserWarning)  # of what a sheet has beside its cells
+        names = [str(name) for name in book.sheet_names]
+        if sheet is None and len(names) > 1:
+            raise DataError(
+                f"{key} has {len(names)} sheets: {', '.join(names[:10])}",
+                hint=override("data.source.sheet", names[0]),
+            )
+        if sheet is not None and sheet not in names:
+            raise DataError(
+                f"data.source.sheet={sheet}: {path} has no such sheet",
+                hint=f"its sheets: {', '.join(names[:10])}",
+            )
+        options: Any = {"na_values": list(na_values), "dtype": dict.fromkeys(texts, str)}
+        try:
+            frame: pd.DataFrame = pd.read_excel(book, sheet_name=sheet or names[0], **options)
+            header = pd.read_excel(book, sheet_name=sheet or names[0], header=None, nrows=1, dtype=str)
+        except (KeyError, TypeError, SyntaxError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        _check_twice(header, key)
+        return frame
+
+
+def _check_twice(header: pd.DataFrame, key: str) -> None:
+    written = [str(name) for row in header.to_numpy()[:1] for name in row if not pd.isna(name)]
+    if twice := [name for name in written if name and written.count(name) > 1]:
+        raise DataError(f"{key} has two columns called {twice[0]!r}", hint="rename one of them")
 
 
 def _check_header(frame: pd.DataFrame, key: str, separator: str) -> None:
@@ -199,11 +207,13 @@ def _check_header(frame: pd.DataFrame, key: str, separator: str) -> None:
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise DataError(f"{key} has two columns called {twice[0]!r}", hint="rename one of them")
-    if frame.shape[1] == 1:
+    if frame.shape[1] == 1 and separator:
         check_separator(frame.columns, key, separator)
 
 
-def check_names(path: str | Path, where: str, separator: str, names: Sequence[str]) -> None:
+def check_names(
+    path: str | Path, where: str, separator: str, names: Sequence[str], encoding: str = "utf-8"
+) -> None:
     """Refuse a CSV file that has two columns of one name: pandas calls the second of them `name.1`.
 
     Args:
@@ -211,6 +221,7 @@ def check_names(path: str | Path, where: str, separator: str, names: Sequence[st
         where: What the message calls it.
         separator: Between its columns.
         names: As pandas calls them.
+        encoding: Of the file.
 
     Raises:
         DataError: Naming the column.
@@ -218,19 +229,33 @@ def check_names(path: str | Path, where: str, separator: str, names: Sequence[st
     if not any(_RENAMED.sub("", name) in names for name in names if _RENAMED.search(name)):
         return
     options: Any = {"sep": separator, "nrows": 1, "header": None, "index_col": False, "dtype": str}
-    header = pd.read_csv(path, keep_default_na=False, encoding_errors="replace", **options)
-    if len(twice := (written := header.iloc[0])[written.duplicated() & (written != "")]):
-        raise DataError(f"{where} has two columns called {twice.iloc[0]!r}", hint="rename one of them")
+    options |= {"keep_default_na": False, "encoding": encoding, "encoding_errors": "replace"}
+    _check_twice(pd.read_csv(path, **options), where)
 
 
 def check_separator(names: pd.Index[str], key: str, separator: str) -> None:
     """Refuse a header in which another sign stands more often than what it was split by."""
-    for sign in _SEPARATORS:
+    for sign in SEPARATORS:
         if sign != separator and sum(str(name).count(sign) for name in names) >= len(names):
             raise DataError(
                 f"{key} looks separated by {sign!r}, not by {separator!r}",
                 hint=override("data.source.separator", sign),
             )
+
+
+def _check_lengths(frame: pd.DataFrame, path: str, key: str, csv: Mapping[str, str]) -> None:
+    """Refuse rows that lack fields: pandas takes these for missing values."""
+    if not frame.iloc[:, -1].isna().any():
+        return
+    options: Any = {"sep": csv["separator"], "encoding": csv["encoding"], "dtype": str, "index_col": False}
+    # Python's parser tells a field that is not there from an empty one.
+    last = pd.read_csv(path, **options, usecols=[frame.shape[1] - 1], keep_default_na=False, engine="python")
+    if (short := last.iloc[:, 0].isna()).any():
+        raise DataError(
+            f"{key}: {counted(int(short.sum()), 'row')} with fewer fields than the header, first row "
+            f"{int(short.argmax())} (rows count from 0)",
+            hint="complete them, or leave them out",
+        )
 
 
 def _check_quotes(frame: pd.DataFrame, key: str, separator: str, decimal: str) -> None:

@@ -263,10 +263,11 @@ def _csv(original: Original) -> str:
     preprocess, encoder = original.predictor.preprocess, original.encoder
     if preprocess is None or encoder is None:
         return ""
-    options = preprocess.csv_options
+    options = {**preprocess.file_options, **encoder.csv}
     given = {
         "sep": options.get("separator", ",").replace(",", ""),
         "decimal": options["decimal"].replace(".", ""),
+        "encoding": options.get("encoding", "utf-8").replace("utf-8", ""),
         "na_values": list(options.get("na_values", ())),
         "dtype": dict.fromkeys(text_columns(encoder), "str"),
     }

@@ -17,7 +17,7 @@ from assay.data.array_file import read_inputs
 from assay.data.arrays import Arrays
 from assay.data.image_folder import images_below
 from assay.data.tabular.row_errors import judge_rows
-from assay.data.tabular.table_chunks import columns_of, table_chunks
+from assay.data.tabular.table_chunks import columns_of, found_options, table_chunks
 from assay.errors import AssayError, DataError
 from assay.quoting import counted
 
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
     from assay.run.predict.preprocess import Preprocess
 
-_TABLES = (".csv", ".csv.gz", ".csv.bz2", ".csv.xz", ".csv.zst", ".csv.zip", ".parquet", ".pq")
+_PACKED = ("", ".gz", ".bz2", ".xz", ".zst", ".zip")
+_TABLES = (
+    *(f"{text}{packed}" for text in (".csv", ".tsv") for packed in _PACKED),
+    *(".parquet", ".pq", ".feather", ".xlsx"),
+)
 _ARRAYS = (".npy", ".npz")
 _ROWS, _CELLS = 1 << 15, 1 << 19
 """Of a table that are read at a time, at most: each chunk costs as much as some thousand rows."""
@@ -154,7 +158,7 @@ def _below(preprocess: Preprocess, folder: Path) -> list[Path]:
 
 def _taken(preprocess: Preprocess) -> str:
     if preprocess.encoder is not None:
-        return "it takes CSV or Parquet files"
+        return "it takes CSV, Parquet, Feather or Excel files"
     sizes = ", ".join(map(str, preprocess.input_shape))
     pictures = "pictures, or " if preprocess.takes_pictures else ""
     return f"it takes {pictures}.npy or .npz files of arrays [N, {sizes}]"
@@ -196,8 +200,8 @@ def _picture(preprocess: Preprocess, path: Path) -> tuple[Tensor | None, str]:
 
 
 def _of_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
-    encoder, options = preprocess.fitted_encoder(), preprocess.csv_options
-    note = _unused(preprocess, path, columns_of(path, separator=options["separator"]))
+    encoder, options = preprocess.fitted_encoder(), found_options(path, preprocess.file_options)
+    note = _unused(preprocess, path, columns_of(path, **options))
     rows = max(size, min(_ROWS, _CELLS // len(encoder.columns)))
     for chunk in table_chunks(path, encoder, rows, **options):
         judged = judge_rows(chunk.frame, encoder.columns, decimal=options["decimal"])

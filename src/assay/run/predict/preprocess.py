@@ -20,8 +20,9 @@ from assay.data.image_folder import ImageFolder, images_below
 from assay.data.images.image_file import as_tensor as picture_as_tensor
 from assay.data.images.image_file import read_image
 from assay.data.table import Table
+from assay.data.tabular.csv_dialect import AUTO
 from assay.data.tabular.row_errors import judge_rows
-from assay.data.tabular.table_chunks import table_chunks
+from assay.data.tabular.table_chunks import found_options, table_chunks
 from assay.data.transform.normalize import Normalize
 from assay.data.transform.transforms import Transforms, stack
 from assay.errors import DataError
@@ -73,7 +74,7 @@ class Preprocess(nn.Module):
         input_shape: Of one sample as the model takes it.
         takes_pictures: Whether files of pictures can be read as the run's data was.
         targets: Columns of the run's table that it predicts.
-        csv_options: How the run's table was read, for `table_chunks`.
+        file_options: How the run's table was read, for `table_chunks`.
         array_names: What a .npz archive, or a folder of .npy files, may call the inputs.
     """
 
@@ -96,7 +97,7 @@ class Preprocess(nn.Module):
         self._decoding = _decoding_of(source, self._raw_shape, str(spec.get("input_dtype") or ""))
         self.takes_pictures = self._decoding is not None
         self.array_names = source.input_names if isinstance(source, Arrays) else ("inputs",)
-        self.csv_options = source.csv_options if isinstance(source, Table) else {"decimal": "."}
+        self.file_options = source.file_options if isinstance(source, Table) else {"decimal": "."}
         self.targets = tuple(source.targets) if isinstance(source, Table) else ()
         self._here: Tensor
         self.register_buffer("_here", torch.empty(0), persistent=False)  # moves along with the model
@@ -173,9 +174,9 @@ class Preprocess(nn.Module):
         encoder = self.fitted_encoder()
         names = [str(name) for name in frame.columns]
         encoder.check_columns(names)
-        judged = judge_rows(
-            frame.set_axis(names, axis=1), encoder.columns, decimal=self.csv_options["decimal"]
-        )
+        decimal = self.file_options["decimal"]
+        decimal = encoder.csv.get("decimal", ".") if decimal == AUTO else decimal
+        judged = judge_rows(frame.set_axis(names, axis=1), encoder.columns, decimal=decimal)
         if judged.errors:
             row, error = min(judged.errors.items())
             raise DataError(
@@ -246,7 +247,8 @@ class Preprocess(nn.Module):
         if path.is_dir():
             return [Path(found) for found in images_below(path)[0]]
         if self.encoder is not None:
-            chunks = list(table_chunks(path, self.encoder, _ROWS, **self.csv_options))
+            options = found_options(path, self.file_options)
+            chunks = list(table_chunks(path, self.encoder, _ROWS, **options))
             for row, error in (bad for chunk in chunks for bad in chunk.bad.items()):
                 raise DataError(f"{path}, row {row}: {error}", hint="repair it")
             return pd.concat([chunk.frame for chunk in chunks], ignore_index=True)
