@@ -116,7 +116,7 @@ def test_sheets_of_excel(tmp_path: Path) -> None:
     assert list(read_table(path, sheet="cities").columns) == ["city"]
     with pytest.raises(DataError, match="has 3 sheets: new rows, cities, twice") as several:
         read_table(path)
-    assert several.value.hint == "data.source.sheet='new rows'"
+    assert several.value.hint == "'data.source.sheet=new rows'"
     with pytest.raises(DataError, match=r"data\.source\.sheet=city: .* has no such sheet"):
         read_table(path, sheet="city")
     with pytest.raises(DataError, match="two columns called 'a'"):
