@@ -131,3 +131,11 @@ def test_one_run_reads_nothing_of_a_sweep(typed: str) -> None:
 def test_the_key_that_was_meant(word: str, meant: str) -> None:
     keys = [entry.key for entry in walk(written()) if not entry.key.startswith("hydra.")]
     assert key_meant(word, keys) == meant
+
+
+def test_a_fold_that_no_data_reads(whole: DictConfig) -> None:
+    config = whole.copy()
+    del config.data.split["fold"]
+    check_read(config)
+    config.fold = 1
+    assert refusal(config).key == "fold"

@@ -236,3 +236,20 @@ def test_integers_become_numbers_when_asked(tmp_path: Path) -> None:
         np.testing.assert_array_equal(numbers.numpy(), inputs)
     with pytest.raises(ValueError, match="null or float32 was expected"):
         Arrays(str(tmp_path / "x.npz"), dtype="int8")
+
+
+def test_an_array_that_divides(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
+    patients = np.resize(list("abcdefgh"), 40)
+    root = folder(
+        tmp_path, inputs=RNG.random((40, 3)), targets=LABELS, patient=patients, wide=np.zeros((40, 2))
+    )
+    datamodule = data_module(Arrays(root), split={"group": "patient"})
+    datamodule.setup()
+    tested = datamodule.raw("test").rows
+    assert set(patients[tested]) & set(patients[datamodule.raw("train").rows]) == set()
+    for name, message in (
+        ("x", "data.split.group=x: .* no such array"),
+        ("wide", "group=wide: .*one a sample"),
+    ):
+        with pytest.raises(DataError, match=message):
+            data_module(Arrays(root), split={"group": name}).setup()

@@ -142,3 +142,12 @@ def test_arguments_out_of_range() -> None:
         Custom(Endless())  # type: ignore[arg-type]  # the point of the test
     with pytest.raises(ValueError, match="task='ranking'"):
         Custom(Own(pair), task="ranking")  # type: ignore[arg-type]  # the point of the test
+
+
+def test_an_attribute_that_divides(data_module: Callable[..., DataModule]) -> None:
+    days = np.random.default_rng(0).permutation(40)
+    datamodule = data_module(Custom(Own(pair, day=days)), split={"time": "day"})
+    datamodule.setup()
+    assert sorted(days[datamodule.raw("test").rows]) == list(range(32, 40))
+    with pytest.raises(DataError, match=r"data\.split\.time=hour: this data has neither"):
+        data_module(Custom(Own(pair, day=days)), split={"time": "hour"}).setup()

@@ -13,7 +13,13 @@ FINE = {"batch_size": 64, "eval_batch_size": 512, "num_workers": 2, "split.val":
 
 @pytest.mark.parametrize(
     "values",
-    [{}, FINE, {"batch_size": 1, "num_workers": 0, "imbalance": 1}, {"split.val": 0, "split.test": 0}],
+    [
+        {},
+        FINE,
+        {"batch_size": 1, "num_workers": 0, "imbalance": 1},
+        {"split.val": 0, "split.test": 0},
+        {"split.folds": 2, "split.fold": 1, "split.group": "a", "split.val": 0.4, "split.test": 0.9},
+    ],
 )
 def test_what_is_taken(values: dict[str, Any]) -> None:
     check_limits(dict.fromkeys(NAMES) | values)
@@ -28,6 +34,30 @@ def test_what_is_taken(values: dict[str, Any]) -> None:
         ({"num_workers": 2000}, "data.num_workers: 2000 was given; a whole number from 0 to 1024"),
         ({"prefetch_factor": 1.5}, "data.prefetch_factor: 1.5 was given"),
         *(({"split.val": share}, f"data.split.val: {share} was given") for share in (1.0, -0.1, True, "x")),
+        *(
+            ({"split.folds": folds, "split.fold": 0}, f"data.split.folds: {folds} was given; a whole number")
+            for folds in (1, True, 2.5, "x")
+        ),
+        ({"split.fold": 0}, "fold: 0 was given, but not how many folds there are"),
+        ({"split.folds": 5}, "fold: there are 5 folds, and none is chosen"),
+        *(
+            ({"split.folds": 5, "split.fold": fold}, f"fold: {fold} was given; with data.split.folds=5")
+            for fold in (5, -1, True, "x", 0.5)
+        ),
+        (
+            {"split.folds": 2, "split.fold": 0, "split.val": 0.5},
+            "data.split.val: 0.5 was given; beside one of",
+        ),
+        (
+            {"split.group": "a", "split.time": "b"},
+            "data.split.group, data.split.time: samples are divided by",
+        ),
+        ({"split.group": " "}, "data.split.group: ' ' was given; the name of a column was expected"),
+        ({"split.column": 3}, "data.split.column: 3 was given; the name of a column was expected"),
+        *(
+            ({key: "a", "split.folds": 5, "split.fold": 0}, f"data.{key}: folds cannot be divided by this")
+            for key in ("split.time", "split.column")
+        ),
         ({"split.val": 0.5, "split.test": 0.5}, "data.split.val, data.split.test: 0.5 and 0.5 leave nothing"),
         *(({"imbalance": ratio}, f"data.imbalance: {ratio} was given") for ratio in (0.0, -1.0, 1.5, "x")),
     ],

@@ -586,3 +586,21 @@ def test_too_little_to_learn_from(
 ) -> None:
     with pytest.raises(DataError, match=re.escape(message)):
         data_module(Table(save(table, tmp_path), target), batch_size=16).setup()
+
+
+def test_columns_that_divide_are_features_where_that_is_asked_for(
+    tmp_path: Path, data_module: Callable[..., DataModule]
+) -> None:
+    path = save(frame().assign(patient=np.resize(list("abcdefgh"), 40)), tmp_path)
+    split = {"val": 0.1, "test": 0.2, "group": "patient"}
+    for keep, asked in (([], False), (["patient"], True)):
+        datamodule, _ = setup(data_module, Table(path, "kind", keep=keep), split=split)
+        assert any(one.name == "patient" for one in datamodule.encoder.columns) is asked  # type: ignore[union-attr]  # a table's
+        assert any("data.split.group=patient: it divides" in note for note in datamodule.notes) is not asked
+        assert any("each group is whole in one part" in note for note in datamodule.notes)
+    for name, message in (
+        ("patent", "data.split.group: .* no column 'patent'; did"),
+        ("kind", "is the target"),
+    ):
+        with pytest.raises(DataError, match=message):
+            setup(data_module, Table(path, "kind"), split={**split, "group": name})

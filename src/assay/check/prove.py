@@ -146,7 +146,8 @@ class Prover:
         def look() -> Any:
             nonlocal datamodule
             if stated:
-                return getattr(open_declared(copy_of(config)), "spec", None), None, (), ((), ())
+                stand_in = open_declared(copy_of(config))
+                return getattr(stand_in, "spec", None), None, getattr(stand_in, "split_notes", ()), ((), ())
             datamodule = open_data(copy_of(config))
             return (
                 getattr(datamodule, "spec", None),

@@ -55,6 +55,7 @@ class Arrays:
     Attributes:
         layout: As given.
         input_names: Names of the arrays of inputs.
+        split_columns: As in `assay.data.table.Table`: arrays of a value per sample each.
 
     Raises:
         ValueError: An argument is not one of its choices.
@@ -90,6 +91,7 @@ class Arrays:
         self.input_names = tuple(pair[0] for pair in self._names.values())
         self._root, self.layout, self._dtype = Path(root), layout, dtype
         self._asked: TaskName | Literal["auto"] = task
+        self.split_columns: Mapping[str, str] = {}
         self.task: TaskName = "multiclass"
         self.class_names: tuple[str, ...] = tuple(class_names or ())
 
@@ -115,28 +117,46 @@ class Arrays:
         self.task = found if self._asked == "auto" else self._asked
         task = task_of(self.task)
         parts = {
-            part: Samples(self.in_layout(inputs), task.as_targets(targets))
+            part: Samples(
+                self.in_layout(inputs),
+                task.as_targets(targets),
+                split_values=self._split_values() if part == "train" else {},
+            )
             for part, (inputs, targets) in raw.items()
         }
         if not self.class_names:
             self.class_names = task.number_classes([samples.targets for samples in parts.values()])
         return parts
 
+    def _split_values(self) -> dict[str, NDArray[Any]]:
+        values = {}
+        for key, name in self.split_columns.items():
+            values[name] = self._read(key, name)
+            if values[name].ndim != 1:
+                raise DataError(
+                    f"{key}={name}: the array has shape {values[name].shape}; one a sample was expected",
+                    hint=f"{key}=null, or another array",
+                )
+        return values
+
     def _load(self, option: str, name: str) -> Tensor:
+        key = f"data.source.{option}"
+        return as_tensor(self._read(key, name), f"{key}={name}")
+
+    def _read(self, key: str, name: str) -> NDArray[Any]:
         path = self._root / f"{name}.npy" if self._root.is_dir() else self._root
         try:
-            array = read_array(self._root, name)
+            return read_array(self._root, name)
         except NoArrayError as error:
             known = ", ".join(error.known) or "nothing"
             raise DataError(
-                f"data.source.{option}={name}: {self._root} has no such array", hint=f"there is: {known}"
+                f"{key}={name}: {self._root} has no such array", hint=f"there is: {known}"
             ) from error
         except (ValueError, OSError, EOFError, BadZipFile) as error:
             raise DataError(
-                f"data.source.{option}={name}: {path} cannot be read: {error}",
+                f"{key}={name}: {path} cannot be read: {error}",
                 hint="save plain numbers with numpy.save, or with numpy.savez as a .npz archive",
             ) from error
-        return as_tensor(array, f"data.source.{option}={name}")
 
     def in_layout(self, inputs: Tensor) -> Tensor:
         """Inputs as the model gets them: channels first, in the type asked for.

@@ -45,6 +45,9 @@ class Custom:
         target_key: Key of the target in a mapping; None for its second value.
         class_names: One name per class or label; None: the data set's attribute `classes`, or their numbers.
 
+    Attributes:
+        split_columns: As in `assay.data.table.Table`: attributes of the data set, a value per sample each.
+
     Raises:
         ValueError: The task is none, or the data set has no length.
     """
@@ -75,6 +78,7 @@ class Custom:
                     f"{type(given).__name__} lacks __len__ or __getitem__; a map-style torch Dataset has both"
                 )
         self._keys = input_key, target_key
+        self.split_columns: Mapping[str, str] = {}
 
     def prepare(self) -> None:
         """Nothing: the data set was made by its own class."""
@@ -90,7 +94,10 @@ class Custom:
             key = "data.source.dataset" if part == "train" else f"data.source.{part}_dataset"
             pairs = _Pairs(dataset, *self._keys, key)
             targets = self._task.as_targets(_known_targets(dataset, pairs, key))
-            parts[part] = Stream(pairs, targets, identity=f"{type(dataset).__qualname__} {len(pairs)}")
+            values = {name: getattr(dataset, name, None) for name in self.split_columns.values()}
+            given = {name: own for name, own in values.items() if own is not None}
+            identity = f"{type(dataset).__qualname__} {len(pairs)}"
+            parts[part] = Stream(pairs, targets, identity, split_values=given)
         if not self.class_names and not self._task.has_real_targets:
             classes = getattr(self._datasets["train"], "classes", None)
             if classes is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, final
 from weakref import WeakSet
 
@@ -54,7 +55,7 @@ class DataModule(L.LightningDataModule):
         source: What gives the samples.
         batch_size: Training samples a batch and device.
         eval_batch_size: Validation and test samples a batch and device.
-        split: Keys `val`, `test` (shares) and `seed`, see `assay.data.splitting.split_rows.Split`.
+        split: How samples are divided, see `assay.data.splitting.split_rows.Split`.
         transform: Keys `train` and `eval`, lists of torchvision v2 transforms, and `normalize`: `data` (the
             training part's own statistics; those of 1,024 samples where it is streamed or transformed),
             `imagenet`, null, or a mapping with `mean` and `std`.
@@ -108,8 +109,8 @@ class DataModule(L.LightningDataModule):
         super().__init__()
         self.source, self.split = source, Split(**split)
         sizes = {"batch_size": batch_size, "eval_batch_size": eval_batch_size, "num_workers": num_workers}
-        shares = {"split.val": self.split.val, "split.test": self.split.test, "imbalance": imbalance}
-        check_limits({**sizes, **shares, "prefetch_factor": prefetch_factor})
+        cut = {f"split.{one.name}": getattr(self.split, one.name) for one in fields(self.split)}
+        check_limits({**sizes, **cut, "imbalance": imbalance, "prefetch_factor": prefetch_factor})
         if drop_last not in (True, False, "auto"):
             raise DataError(
                 f"data.drop_last={drop_last!r}: auto, true or false was expected", hint="data.drop_last=auto"
@@ -151,7 +152,9 @@ class DataModule(L.LightningDataModule):
             return
         # Reading may draw random numbers; what comes after, such as initial weights, must not depend on it.
         with torch.random.fork_rng(devices=[]):
-            parts = read_parts(self.source, self.split, self.imbalance)
+            self._ask_for_columns(self.split.columns)
+            declared = isinstance(self.source, Declared)
+            parts = read_parts(self.source, self.split, self.imbalance, compare=not declared)
             parts.check(self.batch_size if self.drop_last is True else 1)
             trained = next(preview(self._part(parts, "train", "train"), _FEW_SAMPLES, self.split.seed))
             part = self._part(parts, "train", "eval")
@@ -181,7 +184,17 @@ class DataModule(L.LightningDataModule):
         if hasattr(self.source, "fitted"):
             self.source.fitted = trained.encoder
         with torch.random.fork_rng(devices=[]):
-            parts = read_parts(self.source, self.split, self.imbalance, trained)
+            self._ask_for_columns(self.split.columns)
+            try:
+                parts = read_parts(self.source, self.split, self.imbalance, trained)
+            except DataError:
+                if not self.split.columns:
+                    raise
+                self._ask_for_columns({})
+                parts = read_parts(self.source, self.split, self.imbalance, trained)
+            if self.split.folds and parts.digest() != digest:  # folds of other samples are of no use
+                plain = replace(self.split, folds=None, fold=None)
+                parts = read_parts(self.source, plain, self.imbalance, trained)
             self._parts, self.encoder, self.spec = parts, parts.encoder, trained.spec
             self._normalize = Normalize(trained.spec.mean, trained.spec.std)
             own = "all" not in parts.rows or self.digest() == digest
@@ -192,6 +205,16 @@ class DataModule(L.LightningDataModule):
                 check_inputs(self.tested, samples)
             part = self._part(parts, self.tested, "eval")
             trained.check(next(preview(part, _FEW_SAMPLES, self.split.seed)))
+
+    def _ask_for_columns(self, columns: Mapping[str, str]) -> None:
+        if columns and isinstance(self.source, Declared):
+            key, name = next(iter(columns.items()))
+            raise DataError(
+                f"{key}={name}: this data is declared (data.spec), without such a column",
+                hint=f"{key}=null; where the data has it: ~data.spec, so that it is read",
+            )
+        if hasattr(self.source, "split_columns"):
+            self.source.split_columns = columns
 
     def _check_alike(self, parts: Parts, first: Tensor, trained: Tensor) -> None:
         """Refuse parts, and transforms of training, whose samples are not what is evaluated."""
@@ -260,7 +283,12 @@ class DataModule(L.LightningDataModule):
             f"data.drop_last={str(self.drop_last).lower()}: {rest} of {total:,} training samples do not fill "
             f"a batch and are left out{others}; data.drop_last=false trains them too"
         )
-        return (*getattr(self.source, "notes", ()), *((left,) if rest else ()))
+        return (*getattr(self.source, "notes", ()), *self.split_notes, *((left,) if rest else ()))
+
+    @property
+    def split_notes(self) -> tuple[str, ...]:
+        """What was decided about the division, and what is in two parts of it; there after `setup()`."""
+        return self._read_parts().notes
 
     def _world_size(self) -> int:
         return self.trainer.world_size if self.trainer else 1

@@ -117,15 +117,16 @@ class ImageFolder:
             self._refuse_empty(part, kept)
             names = [Path(os.path.relpath(files[row][0], self._root)).as_posix() for row in rows]
             identity = "\n".join(f"{name} {looks[row].sha256}" for name, row in zip(names, rows, strict=True))
+            hashes = [looks[row].sha256 for row in rows]
             if images is None:
                 sizes = {looks[row].size: at for at, row in enumerate(rows)} if not self.image_size else {}
                 unlike = tuple(sizes.values())[:_PEEK] if len(sizes) > 1 else ()
                 files_of = _Files(kept, self.mode, self.image_size)
-                parts[part] = Stream(files_of, _labels(kept), identity, unlike, names)
+                parts[part] = Stream(files_of, _labels(kept), identity, unlike, names, hashes=hashes)
             else:
                 whole = len(rows) == len(some)
                 own = images[start - len(some) : start] if whole else images[torch.tensor(rows).long()]
-                parts[part] = Samples(own, _labels(kept), identity, names)
+                parts[part] = Samples(own, _labels(kept), identity, names, hashes=hashes)
         return parts
 
     def _judge(self, files: list[tuple[str, int]], looks: list[Look]) -> list[bool]:

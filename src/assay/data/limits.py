@@ -16,7 +16,9 @@ _WHOLE: Final = {
     "prefetch_factor": (1, 1024),
 }
 _SHARES: Final = ("split.val", "split.test")
-NAMES: Final = (*_WHOLE, *_SHARES, "imbalance")
+_COLUMNS: Final = ("split.group", "split.time", "split.column")
+_FOLDS: Final = ("split.folds", "split.fold")
+NAMES: Final = (*_WHOLE, *_SHARES, *_COLUMNS, *_FOLDS, "imbalance")
 
 
 def check_limits(values: Mapping[str, Any]) -> None:
@@ -36,7 +38,16 @@ def check_limits(values: Mapping[str, Any]) -> None:
     for name, share in zip(_SHARES, shares, strict=True):
         fits = isinstance(share, int | float) and 0 <= share < 1
         _check(name, share, fits, "a share from 0 to below 1", 0.1)
-    if sum(share or 0 for share in shares) >= 1:
+    _check_columns(values)
+    _check_folds(*(values.get(name) for name in _FOLDS))
+    if folds := values.get("split.folds"):
+        if (shares[0] or 0) >= 1 - 1 / folds:
+            raise ConfigError(
+                f"{shares[0]} was given; beside one of {folds} folds that leaves nothing to train on",
+                key="data.split.val",
+                hint="data.split.val=0.1",
+            )
+    elif sum(share or 0 for share in shares) >= 1:
         raise ConfigError(
             f"{' and '.join(map(str, shares))} leave nothing to train on",
             key="data.split.val, data.split.test",
@@ -51,6 +62,62 @@ def check_limits(values: Mapping[str, Any]) -> None:
         "a number above 0 and at most 1, smallest class over largest,",
         "0.01, or null",
     )
+
+
+def _check_columns(values: Mapping[str, Any]) -> None:
+    given = {f"data.{name}": values[name] for name in _COLUMNS if values.get(name) is not None}
+    for key, name in given.items():
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(
+                f"{name!r} was given; the name of a column was expected", key=key, hint=f"{key}=COLUMN"
+            )
+    if len(given) > 1:
+        one, other = list(given)[:2]
+        raise ConfigError(
+            "samples are divided by one of group, time and column, not by several",
+            key=f"{one}, {other}",
+            hint=f"{other}=null, or {one}=null",
+        )
+    key = next((key for key in given if not key.endswith("group")), "")
+    if key and values.get("split.folds") is not None:
+        why = (
+            "a fold would train on what is later than its test"
+            if "time" in key
+            else "the column names the parts"
+        )
+        raise ConfigError(
+            f"folds cannot be divided by this: {why}",
+            key=key,
+            hint=f"{key}=null, or data.split.folds=null fold=null",
+        )
+
+
+def _check_folds(folds: Any, fold: Any) -> None:
+    key = "data.split.folds"
+    if folds is None:
+        if fold is not None:
+            raise ConfigError(
+                f"{fold} was given, but not how many folds there are", key="fold", hint=f"fold={fold} {key}=5"
+            )
+        return
+    if not isinstance(folds, int) or isinstance(folds, bool) or folds < 2:
+        raise ConfigError(
+            f"{folds} was given; a whole number of at least 2 was expected",
+            key=key,
+            hint=f"{key}=5; null divides the samples once",
+        )
+    if fold is None:
+        raise ConfigError(
+            f"there are {folds} folds, and none is chosen to be tested",
+            key="fold",
+            hint=f"assay train -m 'fold=range({folds})' {key}={folds}; fold=0 for one of them",
+        )
+    if not isinstance(fold, int) or isinstance(fold, bool) or not 0 <= fold < folds:
+        raise ConfigError(
+            f"{fold} was given; with {key}={folds} a whole number from 0 to {folds - 1} was expected",
+            key="fold",
+            hint=f"fold={folds - 1}, or all: assay train -m 'fold=range({folds})'",
+        )
 
 
 def _check(name: str, value: Any, fits: bool, wanted: str, instead: object) -> None:

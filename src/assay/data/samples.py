@@ -34,6 +34,8 @@ class Samples:
         vocab_size: Where inputs are token ids, int64 `[N, L]`: they go from 0 to below this; 0: they are not.
         lengths: int64 `[N]`: how many tokens come before the padding, which batches are cut by; None: they
             are not padded.
+        split_values: N values of each column that `data.split` names, by its name.
+        hashes: What stands for each sample's contents, N of them; empty: its inputs do.
     """
 
     inputs: Tensor
@@ -43,6 +45,8 @@ class Samples:
     columns: Sequence[str] = field(default=(), repr=False)
     vocab_size: int = 0
     lengths: Tensor | None = field(default=None, repr=False)
+    split_values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    hashes: Sequence[str] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -77,6 +81,8 @@ class Stream:
         identity: What stands for the contents in the data hash, such as file names and their SHA-256.
         unlike: Samples that are known to differ in shape, one of each shape; looked at before training.
         names: What each sample is called, N of them; empty: by its row.
+        split_values: As in `Samples`.
+        hashes: As in `Samples`; empty: equal samples are not looked for.
     """
 
     dataset: IndexedDataset
@@ -84,6 +90,8 @@ class Stream:
     identity: str = field(default="", repr=False)
     unlike: tuple[int, ...] = ()
     names: Sequence[str] = field(default=(), repr=False)
+    split_values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    hashes: Sequence[str] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -125,19 +133,25 @@ class Unfitted:
         targets: As in `Samples`.
         encoder: The same object for every part of a source; fitted once, on the training part.
         names: As in `Samples`.
+        split_values: As in `Samples`.
     """
 
     raw: Any
     targets: Tensor
     encoder: Encoder
     names: Sequence[str] = field(default=(), repr=False)
+    split_values: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.targets)
 
 
 class Source(Protocol):
-    """Where samples come from. One class a data set, in the module of the data set's name."""
+    """Where samples come from. One class a data set, in the module of the data set's name.
+
+    One that has columns beside its inputs has an attribute `split_columns`: set before `read()` to what
+    `data.split` names, by key, it asks for `split_values`.
+    """
 
     @property
     def task(self) -> TaskName | Task:

@@ -65,6 +65,8 @@ class Table:
         targets: Columns to predict.
         file_options: How files are read, for `read_table`.
         notes: What was decided about the columns, a sentence each; there after `read()`.
+        split_columns: Columns that samples are divided by, by the keys that name them, set before `read()`:
+            features only where `keep` or `features` names them.
         fitted: An encoder that has learned, set before `read()`: its columns are the features, whatever else
             the table holds or looks like.
 
@@ -126,6 +128,7 @@ class Table:
         self.task: TaskName = "multiclass"
         self.class_names: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
+        self.split_columns: Mapping[str, str] = {}
         self.fitted: TableEncoder | None = None
 
     def prepare(self) -> None:
@@ -142,6 +145,8 @@ class Table:
         first, path = next(iter(frames.values())), next(iter(self._paths.values()))
         self.task = self._find_task(first)
         fitted = self.fitted.columns if self.fitted is not None else ()
+        if not fitted:
+            self._check_split_columns(first, path)
         features = [one.name for one in fitted] or self._choose_features(first, path)
         for part, frame in frames.items():
             check_columns(frame, features, self._paths[part], _option(part))
@@ -163,7 +168,13 @@ class Table:
                 key: str(resolved(path, self.file_options)[key]) for key in ("separator", "decimal")
             }
         return {
-            part: Unfitted(frame[features], self._encode_target(frame, classes), encoder, _row_names(frame))
+            part: Unfitted(
+                frame[features],
+                self._encode_target(frame, classes),
+                encoder,
+                _row_names(frame),
+                {name: frame[name] for name in self.split_columns.values() if name in frame},
+            )
             for part, frame in frames.items()
         }
 
@@ -227,7 +238,8 @@ class Table:
         if self._features is not None:
             chosen = [name for name in self._features if name not in self._exclude]
         else:
-            others = [name for name in frame.columns if name not in (*self.targets, *self._exclude)]
+            divides = {name for name in self.split_columns.values() if name not in self._keep}
+            others = [name for name in frame.columns if name not in {*self.targets, *self._exclude, *divides}]
             unfit = self._unfit(frame, [name for name in others if name not in self._keep])
             chosen = [name for name in others if name not in unfit]
         if not chosen:
@@ -237,6 +249,15 @@ class Table:
                 hint="add a column, or keep one: data.source.keep=[NAME]",
             )
         return chosen
+
+    def _check_split_columns(self, frame: pd.DataFrame, path: str) -> None:
+        for key, name in self.split_columns.items():
+            check_columns(frame, [name], path, key)
+            if name in self.targets:
+                raise DataError(f"{key}: {name!r} is the target", hint="name another column")
+            if self._features is None and name not in (*self._keep, *self._exclude):
+                told = f"{key}={name}: it divides the samples and is not a feature"
+                self.notes = (*self.notes, f"{told}; to use it as one, too: {_override('keep', name)}")
 
     def _unfit(self, frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
         """Columns to leave out, with a note on each."""

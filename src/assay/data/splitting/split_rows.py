@@ -19,19 +19,37 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class Split:
-    """Shares of the parts that a source does not come with.
+    """How the samples are divided that a source does not come divided.
 
     Attributes:
         val: Validation samples: a share of all samples, or, when the source has a test part of its own, of
             the samples it gives for training.
-        test: Test samples: a share of all samples.
+        test: Test samples: a share of all samples; not used with folds.
         seed: Of the draw; apart from the run's seed, so that runs over several seeds are tested on the same
             samples.
+        group: A column; samples that share its value stay together. Of data without columns, here and below:
+            a regular expression over the paths of the files, whose one group is the value.
+        time: A column of dates or numbers; the latest samples are the test part, those before them the
+            validation part.
+        column: A column that says `train`, `val` or `test`.
+        folds: Into how many parts the samples are divided, one of which is tested.
+        fold: Which one, from 0.
     """
 
     val: float
     test: float
     seed: int = 0
+    group: str | None = None
+    time: str | None = None
+    column: str | None = None
+    folds: int | None = None
+    fold: int | None = None
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that samples are divided by, by the key that names each."""
+        named = {"group": self.group, "time": self.time, "column": self.column}
+        return {f"data.split.{key}": str(name) for key, name in named.items() if name is not None}
 
     def share_of_rest(self, part: str, given: Collection[str]) -> float:
         """Share to take of what is left for `part`; the test part is taken before the validation part.
@@ -45,7 +63,8 @@ class Split:
         """
         if part == "test":
             return self.test
-        return self.val if "test" in given else self.val / (1 - self.test)
+        tested = 1 / self.folds if self.folds else self.test
+        return self.val if "test" in given and not self.folds else self.val / (1 - tested)
 
 
 def hold_out(

@@ -11,7 +11,9 @@ import torch
 
 from assay.data.samples import Samples, Unfitted
 from assay.data.spec import Spec
-from assay.data.splitting.split_rows import hold_out, long_tail
+from assay.data.splitting.divide import divide
+from assay.data.splitting.leakage import leaks
+from assay.data.splitting.split_rows import long_tail
 from assay.data.splitting.subset import blocks
 from assay.errors import DataError
 from assay.task.task_of import task_of
@@ -40,6 +42,7 @@ class Parts:
         rows: int64 indices of each part's samples.
         encoder: What made the inputs of raw records; None where they come as numbers.
         raw: Records that are to be shown, by part and in its order: the test part's, where they are a table.
+        notes: What was decided about the division, and samples that are in two parts, a sentence each.
     """
 
     task: Task
@@ -48,6 +51,7 @@ class Parts:
     rows: Mapping[str, NDArray[np.int64]]
     encoder: Encoder | None = None
     raw: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def targets(self, part: str) -> Tensor:
         """Targets of one part, in its order.
@@ -144,11 +148,16 @@ class Parts:
 
 
 def read_parts(
-    source: Source, split: Split, imbalance: float | None, trained: Trained | None = None
+    source: Source,
+    split: Split,
+    imbalance: float | None,
+    trained: Trained | None = None,
+    *,
+    compare: bool = True,
 ) -> Parts:
     """Read a source and divide what it does not come divided.
 
-    Classes are divided in proportion (stratified).
+    Classes are divided in proportion (stratified) unless `split` asks for an order of time.
 
     Args:
         source: The data set.
@@ -156,9 +165,10 @@ def read_parts(
         imbalance: Ratio of the long tail; None for all samples.
         trained: What a run knows of its data, where the samples are for its model: nothing is learned from
             them. What comes undivided is then a part `all`, too.
+        compare: Look for samples that are in two parts.
 
     Raises:
-        DataError: The data is not what the source says it is; or see `hold_out` and `long_tail`.
+        DataError: The data is not what the source says it is; or see `divide` and `long_tail`.
     """
     given = dict(source.read())
     _check_names(given)
@@ -172,18 +182,17 @@ def read_parts(
     undivided = "all" in given
     whole = given.pop("all" if undivided else "train")
     labels = whole.targets.numpy() if task.by_class else None
-    rows = {part: np.arange(len(data)) for part, data in given.items()}
-    rows["train"] = np.arange(len(whole))
-    # The test part is taken first, so that changing the share for validation leaves it as it is.
-    for part in ("test", "val"):
-        if part not in given:
-            share = split.share_of_rest(part, given)
-            try:
-                rows["train"], rows[part] = hold_out(rows["train"], share, labels, split.seed, part)
-            except DataError:
-                if trained is None:
-                    raise
-                rows[part] = rows["train"][:0]  # too few to be the run's own
+    try:
+        rows, notes = divide(whole, given, split, labels, class_names)
+    except DataError:
+        if trained is None:
+            raise
+        # They cannot be the run's own: too few, or without the columns that those were divided by.
+        rows = {part: np.arange(len(data)) for part, data in given.items()}
+        rows |= {"train": np.arange(len(whole))}
+        rows, notes = {part: rows.get(part, np.arange(0)) for part in ("train", "val", "test")}, []
+    if split.folds:
+        given.pop("test", None)
     if imbalance is not None:
         if labels is None:
             raise DataError(
@@ -192,13 +201,15 @@ def read_parts(
             )
         rows["train"] = long_tail(rows["train"], labels, len(class_names), imbalance, split.seed)
     every = {"train": whole, **given}
+    if compare and trained is None and (leak := leaks(every, rows)):
+        notes.append(leak)
     encoded = _encode(every, None if trained else rows["train"])
     shared = {part: encoded.get(part, encoded["train"]) for part in ("train", "val", "test")}
     if trained and undivided:
         shared["all"], rows["all"] = encoded["train"], np.arange(len(whole))
     encoder = whole.encoder if isinstance(whole, Unfitted) else None
     raw = {part: _records(every.get(part, whole), rows[part]) for part in (rows if trained else ("test",))}
-    return Parts(task, class_names, shared, rows, encoder, raw)
+    return Parts(task, class_names, shared, rows, encoder, raw, tuple(notes))
 
 
 def _records(data: Samples | Stream | Unfitted, rows: NDArray[np.int64]) -> Any:

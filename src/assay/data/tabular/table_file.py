@@ -114,7 +114,7 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: 
         frame: The table.
         names: Asked for.
         path: Of the table, for the message.
-        option: Of `data.source`, for the message.
+        option: Of `data.source`, or a full key, for the message.
 
     Raises:
         DataError: Naming the first one.
@@ -125,8 +125,9 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: 
             guess = difflib.get_close_matches(name, known, n=1)
             meant = f"; did you mean {guess[0]!r}?" if guess else ""
             more = ", …" if len(known) > 20 else ""
+            key = option if option.startswith("data.") else f"data.source.{option}"
             raise DataError(
-                f"data.source.{option}: {path} has no column {name!r}{meant}",
+                f"{key}: {path} has no column {name!r}{meant}",
                 hint=f"columns: {', '.join(known[:20])}{more}",
             )
 

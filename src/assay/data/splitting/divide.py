@@ -1,0 +1,215 @@
+"""Which samples are in which part, as `data.split` asks for it, and what there is to say about that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import pandas as pd
+
+from assay.data.samples import Unfitted
+from assay.data.splitting.folds import cut_fold
+from assay.data.splitting.hold_out_by import hold_out_groups, hold_out_latest
+from assay.data.splitting.split_rows import hold_out
+from assay.data.splitting.split_values import groups_of, parts_of, times_of, values_of
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from assay.data.samples import Samples, Stream
+    from assay.data.splitting.split_rows import Split
+
+    Rows = NDArray[np.int64]
+    Data = Samples | Stream | Unfitted
+
+
+@final
+@dataclass
+class _Divided:
+    """What is divided, and what has come of it so far."""
+
+    whole: Data
+    given: Mapping[str, Data]
+    split: Split
+    labels: Rows | None
+    class_names: Sequence[str]
+    rows: dict[str, Rows] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    groups: Rows | None = None
+    times: pd.Series[Any] | None = None
+
+
+def divide(
+    whole: Data,
+    given: Mapping[str, Data],
+    split: Split,
+    labels: Rows | None,
+    class_names: Sequence[str] = (),
+) -> tuple[dict[str, Rows], list[str]]:
+    """Divide samples into train, val and test.
+
+    Args:
+        whole: What is divided.
+        given: Parts of its own that the source has.
+        split: How.
+        labels: Class of each sample of `whole`; None for other tasks.
+        class_names: For messages.
+
+    Returns:
+        Rows of `whole`, or of the parts given, in each part, ascending; and a sentence for each choice.
+
+    Raises:
+        DataError: The samples cannot be divided so.
+    """
+    state = _Divided(whole, given, split, labels, class_names)
+    state.rows = {part: np.arange(len(data.targets)) for part, data in given.items()}
+    state.rows["train"] = np.arange(len(whole.targets))
+    if split.column is not None:
+        _by_column(state, split.column)
+    if split.group is not None:
+        _find_groups(state, split.group)
+    if split.time is not None:
+        _find_times(state, split.time)
+    if split.folds:
+        _cut_fold(state)
+    own = set(state.rows)
+    # The test part is taken first, so that changing the share for validation leaves it as it is.
+    for part in ("test", "val"):
+        if part not in own:
+            _hold_out(state, part, split.share_of_rest(part, own))
+    if split.group is not None:
+        _say_groups(state, split.group)
+    if split.time is not None:
+        _say_times(state, split.time)
+    if split.column is not None:
+        sizes = ", ".join(f"{len(rows):,} {part}" for part, rows in sorted(state.rows.items()))
+        drawn = [part for part in ("val", "test") if part not in own and len(state.rows[part])]
+        more = f"; it names no {' and no '.join(drawn)} samples, which are drawn from train" if drawn else ""
+        state.notes.append(f"data.split.column={split.column}: {sizes}{more}")
+    return state.rows, state.notes
+
+
+def _by_column(state: _Divided, name: str) -> None:
+    key = "data.split.column"
+    parts = parts_of(values_of(state.whole, key, name), key, name)
+    for part in ("train", "val", "test"):
+        rows = np.flatnonzero(parts == part)
+        if part == "train" and not len(rows):
+            raise DataError(f"{key}={name}: the column says train nowhere", hint="name another column")
+        if part in state.given and len(rows):
+            raise DataError(
+                f"{key}={name}: the column names {len(rows)} {part} samples, and the source has such "
+                "of its own",
+                hint=f"{key}=null, or leave the source's own {part} part out",
+            )
+        if len(rows):
+            state.rows[part] = rows
+
+
+def _find_groups(state: _Divided, name: str) -> None:
+    """Number the groups; those of parts that the source has of its own may not be among them."""
+    key = "data.split.group"
+    values = {"train": values_of(state.whole, key, name)}
+    for part, data in state.given.items():
+        if _says(data, name):
+            values[part] = values_of(data, key, name)
+        else:
+            state.notes.append(f"{key}={name}: the source's own {part} part does not say its groups")
+    for part in [part for part in values if part != "train"]:
+        shared = sorted(set(map(str, values["train"])) & set(map(str, values[part])))
+        if shared:
+            raise DataError(
+                f"{key}={name}: {len(shared)} groups are in the source's {part} part and in its training "
+                f"part, such as {shared[0]!r}",
+                hint=f"give all samples as one file and no {part} part, or {key}=null",
+            )
+    state.groups = groups_of(values["train"])
+
+
+def _find_times(state: _Divided, name: str) -> None:
+    key = "data.split.time"
+    state.times = times_of(values_of(state.whole, key, name), key, name)
+    for part, data in state.given.items():
+        if not _says(data, name):
+            state.notes.append(f"{key}={name}: the source's own {part} part does not say its times")
+        elif (begins := times_of(values_of(data, key, name), key, name).min()) <= state.times.max():
+            state.notes.append(
+                f"{key}={name}: the source's own {part} part begins at {_text(begins)}, before the training "
+                f"part ends ({_text(state.times.max())})"
+            )
+
+
+def _cut_fold(state: _Divided) -> None:
+    split = state.split
+    if "test" in state.rows:
+        left_out = len(state.rows.pop("test"))
+        state.notes.append(
+            f"data.split.folds={split.folds}: the folds are of the training samples; the source's own test "
+            f"part ({left_out:,} samples) is left out, so that a run without folds can test on it in the end"
+        )
+        state.given = {part: data for part, data in state.given.items() if part != "test"}
+    train = state.rows["train"]
+    state.rows["train"], fold = cut_fold(train, split, state.labels, state.groups, state.class_names)
+    state.rows["test"] = fold
+    how = "" if state.labels is None else ", classes in proportion"
+    if state.groups is not None and state.labels is not None:
+        how = ", classes in proportion as far as groups allow"
+        pairs = np.unique(np.column_stack([state.labels[train], state.groups[train]]), axis=0)
+        classes, counts = np.unique(pairs[:, 0], return_counts=True)
+        rare = [state.class_names[int(one)] for one in classes[counts < int(split.folds or 0)]]
+        if rare:
+            state.notes.append(
+                f"data.split.folds={split.folds}: not every fold can have samples of each class, as fewer "
+                f"groups than folds have: {', '.join(rare[:5])}"
+            )
+    state.notes.append(
+        f"fold {split.fold} of {split.folds} is tested: {len(fold):,} of {len(train):,} samples{how} "
+        f"(data.split.test is not used)"
+    )
+
+
+def _hold_out(state: _Divided, part: str, share: float) -> None:
+    split, train = state.split, state.rows["train"]
+    if state.groups is not None:
+        cut = hold_out_groups(train, share, state.labels, state.groups, seed=split.seed, part=part)
+    elif state.times is not None:
+        cut = hold_out_latest(train, share, state.times, part)
+    else:
+        cut = hold_out(train, share, state.labels, split.seed, part)
+    state.rows["train"], state.rows[part] = cut
+
+
+def _say_groups(state: _Divided, name: str) -> None:
+    assert state.groups is not None  # noqa: S101 - found before
+    own = {part: rows for part, rows in state.rows.items() if part not in state.given}
+    total = sum(len(rows) for rows in own.values())
+    shares = ", ".join(
+        f"{len(np.unique(state.groups[rows]))} in {part} ({len(rows) / total:.1%} of the samples)"
+        for part, rows in own.items()
+        if len(rows)
+    )
+    state.notes.append(f"data.split.group={name}: each group is whole in one part: {shares}")
+
+
+def _say_times(state: _Divided, name: str) -> None:
+    assert state.times is not None  # noqa: S101 - found before
+    spans = []
+    for part in ("train", "val", "test"):
+        if part not in state.given and len(rows := state.rows[part]):
+            own = state.times.iloc[rows]
+            spans.append(f"{part} from {_text(own.min())} to {_text(own.max())} ({len(rows):,})")
+    state.notes.append(f"data.split.time={name}: {', '.join(spans)}; not stratified")
+
+
+def _says(data: Data, name: str) -> bool:
+    return name in data.split_values or (not isinstance(data, Unfitted) and bool(data.names))
+
+
+def _text(time: Any) -> str:
+    if isinstance(time, pd.Timestamp):
+        return time.isoformat(sep=" ").removesuffix(" 00:00:00")
+    return f"{time:g}" if isinstance(time, float) else str(time)

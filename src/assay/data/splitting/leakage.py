@@ -1,0 +1,93 @@
+"""Samples that are in two parts: a score on what was trained on says little about new data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from assay.data.samples import Stream, Unfitted
+from assay.data.splitting.subset import blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.data.samples import Samples
+
+    Data = Samples | Stream | Unfitted
+
+
+def leaks(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> str:
+    """Say how many samples of val and test are in training, too; empty where none is.
+
+    Rows of a table are equal where their columns are, pictures in files where the files are, other samples
+    where their inputs are. Samples that are streamed from elsewhere are not looked at.
+
+    Args:
+        every: What is divided, as `train`, and the parts that the source has of its own.
+        rows: Of each part; a part that `every` lacks is taken of `train`.
+    """
+    hashes = _hashes(every)
+    if hashes is None:
+        return ""
+    of = {part: (part if part in every else "train") for part in rows}
+    inputs = {part: hashes[of[part]][own] for part, own in rows.items()}
+    targets = {part: _rows(every[of[part]].targets)[own] for part, own in rows.items()}
+    found = []
+    for part in ("val", "test"):
+        if len(shared := np.flatnonzero(np.isin(inputs[part], inputs["train"]))):
+            pairs = set(zip(inputs["train"].tolist(), targets["train"].tolist(), strict=True))
+            both = sum((inputs[part][at], targets[part][at]) in pairs for at in shared)
+            name = _name(every[of[part]], int(rows[part][shared[0]]))
+            twin = int(rows["train"][np.flatnonzero(inputs["train"] == inputs[part][shared[0]])[0]])
+            found.append(
+                f"{len(shared):,} of {len(inputs[part]):,} in {part} ({both:,} with the same target; such as "
+                f"{name}, like {_name(every['train'], twin)})"
+            )
+    if not found:
+        return ""
+    return (
+        f"data: samples that are in training, too: {' and '.join(found)}; scores on them say little about "
+        "new data: leave copies out, or keep them in one part with data.split.group"
+    )
+
+
+def _hashes(every: Mapping[str, Data]) -> dict[str, NDArray[np.int64]] | None:
+    """A number for each sample of each part, equal where the samples are; None where they are not at hand."""
+    if any(isinstance(data, Unfitted) for data in every.values()):
+        raw: list[Any] = [data.raw for data in every.values() if isinstance(data, Unfitted)]
+        if len(raw) < len(every) or not all(isinstance(one, pd.DataFrame | pd.Series) for one in raw):
+            return None
+        whole = pd.concat(raw, ignore_index=True)  # columns of the same type in all parts
+        numbers = pd.util.hash_pandas_object(whole, index=False).to_numpy().view(np.int64)
+        return dict(zip(every, np.split(numbers, np.cumsum([len(one) for one in raw])[:-1]), strict=True))
+    if all(data.hashes for data in every.values() if not isinstance(data, Unfitted)):
+        return {
+            part: np.array([hash(one) for one in data.hashes])
+            for part, data in every.items()
+            if not isinstance(data, Unfitted)
+        }
+    if any(isinstance(data, Stream) for data in every.values()):
+        return None
+    return {
+        part: _rows(data.inputs) for part, data in every.items() if not isinstance(data, Stream | Unfitted)
+    }
+
+
+def _rows(tensor: Tensor) -> NDArray[np.int64]:
+    """A number for each row, by its bytes."""
+    numbers: list[int] = []
+    for block in blocks(tensor, torch.arange(len(tensor))):
+        plain = block.reshape(len(block), -1).contiguous().view(torch.uint8).numpy()
+        numbers += [hash(row.tobytes()) for row in plain]
+    return np.array(numbers, dtype=np.int64)
+
+
+def _name(data: Data, row: int) -> str:
+    names: Sequence[str] = getattr(data, "names", ())
+    return names[row] if names else f"row {row}"
