@@ -6,6 +6,7 @@ import math
 import statistics
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -52,3 +53,17 @@ def test_too_few() -> None:
     one = mean_of([0.5, math.nan, None, -math.inf])
     assert one is not None
     assert (one.mean, one.std, one.low, one.half_width) == (0.5, None, None, None)
+
+
+def test_seeds_of_a_fold_count_once() -> None:
+    """The mean over folds of the means over seeds, with scipy's interval of as many values as folds."""
+    drawn = np.random.default_rng(0).normal(size=(5, 3))
+    found = mean_of(drawn.ravel(), np.repeat(range(5), 3))
+    means = drawn.mean(1)
+    low, high = stats.t.interval(0.95, 4, means.mean(), stats.sem(means))
+    assert found is not None
+    assert (found.n, found.mean, found.low, found.high) == pytest.approx((5, means.mean(), low, high))
+    alone = mean_of(drawn[0], [2, 2, 2])  # one fold: its seeds are all there is
+    assert alone is not None
+    assert alone.values == tuple(drawn[0])
+    assert mean_of([1.0, None], [0, 1]) == mean_of([1.0])

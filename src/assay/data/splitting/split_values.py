@@ -56,7 +56,7 @@ def values_of(data: Samples | Stream | Unfitted, key: str, name: str) -> pd.Seri
         )
     if (missing := values.isna().to_numpy()).any():
         raise DataError(
-            f"{key}={name}: no value in row {int(missing.argmax())} (rows count from 0; "
+            f"{key}={name}: no value in row {values.index[int(missing.argmax())]} (rows count from 0; "
             f"{int(missing.sum())} of {len(values)} rows)",
             hint="fill them in, or leave such rows out of the file",
         )
@@ -123,8 +123,8 @@ def times_of(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
     if (wrong := dates.isna().to_numpy()).any():
         row = int(wrong.argmax())
         raise DataError(
-            f"{key}={name}: {texts.iloc[row]!r} in row {row} is neither a number nor a date written as "
-            f"2024-12-31 ({int(wrong.sum())} of {len(wrong)} rows)",
+            f"{key}={name}: {texts.iloc[row]!r} in row {values.index[row]} is neither a number nor a date "
+            f"written as 2024-12-31 ({int(wrong.sum())} of {len(wrong)} rows)",
             hint="rewrite such values: pandas.to_datetime(column, format=…), or name another column",
         )
     return dates

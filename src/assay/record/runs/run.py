@@ -59,6 +59,12 @@ class Run:
     data_sha256: str = ""
     code: str = ""
 
+    @property
+    def fold(self) -> int | None:
+        """Which fold it tests, as typed; None without folds."""
+        typed = self.typed.get("fold", "")
+        return int(typed) if typed.isdecimal() else None
+
     def score(self, metric: str) -> float | None:
         """The score of the best checkpoint where checkpoints are kept by this metric, else the last one.
 

@@ -56,6 +56,7 @@ class Job:
         attempts: Begun so far.
         spans: When and where it ran.
         configuration: What tells configurations apart whose values are the same.
+        fold: Which one it tests; None without folds.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Job:
     attempts: int = 1
     spans: tuple[Span, ...] = ()
     configuration: str = ""
+    fold: int | None = None
 
     @property
     def label(self) -> str:

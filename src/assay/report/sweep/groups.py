@@ -101,6 +101,6 @@ def verdict(contents: Contents, groups: Sequence[Group]) -> str:
 
 
 def _score(jobs: Sequence[Job], aim: Objective) -> Mean | None:
-    return mean_of(
-        aim.score(job.outcome) for job in jobs if job.status == "finished" and job.outcome is not None
-    )
+    finished = [job for job in jobs if job.status == "finished"]
+    scores = (aim.score(job.outcome) if job.outcome is not None else None for job in finished)
+    return mean_of(scores, [job.fold for job in finished])

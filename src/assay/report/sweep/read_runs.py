@@ -76,6 +76,7 @@ def _job(run: Run, root: Path, values: Mapping[str, str]) -> Job:
         outcome,
         run.path,
         spans=_spans(run),
+        fold=run.fold,
     )
 
 

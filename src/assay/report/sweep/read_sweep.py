@@ -15,7 +15,7 @@ from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import RunRecord
-from assay.record.varying import varying
+from assay.record.varying import fold_of, varying
 from assay.report.sweep.contents import Contents, Job, Span, place_of, spans_of, time_of
 
 if TYPE_CHECKING:
@@ -108,12 +108,13 @@ def _job(
     return Job(
         str(job_record.number),
         {key: value for key, value in values.items() if key not in REPETITIONS},
-        ", ".join([str(job_record.seed), *(f"fold {fold}" for fold in [values.get("fold")] if fold)]),
+        str(job_record.seed),
         status,
         job_record.outcome,
         run_dir,
         attempts=job_record.attempts,
         spans=_spans(job_record, record, status, is_alive=is_alive),
+        fold=fold_of(job_record.overrides),
     )
 
 

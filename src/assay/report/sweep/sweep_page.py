@@ -13,6 +13,7 @@ from assay.report.page.page import Cards, Cell, Code, Figures, Note, Page, Secti
 from assay.report.sweep.curves import curve_figures
 from assay.report.sweep.failures import failures
 from assay.report.sweep.figures import parameter_figures, tradeoff
+from assay.report.sweep.folds import FOLDS, fold_blocks
 from assay.report.sweep.groups import ranked, verdict
 from assay.report.sweep.timeline import timeline
 
@@ -59,6 +60,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
             [_leaderboard(contents, groups, folder, repeated=repeated), *_verdict(contents, groups)],
             _order(contents.objectives, repeated=repeated),
         ),
+        Section("folds", "Folds", fold_blocks(contents, groups), FOLDS),
         Section("parameters", "Parameters", [*_figures(figures), *_notes(notes)]),
         Section("tradeoff", "Trade-off", _figures([against] if against else [])),
         Section("curves", "Learning curves", _figures(curves)),
@@ -92,13 +94,16 @@ def _summary(contents: Contents, groups: Sequence[Group]) -> list[Block]:
         score = best.scores[place] if best else None
         if best is not None and score is not None:
             name, mean = f"{aim.name} of the best", format_score(aim.name, score.mean)
-            over = f"{score_text(aim.name, score)} over {score.n} seeds, " if score.high is not None else ""
+            repeated = "folds" if any(job.fold is not None for job in best.jobs) else "seeds"
+            over = (
+                f"{score_text(aim.name, score)} over {score.n} {repeated}, " if score.high is not None else ""
+            )
             cards.append((name, mean, f"{over}{best.label}"))
     counts = Counter(job.status for job in contents.jobs)
     words = ", ".join(f"{count} {status}" for status, count in counts.items())
     name = "jobs" if contents.is_sweep else "runs"
     cards.append((name, str(len(contents.jobs)), words))
-    cards.append(("configurations", str(len(groups)), "that differ in more than the seed"))
+    cards.append(("configurations", str(len(groups)), "that differ in more than seed and fold"))
     took = sum((span.end - span.start).total_seconds() for job in contents.jobs for span in job.spans)
     if took:
         cards.append(("time", duration(took), f"of all {name} together"))
@@ -113,7 +118,7 @@ def _verdict(contents: Contents, groups: Sequence[Group]) -> list[Block]:
 def _order(objectives: Sequence[Objective], *, repeated: bool) -> str:
     first = objectives[0]
     way = "highest" if first.direction == "maximize" else "lowest"
-    seeds = " Scores are means of the seeds with their 95 % interval (Student's t)." if repeated else ""
+    seeds = " Scores are means of seeds or folds with their 95 % interval (Student's t)." if repeated else ""
     return f"By {first.name}, the {way} first; what has not finished comes last.{seeds}"
 
 
@@ -146,6 +151,7 @@ def _leaderboard(contents: Contents, groups: Sequence[Group], folder: Path, *, r
 
 def _jobs(contents: Contents, folder: Path) -> Table:
     keys, aims = contents.keys, contents.objectives
+    with_folds = any(job.fold is not None for job in contents.jobs)
     rows = []
     for job in contents.jobs:
         short = in_short(job.values)
@@ -156,6 +162,7 @@ def _jobs(contents: Contents, folder: Path) -> Table:
                 _link(job, folder),
                 *(_value(job.values.get(key), short.get(key)) for key in keys),
                 _value(job.seed, job.seed),
+                *([Cell("" if job.fold is None else str(job.fold), job.fold)] if with_folds else []),
                 Cell(job.status, tone=_TONES.get(job.status, ""), title=outcome.reason if outcome else ""),
                 *(
                     Cell(format_score(aim.name, score) if score is not None else "", score)
@@ -166,7 +173,8 @@ def _jobs(contents: Contents, folder: Path) -> Table:
             ]
         )
     names = [aim.name for aim in aims]
-    head = ["job" if contents.is_sweep else "run", *keys, "seed", "status", *names, "attempts", "time"]
+    head = ["job" if contents.is_sweep else "run", *keys, "seed"]
+    head += [*(["fold"] if with_folds else []), "status", *names, "attempts", "time"]
     numeric = frozenset((*names, "attempts", "time"))
     return Table(_distinct(head), rows, numeric=numeric, filtered=len(rows) > 5)
 

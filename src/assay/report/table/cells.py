@@ -44,6 +44,9 @@ def count_text(row: Row) -> str:
         row: Of a comparison.
     """
     counted = max((score.n for score in row.scores.values()), default=0)
+    if row.folds:
+        folds = len({run.fold for run in row.runs})
+        return f"{counted} folds" if counted == folds and row.whole else f"{counted} of {folds} folds"
     return str(counted) if counted == row.repetitions else f"{counted} of {row.repetitions}"
 
 

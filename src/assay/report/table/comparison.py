@@ -47,6 +47,12 @@ class Row:
     repetitions: int
 
     @property
+    def folds(self) -> int:
+        """How many different folds count; 0 where there are not several."""
+        folds = len({run.fold for run in self.counted})
+        return folds if folds > 1 else 0
+
+    @property
     def whole(self) -> bool:
         """Whether every repetition has finished."""
         return self.finished and len(self.counted) == self.repetitions
@@ -206,7 +212,8 @@ def _row(runs: Sequence[Run], values: Mapping[str, str | None], metrics: Sequenc
             by_job[run.fingerprint] = run
     finished = [run for run in by_job.values() if run.status == "finished"]
     counted = finished or list(by_job.values())
-    means = {metric: mean_of(run.score(metric) for run in counted) for metric in metrics}
+    folds = [run.fold for run in counted]
+    means = {metric: mean_of((run.score(metric) for run in counted), folds) for metric in metrics}
     scores = {metric: mean for metric, mean in means.items() if mean is not None}
     return Row(values, tuple(runs), tuple(counted), scores, bool(finished), len(by_job))
 
@@ -280,11 +287,15 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
         notes.append(
             "the data have changed between runs of the same config and seed (data_sha256 of their records)"
         )
+    if any(0 < row.folds < len(row.counted) for row in rows):
+        notes.append(
+            "seeds of one fold are tested on the same samples: their mean counts once, and n is folds"
+        )
     if any(not run.config_fingerprint for row in rows for run in row.runs):
         notes.append(
             "older records lack config_fingerprint: their runs are told apart by what was typed alone"
         )
-    if any(0 < row.scores[name].n < len(row.counted) for row in rows for name in row.scores):
+    if any(0 < row.scores[name].n < (row.folds or len(row.counted)) for row in rows for name in row.scores):
         notes.append(
             "scores that are missing, nan or infinite are left out of their means; n says how many count"
         )

@@ -11,8 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from assay.files.atomic import write_text
+from assay.record import out_of_fold
 from assay.record.log_file import FILE, logs_of
-from assay.record.score_text import score_text
+from assay.record.score_text import format_score, score_text
 from assay.record.varying import in_short, varying
 from assay.sweep.output.progress import said, why
 from assay.sweep.output.tables import RESULTS, best_job, groups, ranked, write_tables
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from assay.record.journal import JobRecord
     from assay.record.objective import Objective
+    from assay.record.out_of_fold import OutOfFold
     from assay.sweep.result import SweepResult
     from assay.terminal import Console
 
@@ -30,6 +32,7 @@ BEST: Final = "best.yaml"
 IMPORTANCE: Final = "importance.csv"
 _ROWS: Final = 12
 _FAILURES: Final = 12
+_SCORES: Final = 4
 
 
 def write_results(result: SweepResult, importance: Sequence[tuple[str, float]] = ()) -> None:
@@ -49,6 +52,7 @@ def write_results(result: SweepResult, importance: Sequence[tuple[str, float]] =
         if config.is_file():
             head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {_command(best)}\n"
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
+    out_of_fold.write(result.directory / out_of_fold.FILE, _out_of_fold(result))
     if importance:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([("parameter", "importance"), *importance])
@@ -68,6 +72,7 @@ def say_results(console: Console, result: SweepResult, importance: Sequence[tupl
         return
     console.print()
     _say_ranking(console, jobs, first)
+    _say_out_of_fold(console, result)
     if importance:
         shares = "  ".join(f"{name} {100 * share:.0f} %" for name, share in importance)
         console.print(f"[bold]importance[/bold]  {escape(shares)}")
@@ -119,6 +124,31 @@ def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objecti
     if len(order) > _ROWS:
         console.print(f"… and {len(order) - _ROWS} more", style="dim")
     console.print()
+
+
+def _out_of_fold(result: SweepResult) -> list[OutOfFold]:
+    return out_of_fold.gathered(out_of_fold.fold_runs(result.jobs, result.run_dir))
+
+
+def _say_out_of_fold(console: Console, result: SweepResult) -> None:
+    """The scores of each configuration over the samples of all folds at once, and what is missing."""
+    together: dict[tuple[tuple[str, str], ...], list[OutOfFold]] = {}
+    for one in _out_of_fold(result):
+        together.setdefault(tuple(one.values.items()), []).append(one)
+    for values, several in list(together.items())[:_ROWS]:
+        means = list(out_of_fold.mean_scores(several).items())[:_SCORES]
+        scores = ", ".join(f"{name} {format_score(name, value)}" for name, value in means)
+        label = " ".join(f"{key}={value}" for key, value in in_short(dict(values)).items())
+        rows = f"{len(several[0].predictions.keys):,} samples"
+        seeds = f", mean of {len(several)} seeds" if len(several) > 1 else ""
+        console.print(
+            f"[bold]out of fold[/bold]  {escape(f'{label}  ' if label else '')}{scores or 'no scores'}"
+            f"  ({rows}{seeds})"
+        )
+        for problem in dict.fromkeys(problem for one in several for problem in one.problems):
+            console.print(f"[yellow]note[/yellow]   {escape(problem)}")
+    if together:
+        console.print(f"       {escape(str(result.directory / out_of_fold.FILE))}\n")
 
 
 def _say_failures(console: Console, result: SweepResult) -> None:

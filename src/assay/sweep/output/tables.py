@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from assay.config.identity import REPETITIONS
 from assay.files.atomic import write_text
 from assay.record.statistics import mean_of
-from assay.record.varying import varying
+from assay.record.varying import fold_of, varying
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -164,10 +164,12 @@ def groups_csv(grouped: Sequence[Group], objectives: Sequence[Objective]) -> str
 
 
 def _group(values: dict[str, str], members: Sequence[JobRecord], objectives: Sequence[Objective]) -> Group:
-    outcomes = [job.outcome for job in members if job.status == "finished" and job.outcome is not None]
+    finished = [job for job in members if job.status == "finished" and job.outcome is not None]
+    outcomes = [job.outcome for job in finished if job.outcome is not None]
+    folds = [fold_of(job.overrides) for job in finished]
     names = dict.fromkeys(name for outcome in outcomes for name in outcome.metrics)
-    means = {name: mean_of(outcome.metrics.get(name) for outcome in outcomes) for name in names}
-    means |= {aim.name: mean_of(aim.score(outcome) for outcome in outcomes) for aim in objectives}
+    means = {name: mean_of((outcome.metrics.get(name) for outcome in outcomes), folds) for name in names}
+    means |= {aim.name: mean_of((aim.score(outcome) for outcome in outcomes), folds) for aim in objectives}
     scores = {name: mean for name, mean in means.items() if mean is not None}
     return Group(values, tuple(job.number for job in members), len(outcomes), scores)
 

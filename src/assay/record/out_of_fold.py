@@ -1,0 +1,228 @@
+"""`out_of_fold.parquet` of a sweep: what was predicted of each sample by the run that tested its fold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from assay.config.identity import REPETITIONS
+from assay.config.yaml_file import load_mapping
+from assay.errors import AssayError, first_line
+from assay.files.atomic import write_bytes
+from assay.record import predictions_file
+from assay.record.statistics import mean_of
+from assay.record.varying import fold_of, varying
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+    from assay.record.journal import JobRecord
+    from assay.task.predictions import Predictions
+    from assay.task.score import Score
+
+FILE: Final = "out_of_fold.parquet"
+
+
+@final
+@dataclass(frozen=True)
+class FoldRun:
+    """A run that has finished and tested a fold.
+
+    Attributes:
+        name: Number of its job, or its path.
+        values: What not all configurations share, by key.
+        seed: Of the run.
+        fold: Which one it tested.
+        run_dir: Its directory.
+    """
+
+    name: str
+    values: Mapping[str, str]
+    seed: str
+    fold: int
+    run_dir: Path
+
+
+@final
+@dataclass(frozen=True)
+class OutOfFold:
+    """All folds of one configuration and seed.
+
+    Attributes:
+        values: What not all configurations of the sweep share, by key.
+        seed: Of the runs.
+        runs: Name of the run that tested each fold.
+        folds: How many folds there are; 0 where no run says it.
+        predictions: Of the samples of all these folds.
+        rows: How many of them are of each fold.
+        problems: What is missing or doubtful, a sentence each.
+    """
+
+    values: Mapping[str, str]
+    seed: str
+    runs: Mapping[int, str]
+    folds: int
+    predictions: Predictions
+    rows: Mapping[int, int]
+    problems: tuple[str, ...]
+
+    def scores(self) -> list[Score]:
+        """Over all samples at once, with intervals over samples; see `assay.task.task.Task.scores`."""
+        if self.predictions.targets is None:
+            return []
+        return task_of(self.predictions.task).scores(self.predictions)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per sample: key, target, what was predicted, and by which run."""
+        import pandas as pd
+
+        one = self.predictions
+        task = task_of(one.task)
+        columns: dict[str, Any] = {"key": list(one.keys), **_targets(one)}
+        if one.kind != task.kept_kind:
+            columns |= task.typed(one.outputs, one.kind, one.class_names).columns(1)
+        else:
+            columns |= {f"output_{place}": values for place, values in enumerate(one.outputs.T)}
+        numbers = list(self.rows.values())
+        columns["fold"] = np.repeat(list(self.rows), numbers)
+        columns["run"] = np.repeat(np.array(list(self.runs.values()), dtype=object), numbers)
+        columns["seed"] = int(self.seed) if self.seed.isdecimal() else self.seed
+        return pd.DataFrame(columns)
+
+
+def fold_runs(jobs: Sequence[JobRecord], place: Callable[[JobRecord], Path]) -> list[FoldRun]:
+    """The jobs of a sweep that have tested a fold.
+
+    Args:
+        jobs: In order.
+        place: Of a job: its run directory.
+    """
+    found = []
+    for job, values in zip(jobs, varying(jobs), strict=True):
+        fold = fold_of(job.overrides)
+        if fold is not None and job.status == "finished":
+            own = {name: value for name, value in values.items() if name not in REPETITIONS}
+            found.append(FoldRun(str(job.number), own, str(job.seed), fold, place(job)))
+    return found
+
+
+def gathered(runs: Sequence[FoldRun]) -> list[OutOfFold]:
+    """Put the tests of folds together, a configuration and seed each, in the order of the runs.
+
+    Args:
+        runs: Those that have finished; the last of a fold counts.
+    """
+    together: dict[tuple[tuple[tuple[str, str], ...], str], dict[int, FoldRun]] = {}
+    for run in runs:
+        together.setdefault((tuple(run.values.items()), run.seed), {})[run.fold] = run
+    found = [_of(dict(key), seed, of_fold) for (key, seed), of_fold in together.items()]
+    return [one for one in found if one is not None]
+
+
+def write(path: Path, gathered: Sequence[OutOfFold]) -> None:
+    """Write all of them as one table, whole or not at all; take away an earlier one where there are none.
+
+    Args:
+        path: The file.
+        gathered: From `gathered`.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    if not gathered:
+        path.unlink(missing_ok=True)
+        return
+    import pandas as pd
+    import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
+
+    frames = []
+    for one in gathered:
+        frame = one.to_frame()
+        for key, value in one.values.items():
+            frame[key] = value
+        frames.append(frame)
+    table = pa.Table.from_pandas(pd.concat(frames, ignore_index=True), preserve_index=False)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata(None), sink, compression="zstd")
+    write_bytes(path, sink.getvalue().to_pybytes())
+
+
+def mean_scores(several: Sequence[OutOfFold]) -> dict[str, float]:
+    """Scores of one configuration over all samples, each the mean of its seeds.
+
+    Args:
+        several: Of the same configuration, one a seed.
+    """
+    values: dict[str, list[float]] = {}
+    for one in several:
+        for score in one.scores():
+            values.setdefault(score.name, []).append(score.value)
+    means = {name: mean_of(scores) for name, scores in values.items()}
+    return {name: mean.mean for name, mean in means.items() if mean is not None}
+
+
+def _of(values: Mapping[str, str], seed: str, runs: Mapping[int, FoldRun]) -> OutOfFold | None:
+    parts: dict[int, Predictions] = {}
+    problems: list[str] = []
+    folds = 0
+    for fold, run in sorted(runs.items()):
+        try:
+            split = (load_mapping(run.run_dir / "config.yaml").get("data") or {}).get("split") or {}
+            folds = max(folds, int(split.get("folds") or 0))
+            parts[fold] = predictions_file.read(run.run_dir / predictions_file.FILE)
+        except (AssayError, OSError, TypeError, ValueError, AttributeError) as error:
+            problems.append(f"run {run.name}, fold {fold}: {first_line(error)}")
+    missing = [str(fold) for fold in range(folds) if fold not in parts]
+    if missing:
+        problems.append(f"fold {', '.join(missing)} of {folds} is missing")
+    if not parts:
+        return None
+    first = next(iter(parts.values()))
+    alike = {fold: one for fold, one in parts.items() if _form(one) == _form(first)}
+    if len(alike) < len(parts):
+        problems.append("not all runs predict the same: those that differ from the first are left out")
+    if thinned := [one for one in alike.values() if one.num_evaluated]:
+        kept, total = (
+            sum(map(len, (one.keys for one in thinned))),
+            sum(one.num_evaluated for one in thinned),
+        )
+        problems.append(
+            f"only {kept:,} of {total:,} predictions were kept, drawn at random: predictions.max_megabytes"
+        )
+    keys = tuple(key for one in alike.values() for key in one.keys)
+    if len(set(keys)) < len(keys):
+        problems.append("some samples are in several folds: the data or its division has changed in between")
+    targets = [one.targets for one in alike.values() if one.targets is not None]
+    whole = replace(
+        first,
+        keys=keys,
+        outputs=np.concatenate([one.outputs for one in alike.values()]),
+        targets=np.concatenate(targets) if len(targets) == len(alike) else None,
+        num_evaluated=0,
+    )
+    names = {fold: runs[fold].name for fold in alike}
+    rows = {fold: len(one.keys) for fold, one in alike.items()}
+    return OutOfFold(values, seed, names, folds, whole, rows, tuple(problems))
+
+
+def _form(one: Predictions) -> tuple[object, ...]:
+    return one.task, one.kind, one.class_names, one.outputs.shape[1:], one.targets is None
+
+
+def _targets(one: Predictions) -> dict[str, Any]:
+    if one.targets is None:
+        return {}
+    if one.targets.ndim == 1:
+        named = one.class_names and one.targets.dtype.kind == "i"
+        return {"target": np.asarray(one.class_names, dtype=object)[one.targets] if named else one.targets}
+    if one.targets.shape[1] == 1:
+        return {"target": one.targets[:, 0]}
+    names = one.class_names if len(one.class_names) == one.targets.shape[1] else range(one.targets.shape[1])
+    return {f"target_{name}": column for name, column in zip(names, one.targets.T, strict=True)}
