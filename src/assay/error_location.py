@@ -15,7 +15,7 @@ _WORKER = re.compile(r"^Caught (\w+) in DataLoader worker process \d+\.$")
 
 
 def own_frame(error: BaseException) -> str:
-    """The innermost line of the user's own code that an exception went through.
+    """The innermost line of the user's own code that an exception went through, or that cannot be parsed.
 
     Args:
         error: With its causes; one of a process that loads data has its traceback in its message.
@@ -23,6 +23,8 @@ def own_frame(error: BaseException) -> str:
     Returns:
         Such as `my_project/net.py:12, in forward`; empty where none of it is the user's.
     """
+    if isinstance(error, SyntaxError) and error.filename and _is_own(error.filename):
+        return f"{_shown(error.filename)}:{error.lineno}"
     for one in _chain(error):
         at = traceback.walk_tb(one.__traceback__)
         frames = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in at]
@@ -30,10 +32,13 @@ def own_frame(error: BaseException) -> str:
             frames += [(file, int(line), name) for file, line, name in _FRAME.findall(str(one))]
         for file, line, name in reversed(frames):
             if _is_own(file):
-                here = Path(file)
-                shown = here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here
-                return f"{shown}:{line}, in {name}"
+                return f"{_shown(file)}:{line}, in {name}"
     return ""
+
+
+def _shown(file: str) -> Path:
+    here = Path(file)
+    return here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here
 
 
 def one_line_of(error: BaseException) -> str:
@@ -42,7 +47,7 @@ def one_line_of(error: BaseException) -> str:
     Args:
         error: Any.
     """
-    name, text = type(error).__name__, first_line(str(error))
+    name, text = type(error).__name__, first_line(error.msg if isinstance(error, SyntaxError) else str(error))
     if match := _WORKER.match(text):  # the message is that of torch; the last line of it is what was raised
         said = str(error).strip().splitlines()[-1]
         kind, _, rest = said.partition(": ")

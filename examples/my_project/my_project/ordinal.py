@@ -92,9 +92,7 @@ class ContinuationRatio(nn.Module):
         return self._log_probabilities(outputs.float()).exp()
 
     def _log_probabilities(self, outputs: Tensor) -> Tensor:
-        zero = outputs.new_zeros(len(outputs), 1)
-        reached = torch.cat([zero, F.logsigmoid(outputs).cumsum(1)], 1)
-        return reached + torch.cat([F.logsigmoid(-outputs), zero], 1)
+        return F.pad(F.logsigmoid(outputs).cumsum(1), (1, 0)) + F.pad(F.logsigmoid(-outputs), (0, 1))
 
 
 @final

@@ -11,6 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean, named
 from assay.config.tree import walk
+from assay.error_location import own_frame
 from assay.errors import AssayError, ConfigError, first_line
 from assay.targets.call_signature import example
 from assay.targets.optional_packages import install
@@ -52,6 +53,8 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     elif not isinstance(cause, _PLAIN_KINDS):
         text = f"cannot be made with these values: {text}"
     at = _value_at_fault(text, node, key)
+    if frame := own_frame(cause):
+        text = f"{text} ({frame})"
     return ConfigError(text, key="" if text.startswith(f"{at}=") else at, hint=_way_out(config, at))
 
 

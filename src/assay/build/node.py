@@ -11,7 +11,7 @@ from assay.build.build_error import build_error
 from assay.targets.instantiate import CallError, instantiate
 from assay.targets.judge_name import trusted_in
 from assay.targets.own_task import import_tasks
-from assay.targets.resolve import ready
+from assay.targets.resolve import check_made, ready
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,9 @@ def build(config: DictConfig, key: str, /, **objects: Any) -> Any:
             return None
         import_tasks(config)
         tree = ready(config, key, node, NOT_ARGUMENTS.get(key, ()))
-        return instantiate(tree, key, trusted_in(config), **objects)
+        made = instantiate(tree, key, trusted_in(config), **objects)
+        check_made(key, made)
+        return made
     except CallError as error:
         raise build_error(error.reason, config, error.key) from error.reason
     except OmegaConfBaseException as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sqlite3
+import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -152,6 +153,9 @@ def _class(kind: str, target: str) -> Any:
     module, root = _PARTS[kind]
     match = _TARGET.fullmatch(target)
     found = getattr(getattr(optuna, module), match[2], None) if match and match[1] == module else None
+    if match is None:  # one of the user's own, imported already with their trust
+        home, _, name = target.rpartition(".")
+        found = getattr(sys.modules.get(home), name, None)
     parent = getattr(getattr(optuna, module), root)
     if not (inspect.isclass(found) and issubclass(found, parent)) or inspect.isabstract(found):
         raise ValueError(f"{target!r} is not one of Optuna's {kind}s; optuna.{module}.… was expected")

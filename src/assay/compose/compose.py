@@ -189,7 +189,7 @@ def complete(
     """
     settle_trust(config, trusted)
     settle_own_parts(config, hydra_node)
-    check_hydra(hydra_node)
+    check_hydra(hydra_node, trusted.packages)
     check_hydra_outside(hydra_node, trusted)
     check_options(config)
     check_read(config)

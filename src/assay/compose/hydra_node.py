@@ -10,9 +10,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.tree import walk
 from assay.errors import ConfigError
+from assay.targets.trust import KEY, is_library, within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from assay.config.tree import Entry
 
@@ -36,7 +37,9 @@ SWEEP_PARTS: Final = {
         "assay.sweep.search.random.RandomSearch",
     ),
 }
-"""All that a launcher or sweeper may be; what lies beside them starts, ends and removes things."""
+"""All of assay's that a launcher or sweeper may be; what lies beside them starts, ends and removes things."""
+_OWN_TOO: Final = ("hydra.launcher._target_", "hydra.sweeper._target_", "hydra.sweeper.sampler._target_")
+"""What may also be a class of the user's own."""
 _CALLBACKS = (
     "hydra.experimental.callbacks.LogJobReturnCallback",
     "hydra.experimental.callbacks.PickleJobInfoCallback",
@@ -54,6 +57,7 @@ _STREAMS = ("ext://sys.stdout", "ext://sys.stderr")
 _LOG_FILE = re.compile(
     r"(\$\{hydra\.runtime\.output_dir\}/)?(\$\{hydra\.job\.name\}|[\w-]+)(\.\w+)?", re.ASCII
 )
+_PATH = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 _JOB_NAME = re.compile(r"\w[\w-]*", re.ASCII)
 """A name in the run's directory: a logger's format could put any text into any other file."""
 _VARIABLES = re.compile(
@@ -66,11 +70,12 @@ _VARIABLES = re.compile(
 """Others choose libraries, compilers and interpreters."""
 
 
-def check_hydra(node: DictConfig) -> None:
+def check_hydra(node: DictConfig, packages: Sequence[str] = ()) -> None:
     """Refuse a `hydra` node that would have Hydra call, import or set anything out of the way.
 
     Args:
         node: The `hydra` node of a composed config.
+        packages: What the user trusts: a launcher, a sweeper or its sampler may lie there.
 
     Raises:
         ConfigError: Naming the key.
@@ -78,7 +83,7 @@ def check_hydra(node: DictConfig) -> None:
     for part in _CALLED:
         for entry in _entries(node, part):
             if entry.name == "_target_":
-                _check_target(entry, part)
+                _check_target(entry, part, packages)
     name = OmegaConf.select(node, "job.name")
     if name is not None and not _JOB_NAME.fullmatch(str(name)):
         raise ConfigError(f"{name!r} is not a plain name", key="hydra.job.name", hint="hydra.job.name=assay")
@@ -117,7 +122,7 @@ def _resolved(entry: Entry) -> Any:
         return None
 
 
-def _check_target(entry: Entry, part: str) -> None:
+def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
     target = entry.raw
     text = target if isinstance(target, str) else ""
     if part == "callbacks":
@@ -126,6 +131,16 @@ def _check_target(entry: Entry, part: str) -> None:
         fine = text in HYDRAS_OWN or text in SWEEP_PARTS[f"hydra.{part}"]
     else:
         fine = _SEARCH.fullmatch(text) is not None
+    can_be_own = entry.key in _OWN_TOO and _PATH.fullmatch(text) is not None
+    if can_be_own and within(text, packages):
+        return
+    if not fine and can_be_own and not is_library(text):
+        root = text.partition(".")[0]
+        raise ConfigError(
+            f"{target!r} lies in a package that is not trusted",
+            key=entry.key,
+            hint=f"if it is your own: {KEY}=[{root}], or put that into conf/project.yaml",
+        )
     if not fine and target is not None:
         raise ConfigError(
             f"{target!r} is not something that Hydra may call here",

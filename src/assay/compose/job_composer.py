@@ -240,7 +240,7 @@ def compose_whole(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> Dic
         ConfigError: It cannot be composed, or asks Hydra for what it may not do.
     """
     composed = compose_with(hydra, overrides, RunMode.MULTIRUN, trusted)
-    check_hydra(composed.hydra)
+    check_hydra(composed.hydra, trusted.packages)
     check_hydra_outside(composed.hydra, trusted)
     HydraConfig.instance().set_config(composed)
     with explained(hydra, overrides):

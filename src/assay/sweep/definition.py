@@ -14,9 +14,13 @@ from assay.config.serialize import written
 from assay.errors import ConfigError
 from assay.record.objective import check_asked_for, objectives
 from assay.sweep.factory import arguments, made, target
+from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.policy import Policy
 from assay.sweep.search.constraint import read_constraints
+from assay.sweep.search.samplers import import_sampler
+from assay.sweep.search.search import Search
+from assay.targets.trust import within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,8 +29,6 @@ if TYPE_CHECKING:
     from assay.compose.job_composer import Job
     from assay.config.hydra_internals import Hydra
     from assay.record.objective import Objective
-    from assay.sweep.launcher.launcher import Launcher
-    from assay.sweep.search.search import Search
 
 _POLICY: Final = ("on_failure", "max_retries", "on_out_of_memory", "timeout_min", "memory_gb")
 _AIMS: Final = ("objective", "direction")
@@ -42,6 +44,7 @@ class SweepDefinition:
         config_dir: The user's folder of config groups.
         directory: Where everything about it lies.
         launcher: The node `hydra.launcher`.
+        launcher_class: What it names.
         objectives: What its jobs are compared by; the first one decides.
         needed: Scores that every job must have, and the keys that ask for them.
         policy: What happens to a job that fails.
@@ -53,6 +56,7 @@ class SweepDefinition:
     config_dir: Path | None
     directory: Path
     launcher: dict[str, Any]
+    launcher_class: type[Launcher]
     objectives: list[Objective]
     needed: dict[str, str]
     policy: Policy
@@ -66,9 +70,8 @@ class SweepDefinition:
             ConfigError: A key of the launcher is not what it takes.
         """
         values = {name: value for name, value in arguments(self.launcher).items() if name not in _POLICY}
-        kind = target(self.launcher, "hydra.launcher")
-        place = {"sweep_dir": self.directory} if kind.keeps_files else {}
-        launcher: Launcher = made(kind, values, "hydra.launcher", others=_POLICY, **place)
+        place = {"sweep_dir": self.directory} if self.launcher_class.keeps_files else {}
+        launcher: Launcher = made(self.launcher_class, values, "hydra.launcher", others=_POLICY, **place)
         return launcher
 
     def check_scores(self, report: Report) -> None:
@@ -87,7 +90,7 @@ class SweepDefinition:
     @property
     def is_serial(self) -> bool:
         """Whether the jobs run in this process."""
-        return target(self.launcher, "hydra.launcher") is SerialLauncher
+        return self.launcher_class is SerialLauncher
 
 
 def read_definition(
@@ -110,7 +113,8 @@ def read_definition(
     directory = Path(str(whole.hydra.sweep.dir))
     asked = sweeper.get("objective") is not None
     aims = objectives(sweeper, written(job_config(whole)))
-    search = _search(sweeper, aims, directory, overrides=list(overrides), config_loader=hydra.config_loader)
+    given = {"overrides": list(overrides), "config_loader": hydra.config_loader}
+    search = _search(sweeper, aims, directory, trusted.packages, **given)
     policy: Policy = made(
         Policy, {name: launcher[name] for name in _POLICY if name in launcher}, "hydra.launcher"
     )
@@ -119,6 +123,7 @@ def read_definition(
         config_dir=config_dir,
         directory=directory,
         launcher=launcher,
+        launcher_class=target(launcher, "hydra.launcher", Launcher, trusted.packages),
         objectives=aims,
         needed=_needed(aims if asked or not search.ahead else (), sweeper.get("constraints") or ()),
         policy=policy,
@@ -127,8 +132,12 @@ def read_definition(
     )
 
 
-def _search(node: dict[str, Any], aims: Sequence[Objective], directory: Path, **given: Any) -> Search:
-    kind = target(node, "hydra.sweeper")
+def _search(
+    node: dict[str, Any], aims: Sequence[Objective], directory: Path, packages: Sequence[str], **given: Any
+) -> Search:
+    kind = target(node, "hydra.sweeper", Search, packages)
+    if within(sampler := str((node.get("sampler") or {}).get("_target_")), packages):
+        import_sampler("hydra.sweeper.sampler._target_", sampler, packages)
     values = {name: value for name, value in arguments(node).items() if name not in _AIMS}
     if kind.learns:
         values |= {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.config.did_you_mean import did_you_mean
-from assay.errors import ConfigError
+from assay.error_location import one_line_of
+from assay.errors import AssayError, ConfigError
 from assay.targets.annotation import accepts, in_words
+from assay.targets.resolve import own_class
+from assay.targets.trust import KEY, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,33 +67,45 @@ def made(
             raise ConfigError(f"{in_words(hint)} was expected, not {value!r}", key=full, hint=f"{full}=…")
     try:
         return kind(**values, **given)
+    except AssayError:
+        raise
     except ValueError as error:
         name = str(error).partition("=")[0]
         full = f"{key}.{name}" if name in names else key
         raise ConfigError(
             str(error), key=full, hint="assay configs hydra/launcher shows what there is"
         ) from error
+    except Exception as error:  # whatever a constructor of the user's own raises
+        raise ConfigError(
+            f"{kind.__module__}.{kind.__qualname__} cannot be made: {one_line_of(error)}",
+            key=key,
+            hint="--debug shows the traceback",
+        ) from error
 
 
-def target(node: Mapping[str, Any], key: str) -> Any:
+def target(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str]) -> Any:
     """The class that a node names.
 
     Args:
         node: As plain data.
         key: Of the node.
+        base: `Launcher` or `Search`.
+        packages: What the user trusts.
 
     Raises:
-        ConfigError: It names none of assay's.
+        ConfigError: It names none of assay's, and none of the user's own.
     """
     name = str(node.get("_target_"))
     name = HYDRAS_OWN.get(name, name)
     module, _, kind = name.rpartition(".")
     group = key.replace(".", "/")
+    if within(name, packages):
+        return own_class(f"{key}._target_", name, packages, base)
     if name not in SWEEP_PARTS[key]:
         raise ConfigError(
             f"{name!r} is not one of assay's {key.rpartition('.')[2]}s",
             key=f"{key}._target_",
-            hint=f"assay configs {group} lists them",
+            hint=f"assay configs {group} lists them; for one of your own: {KEY}=[…]",
         )
     return getattr(importlib.import_module(module), kind)
 

@@ -42,6 +42,8 @@ _HYDRAS: Final = {
     "job.env_set": "these variables reach other programs",
 }
 """Keys of the `hydra` node, and why a config may not choose their values."""
+_NOT_OWN: Final = tuple(f"hydra.launcher.{name}" for name in ("_target_", "on_"))
+"""Texts of a launcher of the user's own that are not for it."""
 _UNSAFE_NAME: Final = ("filename", "name", "prefix", "sub_dir", "version")
 """Arguments that become part of a file's path."""
 _WORD: Final = re.compile(r"\w[\w .=+,@-]{0,99}(/\w[\w .=+,@-]{0,99})*")
@@ -145,6 +147,11 @@ def check_hydra_outside(node: DictConfig, person: Trust) -> None:
             if whole not in person.keys:  # typed in one piece or in several
                 _refuse(key, one, why, person, override(whole, list(map(str, value))) if "[" in key else "")
     launcher = OmegaConf.select(node, "launcher")
+    if isinstance(launcher, DictConfig) and within(str(launcher.get("_target_")), person.packages):
+        for entry in walk(launcher, "hydra.launcher"):
+            value = None if entry.is_container else _value(entry)
+            if isinstance(value, str) and value != "auto" and not entry.key.startswith(_NOT_OWN):
+                _refuse(entry.key, value, "a launcher of your own may run what it says", person)
     for key, one in _texts(launcher, "hydra.launcher") if isinstance(launcher, DictConfig) else ():
         if _CONTROL.search(one) and not key.startswith("hydra.launcher.setup"):
             raise ConfigError(f"{one!r} holds a line break or another control character", key=key)

@@ -13,8 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import child_node, is_interpolation, is_null
 from assay.error_location import one_line_of
-from assay.errors import AssayError, ConfigError, first_line
-from assay.targets.allowlist import FUNCTIONS, HOMES, REFUSED, is_allowed, slot_of
+from assay.errors import AssayError, ConfigError
+from assay.targets.allowlist import FUNCTIONS, HOMES, REFUSED, Slot, is_allowed, slot_of
 from assay.targets.judge_name import check_name, check_trust, targets, trusted_in
 from assay.targets.trust import KEY, make_importable, within
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Kind = TypeVar("Kind")
+_ANY_CALL = ("augment", "param_groups")
+"""Slots of whatever can be called."""
 _BUILDERS = "torchvision.models"
 
 
@@ -110,11 +112,11 @@ def own_class(key: str, path: str, packages: Sequence[str], base: type[Kind]) ->
             key=key,
             hint="name a class that you wrote",
         )
-    if lacking := sorted(getattr(found, "__abstractmethods__", ())):
+    if lacking := _lacking(found):
         raise ConfigError(
-            f"{path!r} lacks what {interface} asks for: {', '.join(lacking)}",
+            f"{path!r} lacks what {interface} asks for: {lacking}",
             key=key,
-            hint=f"define {'it' if len(lacking) == 1 else 'them'} in {found.__qualname__}",
+            hint=f"define that in {found.__qualname__}",
         )
     return found
 
@@ -194,7 +196,7 @@ def _places(value: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def _resolve(target: str, slot: str, packages: tuple[str, ...]) -> Any:
-    return _known(target, slot) if is_allowed(target) else _own(target, packages)
+    return _known(target, slot) if is_allowed(target) else _own(target, slot, packages)
 
 
 @functools.cache
@@ -206,7 +208,7 @@ def _known(target: str, slot: str) -> Any:
 
 def _judge(target: str, found: Any, slot: str) -> None:
     """Refuse what a config may not call, whatever name it has."""
-    holds = slot_of(slot if slot not in ("callbacks", "logger", "metrics") else f"{slot}.x")[1]
+    holds = _holds(slot)
     says = f"{slot} holds {holds.words}" if slot else f"a config may name {holds.words}"
     hint = f"for example {holds.example}"
     if not inspect.isclass(found):
@@ -224,6 +226,29 @@ def _judge(target: str, found: Any, slot: str) -> None:
         raise _RefusedError(f"{target!r} is not allowed: it is {home}.{found.__qualname__}; {says}", hint)
     if not (issubclass(found, _classes(holds.bases)) or within(home, holds.homes)):
         raise _RefusedError(f"{target!r} is not allowed here: {says}", hint)
+
+
+def _holds(slot: str) -> Slot:
+    return slot_of(slot if slot not in ("callbacks", "logger", "metrics") else f"{slot}.x")[1]
+
+
+def check_made(key: str, made: Any) -> None:
+    """Refuse what a function of the user's own has made, where its place holds something else.
+
+    Args:
+        key: Full key of the node.
+        made: What its call gave.
+
+    Raises:
+        ConfigError: It does not fit the place.
+    """
+    slot, holds = slot_of(key)
+    if slot and not (slot in _ANY_CALL or isinstance(made, (functools.partial, *_classes(holds.bases)))):
+        raise ConfigError(
+            f"is a {type(made).__name__}; {holds.words} was expected",
+            key=key,
+            hint=f"for example {holds.example}",
+        )
 
 
 def _is_listed(target: str, found: Any, slot: str) -> bool:
@@ -247,13 +272,15 @@ def _classes(names: tuple[str, ...]) -> tuple[type, ...]:
 
 
 @functools.cache
-def _own(target: str, packages: tuple[str, ...]) -> Any:
+def _own(target: str, slot: str, packages: tuple[str, ...]) -> Any:
     """Imports code that the user trusts; what that code only imported is judged like everything else."""
     make_importable()
     found = _locate(target, packages)
     home = getattr(found, "__module__", None)
     if callable(found) and not isinstance(found, ModuleType):
         if isinstance(home, str) and within(home, packages):
+            if inspect.isclass(found):
+                _judge_own(target, found, slot)
             return found
         if inspect.isclass(found) or inspect.isroutine(found):
             _judge(target, found, "")
@@ -262,6 +289,22 @@ def _own(target: str, packages: tuple[str, ...]) -> Any:
         f"{target!r} is not allowed: it is a {type(found).__name__}, no class or function of your own",
         "name a class or function that you wrote",
     )
+
+
+def _judge_own(target: str, found: type, slot: str) -> None:
+    """Refuse a class of the user's own that is not what its place holds."""
+    bases, words = _holds(slot).bases, _holds(slot).words
+    if slot and slot not in _ANY_CALL and not issubclass(found, _classes(bases)):
+        raise _RefusedError(f"{target!r} is not {words}", f"derive {found.__name__} from {bases[0]}")
+    if lacking := _lacking(found):
+        raise _RefusedError(
+            f"{target!r} cannot be made: it lacks {lacking}", f"define that in {found.__name__}"
+        )
+
+
+def _lacking(kind: type) -> str:
+    """What a class would still have to define."""
+    return ", ".join(sorted(getattr(kind, "__abstractmethods__", ())))
 
 
 def _locate(path: str, packages: tuple[str, ...] = ()) -> Any:
@@ -289,14 +332,16 @@ def _import(path: str, name: str, inside: Any) -> Any:
         if inside is not None and not isinstance(inside, ModuleType):
             raise ModuleNotFoundError(name=name)
         return importlib.import_module(name)
-    except Exception as error:  # whatever importing somebody's module raises
+    except (Exception, SystemExit) as error:  # whatever importing somebody's module raises
         reason, hint = _why_not(error, name, inside)
         raise _RefusedError(f"{path!r}: {reason}", hint) from error
 
 
-def _why_not(error: Exception, name: str, inside: Any) -> tuple[str, str]:
+def _why_not(error: BaseException, name: str, inside: Any) -> tuple[str, str]:
     if not (isinstance(error, ModuleNotFoundError) and error.name == name):
-        return f"cannot be imported: {first_line(error)}", "the module itself fails; --debug shows where"
+        lacking = error.name if isinstance(error, ModuleNotFoundError) else None
+        hint = f"{f'install {lacking}' if lacking else 'mend the module'}; --debug shows the traceback"
+        return f"cannot be imported: {one_line_of(error)}", hint
     parent, _, part = name.rpartition(".")
     if not parent:
         return f"there is no module {part!r} here", "install it, or start assay in the folder that holds it"

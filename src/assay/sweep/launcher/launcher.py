@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from assay.sweep.job_spec import JobSpec
 
 
-class Launcher(Protocol):
+class Launcher(ABC):
     """Runs each job in a process of its own; whatever a job does, no method but `start` raises for it.
 
     What is not required stands for a launcher that starts what it is given at once and ends it with itself.
@@ -23,15 +24,16 @@ class Launcher(Protocol):
     keeps_files: ClassVar[bool] = False
 
     @property
+    @abstractmethod
     def slots(self) -> int:
         """Jobs that can run at once."""
-        ...
 
     @property
+    @abstractmethod
     def has_gpus(self) -> bool:
         """Whether there are GPUs, which `device=auto` then takes."""
-        ...
 
+    @abstractmethod
     def has_room(self, job_spec: JobSpec) -> bool:
         """Whether this job could start now; always true for one that can ever start while nothing runs.
 
@@ -41,16 +43,16 @@ class Launcher(Protocol):
         Raises:
             AssayError: It can never run here: it asks for more than there is.
         """
-        ...
 
+    @abstractmethod
     def start(self, job_spec: JobSpec) -> None:
         """Start a job and return at once.
 
         Args:
             job_spec: One that there is room for.
         """
-        ...
 
+    @abstractmethod
     def wait(self, seconds: float) -> dict[int, Outcome]:
         """Wait until a job ends, or the time is over.
 
@@ -60,7 +62,6 @@ class Launcher(Protocol):
         Returns:
             By number of the job, what it said itself, or what the launcher knows of the end of its process.
         """
-        ...
 
     def waits(self, number: int) -> bool:
         """Whether a job that was started has no place to run yet, as in the queue of a cluster.
@@ -75,6 +76,7 @@ class Launcher(Protocol):
         """Jobs of this sweep that have gone on without their driver; `start` takes each up again."""
         return ()
 
+    @abstractmethod
     def stop(self, number: int, *, now: bool) -> None:
         """Ask a job to save and end (SIGTERM), or end it at once with all its processes (SIGKILL).
 
@@ -84,8 +86,7 @@ class Launcher(Protocol):
             number: Of its job.
             now: At once.
         """
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """End whatever still runs, at once, and give everything back."""
-        ...

@@ -14,9 +14,10 @@ from assay.callbacks.optuna_study import build_part, no_news
 from assay.errors import ConfigError
 from assay.sweep.search.cma_state import without_pickle
 from assay.sweep.search.space import Choice
+from assay.targets.resolve import own_class
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import optuna
 
@@ -85,6 +86,22 @@ class Samplers:
         except ValueError as error:
             raise ConfigError(str(error), key="hydra.sweeper.sampler") from error
         return sampler
+
+
+def import_sampler(key: str, path: str, packages: Sequence[str]) -> None:
+    """Import a sampler of the user's own, a subclass of Optuna's; `build_part` then knows it.
+
+    Args:
+        key: Full key of the value that names it.
+        path: Dotted name, within the packages.
+        packages: What the user trusts.
+
+    Raises:
+        ConfigError: It cannot be imported, or is not a sampler.
+    """
+    import optuna
+
+    own_class(key, path, packages, optuna.samplers.BaseSampler)  # type: ignore[type-abstract]  # its subclasses
 
 
 def distribution(dimension: Dimension) -> optuna.distributions.BaseDistribution:

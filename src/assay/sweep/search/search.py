@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ class Proposal:
     token: str = ""
 
 
-class Search(Protocol):
+class Search(ABC):
     """Proposes jobs, hears how they ended, and may propose others for it.
 
     What is not required stands for a search that knows all its jobs from the start and learns from none.
@@ -42,21 +43,21 @@ class Search(Protocol):
     learns: ClassVar[bool] = False
 
     @property
+    @abstractmethod
     def total(self) -> int:
         """Jobs in all, as far as is known now: a pruned trial needs no further seeds."""
-        ...
 
+    @abstractmethod
     def next(self) -> Proposal | None:
         """The next job; None where there is nothing to start now."""
-        ...
 
+    @abstractmethod
     def restore(self, known: Sequence[Known]) -> None:
         """Take up a sweep where it was left; called once, before all else.
 
         Args:
             known: Every proposal of the journal, in order. The sweep runs those without an end again itself.
         """
-        ...
 
     @property
     def ahead(self) -> bool:
