@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torchmetrics import MetricCollection
 
     from assay.data.transform.target_scale import TargetScale
+    from assay.finetune.fine_tuning import FineTuning
     from assay.task.predictions import Kind
     from assay.task.task import Task
 
@@ -52,9 +53,12 @@ class Module(L.LightningModule):
         channels_last: Memory format of four-dimensional inputs and weights.
         target_scale: Of a regression: what the loss sees of the targets, and how outputs become predictions;
             None: the loss compares outputs and targets as they are.
+        finetune: Was applied to the model, and freezes and unfreezes parts of it epoch by epoch; None where
+            nothing is frozen.
 
     Attributes:
         task: As given.
+        finetune: As given.
         piece: What `training_step` takes of a batch once it is augmented; None for the whole batch.
     """
 
@@ -72,6 +76,7 @@ class Module(L.LightningModule):
         param_groups: Callable[[nn.Module, float], list[dict[str, Any]]] | None = None,
         channels_last: bool = False,
         target_scale: TargetScale | None = None,
+        finetune: FineTuning | None = None,
     ) -> None:
         super().__init__()
         self.model, self.loss = model, loss
@@ -88,6 +93,7 @@ class Module(L.LightningModule):
         self._memory_format = torch.channels_last if channels_last else None
         self.task = task
         self._target_scale = target_scale or None
+        self.finetune = finetune
         self.piece: slice | None = None
         self._step = _Step()
         if channels_last:
@@ -209,6 +215,15 @@ class Module(L.LightningModule):
     def forget_step(self) -> None:
         """Let the step under way count for nothing: neither its loss nor its predictions."""
         self._step.forget()
+
+    def on_train_start(self) -> None:
+        """Freeze what is frozen in the epoch that training begins or goes on in."""
+        self.on_train_epoch_start()
+
+    def on_train_epoch_start(self) -> None:
+        """Freeze and unfreeze what the fine-tuning says."""
+        if self.finetune is not None:
+            self.finetune.begin_epoch(self.model, self.current_epoch)
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Track the step, and write its loss to the loggers every `log_every_n_steps` steps."""

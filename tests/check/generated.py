@@ -66,6 +66,11 @@ _FOR_DATA = {
     "synthetic": ("data.source.num_samples=200", "data.source.input_shape=[3,8,8]"),
     "table": ("data.source.path=table.csv", "data.source.target=kind"),
 }
+_FOR_MODEL = {
+    "mlp": ("model.hidden=[8]",),
+    "timm": ("model.name=test_efficientnet",),
+    "torchvision": ("model.name=resnet18"),
+}
 _FOR_TRANSFORM = {
     "crop_flip": ("data.transform.crop_size=8",),
     "imagenet": (
@@ -152,7 +157,8 @@ def _base(group: str, name: str) -> tuple[str, ...]:
         ),
         "loss": _FOR_LOSS.get(name, _TABLE),
         "metrics": _FOR_METRICS.get(name, _TABLE),
-        "model": ("data=digits",) if name != "mlp" else ("data=digits", "model.hidden=[8]"),
+        "model": ("data=digits", *_FOR_MODEL.get(name, ())),
+        "finetune": ("data=digits", "model=mlp", "model.hidden=[16,16]"),
     }.get(group, _TABLE)
     return (*around, "callbacks=[]", f"{group}={name}")
 

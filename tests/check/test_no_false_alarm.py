@@ -56,6 +56,14 @@ APART = {
     frozenset({("scheduler", "onecycle"), ("optimizer", "lbfgs")}),
     frozenset({("optimizer", "lbfgs"), ("param_groups", "no_decay")}),  # L-BFGS takes one group
     frozenset({("optimizer", "lbfgs"), ("param_groups", "layer_decay")}),
+    frozenset({("optimizer", "lbfgs"), ("finetune", "full")}),  # chooses layer_decay
+    frozenset({("device", "ddp_cpu"), ("finetune", "gradual")}),
+    # Nothing besides a head, or no matrix besides that of the head.
+    *(frozenset({("model", "linear"), ("finetune", name)}) for name in ("head", "gradual", "lora")),
+    *(
+        frozenset({("model", name), ("finetune", "lora")})
+        for name in ("small_cnn", "resnet18", "resnet34", "resnet50", "torchvision", "timm")
+    ),
 }
 ELSEWHERE = {
     ("augment", "teacher"),  # needs a finished run; tests/training
@@ -70,6 +78,7 @@ GIVEN = {
     "+data.source.dataset.image_size=[3,8,8] +data.source.dataset.num_classes=3",
 }
 """What an option asks for."""
+NAMES = {"timm": "test_efficientnet", "torchvision": "resnet18"}
 IN_COLOUR = ("synthetic", "cifar10", "cifar100", "image_folder", "custom")
 OF_8_PIXELS = ("digits", "image_folder", "custom")
 LISTED = ("callbacks", "logger")
@@ -82,7 +91,10 @@ def completed(choice: Choice) -> Choice | None:
     for data, (task, images) in DATA.items():
         if choice.get("data", data) != data:
             continue
-        model = choice.get("model", "small_cnn" if images else "mlp")
+        suited = "small_cnn" if images and choice.get("finetune") != "lora" else "mlp"
+        model = choice.get("model", suited)
+        if frozenset({("model", model), ("finetune", choice.get("finetune", "none"))}) in APART:
+            continue
         if not images and (model not in ANY_SHAPE or _needs_images(choice)):
             continue
         if choice.get("data/transform") == "imagenet" and data not in IN_COLOUR:
@@ -152,6 +164,8 @@ def overrides(choice: Choice) -> list[str]:
         typed.append("data.transform.crop_size=8")
     if choice.get("data/transform") == "crop_flip" and choice["data"] in ("mnist", "fashion_mnist"):
         typed.append("data.transform.crop_size=28")  # as they are evaluated
+    if choice["model"] in NAMES:
+        typed.append(f"model.name={NAMES[choice['model']]}")
     return [*typed, *GIVEN.get(choice.get("data", ""), "").split()]
 
 

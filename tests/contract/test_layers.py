@@ -6,9 +6,24 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parents[2] / "src" / "assay"
-LEAVES = ("augment", "callbacks", "data", "logger", "loss", "metrics", "model", "optimizer", "scheduler")
-SHARED = ("errors", "error_location", "quoting", "splitmix", "task", "terminal", "torch_internals")
-ALSO = ("assay.checkpoint.archive.", "assay.config.did_you_mean.", "assay.files.symlinks.")
+LEAVES = (
+    *("augment", "callbacks", "data", "finetune", "logger", "loss", "metrics", "model", "optimizer"),
+    "scheduler",
+)
+SHARED = (
+    "errors",
+    "error_location",
+    "quoting",
+    "splitmix",
+    "layer_depth",
+    "task",
+    "terminal",
+    "torch_internals",
+)
+ALSO = (
+    *("assay.checkpoint.archive.", "assay.config.did_you_mean.", "assay.files.symlinks."),
+    "assay.record.run_record.",
+)
 """What every group may import: rooms, and files that judge files or words."""
 HEAVY = {"torch", "torchvision", "lightning", "torchmetrics"}
 LIGHT = (

@@ -192,7 +192,7 @@ def test_files_of_either_format_are_taken(tmp_path: Path, zipped: bool) -> None:
 
 
 def test_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is not a file"):
+    with pytest.raises(ValueError, match="is neither a file nor a run"):
         load_pretrained_weights(network(), str(tmp_path / "none.pt"))
     (tmp_path / "text.pt").write_text("no weights")
     with pytest.raises(ValueError, match="no weights that can be read safely"):

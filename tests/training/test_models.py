@@ -21,11 +21,13 @@ LEARNS = {
     "resnet18": (0.001, 6, 0.8),
     "vit": (0.001, 12, 0.95),
 }
+BY_NAME = ("timm", "torchvision")
+"""Trained in test_fine_tuning.py."""
 STEPS = ("resnet34", "resnet50", "convnext_tiny")
 
 
 def test_every_option_is_trained() -> None:
-    assert {option.name for option in list_options("model")} == {*LEARNS, *STEPS}
+    assert {option.name for option in list_options("model")} == {*LEARNS, *STEPS, *BY_NAME}
 
 
 @pytest.mark.parametrize("model", LEARNS)

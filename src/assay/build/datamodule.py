@@ -10,9 +10,10 @@ import lightning as L
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.build.node import build
+from assay.build.pretrained_inputs import pretrained_inputs
 from assay.build.run_length import run_length
 from assay.config.tree import written_at
-from assay.config.unread_keys import OUR_MODULE
+from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.declared import Declared
 from assay.error_location import one_line_of
 from assay.errors import AssayError, ConfigError, DataError
@@ -38,7 +39,7 @@ def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataMod
         DataError: The data cannot be read or used.
     """
     L.seed_everything(config.seed, workers=True, verbose=False)
-    datamodule: L.LightningDataModule = build(config, "data")
+    datamodule: L.LightningDataModule = build(config, "data", **_of_model(config))
     try:
         if prepare:
             datamodule.prepare_data()
@@ -71,7 +72,7 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
     except (TypeError, ValueError) as error:
         raise _of_stated(config, str(error).replace("Declared.__init__() ", "")) from error
     with open_dict(config):
-        if OmegaConf.select(config, "data.transform.normalize") == "data":
+        if OmegaConf.select(config, "data.transform.normalize") in ("auto", "data"):
             config.data.transform.normalize = None  # there are no values to take a mean of
         config.data.standardize_targets = False
     datamodule: L.LightningDataModule = build(config, "data", source=source)
@@ -82,6 +83,12 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
         told = ", ".join(f"data.spec.{counts}.{part}" for part in stated[counts])
         raise DataError(f"{error.message} (by {told})", hint=error.hint) from error
     return datamodule
+
+
+def _of_model(config: DictConfig) -> dict[str, Any]:
+    """What assay's own datamodule is told of the model."""
+    inputs = pretrained_inputs(config) if config.data._target_ == OUR_DATA else None
+    return {} if inputs is None else {"pretrained_inputs": inputs}
 
 
 def _of_stated(config: DictConfig, text: str) -> ConfigError:

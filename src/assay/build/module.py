@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, open_dict
 
 from assay.build.compatibility import check_fit, num_outputs
+from assay.build.model import build_model
 from assay.build.monitor_mode import mode_argument
 from assay.build.node import NOT_ARGUMENTS, build
 from assay.config.unread_keys import OUR_MODULE
@@ -42,7 +43,7 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
     with open_dict(config):
         config.spec.num_outputs = num_outputs(config, loss)
     with trainer.init_module(empty_init=False):
-        model = build(config, "model")
+        model, finetune = build_model(config)
     metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
     module: L.LightningModule = build(
         config,
@@ -54,6 +55,7 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
         augment=build(config, "augment"),
         channels_last=bool(config.trainer.get("channels_last")),
         target_scale=TargetScale(config.spec.target_mean, config.spec.target_std),
+        finetune=finetune,
         **build_optimization(config),
     )
     if config.trainer.get("compile"):

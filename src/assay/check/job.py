@@ -121,7 +121,7 @@ def _check_targets(config: DictConfig) -> None:
         needed.append("data.source")
     if ours:
         needed += ["model", "loss", "optimizer", "metrics.train", "metrics.eval"]
-        needed += [key for key in ("param_groups", "scheduler", "augment") if config.get(key)]
+        needed += [key for key in ("param_groups", "scheduler", "augment", "finetune") if config.get(key)]
     for group in ("callbacks", "logger"):
         needed += [f"{group}.{name}" for name, node in (config.get(group) or {}).items() if node is not None]
     for key in needed:

@@ -15,10 +15,13 @@ from torch import nn
 from assay.build.compatibility import check_fit, check_outputs, num_outputs
 from assay.build.datamodule import describe, open_data, open_declared
 from assay.build.device import check_device
+from assay.build.fine_tuning import check_fine_tuning, notes_on_model, warnings_of
 from assay.build.library_warnings import quiet
+from assay.build.model import build_model
 from assay.build.monitor_mode import known_directions
 from assay.build.node import build
 from assay.build.num_processes import world_size
+from assay.build.pretrained_inputs import pretrained_inputs
 from assay.build.run_length import check_length, check_plateau, run_length
 from assay.build.trainer import build_trainer
 from assay.build.user_datamodule import own_batches
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
 
     from assay.build.user_datamodule import OwnBatches
     from assay.data.spec import Spec
+    from assay.finetune.fine_tuning import FineTuning
 
     Sizes = Mapping[bool, Sequence[int]]
     _Scale = tuple[Sequence[float], Sequence[float]]
@@ -120,7 +124,12 @@ class Prover:
             name=str(config.name),
             spec=plain_node(config, "spec") or {},
             data_read=not stated,
-            notes=[*data_notes, *self._initial_outputs(config, targets), *notes_on(config)],
+            notes=[
+                *data_notes,
+                *found.pop("notes", ()),
+                *self._initial_outputs(config, targets),
+                *notes_on(config),
+            ],
             targets=_targets(config),
             batch_size=_batch_size(config),
             devices=world_size(config),
@@ -156,7 +165,8 @@ class Prover:
                 datamodule.target_statistics() if isinstance(datamodule, DataModule) else ((), ()),
             )
 
-        return self._once("data", [data, source], look), datamodule
+        known = pretrained_inputs(config)
+        return self._once("data", [data, source, known], look), datamodule
 
     def _initial_outputs(self, config: DictConfig, targets: _Scale) -> list[str]:
         """A warning where targets that are not standardised lie far from what an untrained model returns."""
@@ -196,8 +206,11 @@ class Prover:
         check_in_pieces(config, loss, trainer)
         check_checkpoint_names(config, scores(config, trial.names))
         precision = trainer.precision_plugin
-        model_of = [nodes["model"], str(trainer.precision), config.trainer.get("channels_last")]
-        model = self._once("model", model_of, lambda: _on_meta(config, "model", precision))
+        model_of = [nodes["model"], nodes.get("finetune"), str(trainer.precision)]
+        model_of.append(config.trainer.get("channels_last"))
+        model, finetune = self._once("model", model_of, lambda: _model_on_meta(config, precision))
+        check_fine_tuning(config, finetune)
+        notes, doubts = notes_on_model(config, finetune, model), warnings_of(config, finetune, model)
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise ConfigError(
                 "has no trainable parameter", key="model", hint="unfreeze some, or choose another model"
@@ -216,6 +229,7 @@ class Prover:
             warned += check_capacity(step.memory, trainer, whole=config.trainer.get("micro_batch") is None)
         return {
             **_count(model),
+            "notes": notes,
             "step": step,
             "unproven": unproven,
             "scores": scores(config, trial.names),
@@ -224,7 +238,13 @@ class Prover:
             ),
             "lr": followed.rates if curve else (),
             "lr_note": followed.note,
-            "warnings": [*warned, *followed.warnings(), *unfinished(config, length), *out_of_reach(config)],
+            "warnings": [
+                *doubts,
+                *warned,
+                *followed.warnings(),
+                *unfinished(config, length),
+                *out_of_reach(config),
+            ],
         }
 
     def _own_module(self, config: DictConfig, spec: Spec | None, own: OwnBatches | None) -> dict[str, Any]:
@@ -238,7 +258,7 @@ class Prover:
         precision = self._look_at_trainer(config).precision_plugin
         check_checkpoint_names(config, None)
         module = self._once(
-            "module", [plain_node(config, "module")], lambda: _on_meta(config, "module", precision)
+            "module", [plain_node(config, "module")], lambda: _module_on_meta(config, precision)
         )
         if spec is not None and bytes_of(module) <= _LARGE:
             sizes = few_of(config, batch_sizes(config)[False])
@@ -326,15 +346,25 @@ def _trial(config: DictConfig, loss: nn.Module) -> Trial:
     return try_parts(config, loss, metrics, build(config, "augment"))
 
 
-def _on_meta(config: DictConfig, key: str, precision: Precision) -> nn.Module:
-    """The model without its weights; with them where it computes while it is made."""
+def _model_on_meta(config: DictConfig, precision: Precision) -> tuple[nn.Module, FineTuning | None]:
+    """The model without its weights, and its fine-tuning; with weights where it computes while it is made."""
     try:
         with torch.device("meta"):
-            built: nn.Module = build(config, key)
+            model, finetune = build_model(config)
     except (Exception, SystemExit):
-        built = build(config, key)  # an error now is one of the config
-    if key == "model" and config.trainer.get("channels_last"):
-        built.to(memory_format=torch.channels_last)
+        model, finetune = build_model(config)  # an error now is one of the config
+    if config.trainer.get("channels_last"):
+        model.to(memory_format=torch.channels_last)
+    return precision.convert_module(model), finetune
+
+
+def _module_on_meta(config: DictConfig, precision: Precision) -> nn.Module:
+    """A LightningModule of somebody's own, likewise."""
+    try:
+        with torch.device("meta"):
+            built: nn.Module = build(config, "module")
+    except (Exception, SystemExit):
+        built = build(config, "module")  # an error now is one of the config
     return precision.convert_module(built)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MANY_OPTIONS = ("callbacks", "logger")
 _OF_OPTUNA = ("hydra/sweeper/pruner", "hydra/sweeper/sampler")
-_OPTIONAL = ("augment", "debug", "experiment", "param_groups", "scheduler")
+_OPTIONAL = ("augment", "debug", "experiment", "finetune", "param_groups", "scheduler")
 
 
 @dataclass(frozen=True)

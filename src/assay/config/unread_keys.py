@@ -23,12 +23,21 @@ if TYPE_CHECKING:
 
 OUR_MODULE: Final = "assay.module.Module"
 OUR_DATA: Final = "assay.data.data_module.DataModule"
-OF_MODULE: Final = ("model", "loss", "optimizer", "scheduler", "metrics", "augment", "param_groups")
+OF_MODULE: Final = (
+    "model",
+    "loss",
+    "optimizer",
+    "scheduler",
+    "metrics",
+    "augment",
+    "param_groups",
+    "finetune",
+)
 """What assay's own module is made of."""
 TOP: Final = (
     *("augment", "callbacks", "data", "enforce_clean_git", "logger", "loss", "metrics", "model", "module"),
     *("name", "optimizer", "param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer"),
-    *("trusted_packages", "predictions"),
+    *("trusted_packages", "predictions", "finetune"),
 )
 PACKAGES: Final = {
     "experiment": "_global_",
@@ -58,7 +67,15 @@ _FIXED: Final = {
 """Nodes that no class takes whole, and all that is read of them."""
 _ONE_OPTION: Final = (
     *("augment", "data", "data/transform", "device", "loss", "metrics", "model", "optimizer", "param_groups"),
-    *("precision", "scheduler", "trainer", "hydra/launcher", "hydra/sweeper", "hydra/sweeper/sampler"),
+    *(
+        "precision",
+        "scheduler",
+        "trainer",
+        "finetune",
+        "hydra/launcher",
+        "hydra/sweeper",
+        "hydra/sweeper/sampler",
+    ),
     "hydra/sweeper/pruner",
 )
 """The rest add up: callbacks, loggers, and what changes single values, such as experiments."""
@@ -183,7 +200,9 @@ def _check(
 
 
 def _unread(config: DictConfig, entries: Sequence[Entry], read: set[str]) -> Iterator[Entry]:
-    empty = [name for name in ("scheduler", "augment", "param_groups") if _without_target(config, name)]
+    empty = [
+        name for name in ("scheduler", "augment", "param_groups", "finetune") if _without_target(config, name)
+    ]
     ours = OmegaConf.select(config, "data._target_") == OUR_DATA
     for entry in entries:
         parent, _, name = entry.key.partition("[")[0].rpartition(".")

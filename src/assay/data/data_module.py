@@ -23,6 +23,7 @@ from assay.data.splitting.split_rows import Split
 from assay.data.splitting.splits import Parts, check_inputs, read_parts
 from assay.data.splitting.subset import Part, blocks
 from assay.data.transform.normalize import Normalize, input_dtype, scaled_alike, statistics
+from assay.data.transform.pretrained_scale import PretrainedScale
 from assay.data.transform.transform_options import Scale, chain_of, check_tokens, given, given_scale
 from assay.data.transform.transforms import Transforms
 from assay.errors import DataError
@@ -58,7 +59,8 @@ class DataModule(L.LightningDataModule):
         split: How samples are divided, see `assay.data.splitting.split_rows.Split`.
         transform: Keys `train` and `eval`, lists of torchvision v2 transforms, and `normalize`: `data` (the
             training part's own statistics; those of 1,024 samples where it is streamed or transformed),
-            `imagenet`, null, or a mapping with `mean` and `std`.
+            `auto` (those that the model's pretrained weights know, else `data`), `imagenet`, null, or a
+            mapping with `mean` and `std`.
         shuffle: Draw a new order of the training samples each epoch.
         drop_last: Leave out the last training batch if it is smaller; `auto`: if it has less than a twentieth
             of the samples, or a single one.
@@ -72,6 +74,7 @@ class DataModule(L.LightningDataModule):
         persistent_workers: Keep the processes between epochs.
         prefetch_factor: Batches each process reads ahead; null for torch's default.
         seed: Of the order of samples and of random transforms.
+        pretrained_inputs: What the model's weights were trained with; None where they are random.
 
     Attributes:
         spec: What the data tells the rest of the config; there after `setup()`.
@@ -105,6 +108,7 @@ class DataModule(L.LightningDataModule):
         persistent_workers: bool = True,
         prefetch_factor: int | None = None,
         seed: int = 0,
+        pretrained_inputs: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.source, self.split = source, Split(**split)
@@ -119,7 +123,8 @@ class DataModule(L.LightningDataModule):
         self.shuffle, self.drop_last, self.imbalance, self.seed = shuffle, drop_last, imbalance, seed
         self._transforms = {name: chain_of(transform, name) for name in ("train", "eval")}
         self._standardize_targets = standardize_targets
-        self._given_scale = given_scale(given(transform, "normalize"))
+        by = given(transform, "normalize")
+        self._given_scale, self._pretrained = given_scale(by), PretrainedScale(pretrained_inputs, by)
         self._num_workers, self._pin_memory = num_workers, pin_memory
         self._workers = {
             "num_workers": num_workers,
@@ -252,6 +257,8 @@ class DataModule(L.LightningDataModule):
         return Part(parts.data[name], rows, keys=rows, transforms=transforms)
 
     def _scale(self, part: Part, first: Tensor) -> Scale:
+        if (known := self._pretrained.scale(first, self._given_scale)) is not None:
+            return known
         if self._given_scale is None:
             if not (first.is_floating_point() or first.dtype == torch.uint8):
                 return (), ()
@@ -283,7 +290,8 @@ class DataModule(L.LightningDataModule):
             f"data.drop_last={str(self.drop_last).lower()}: {rest} of {total:,} training samples do not fill "
             f"a batch and are left out{others}; data.drop_last=false trains them too"
         )
-        return (*getattr(self.source, "notes", ()), *self.split_notes, *((left,) if rest else ()))
+        of_source = getattr(self.source, "notes", ())
+        return (*of_source, *self.split_notes, *self._pretrained.notes, *((left,) if rest else ()))
 
     @property
     def split_notes(self) -> tuple[str, ...]:

@@ -47,9 +47,13 @@ class Adapted(nn.Module):
         input_shape: Channels, height and width of one image.
         small_images: Whether to build the stem for small images; `auto`: up to 64 pixels in height or width,
             where the network has such a stem.
-        weights: File of pretrained weights to start from (`.pt`, `.pth`, `.ckpt`, `.safetensors`): a state
-            dict, or a checkpoint that holds one as `state_dict`. The head and a stem built anew are left out
-            where their shape differs, and that is logged.
+        weights: File of pretrained weights to start from (`.pt`, `.pth`, `.ckpt`, `.safetensors`), or the
+            directory of a run: a state dict, or a checkpoint that holds one as `state_dict`. The head and a
+            stem built anew are left out where their shape differs, and that is logged.
+
+    Attributes:
+        head_names: The network's last linear layer (or convolution, where it has none).
+        new_layers: Layers that the weights did not fill.
 
     Raises:
         ValueError: The input is not an image, or has a size that the network cannot take; `small_images` is
@@ -70,30 +74,69 @@ class Adapted(nn.Module):
         weights: str | None = None,
     ) -> None:
         super().__init__()
-        family = type(network).__name__
-        channels, height, width = image_shape(input_shape, f"this model ({family})")
-        if small_images not in {True, False, "auto"}:
+        if weights is not None and weights.isupper():
             raise ValueError(
-                f"model.small_images must be auto, true or false, got {small_images!r}; use auto"
+                f"model.weights={weights} names published weights, which this option does not know; use "
+                f"model=torchvision model.name=resnet50 model.weights={weights}, or the path of a file"
             )
-        has_small_stem = isinstance(network, ResNet | ConvNeXt)
-        if small_images is True and not has_small_stem:
-            raise ValueError(
-                f"{family} has no stem for small images; use model.small_images=auto"
-                + (" and set model.network.patch_size" if isinstance(network, VisionTransformer) else "")
-            )
-        if small_images == "auto":
-            small_images = has_small_stem and min(height, width) <= SMALL_IMAGE
-        stem = _adapt_stem(network, channels, min(height, width), bool(small_images))
-        _check_size(network, height, width)
+        stem = fit_to_images(network, input_shape, small_images)
+        self.head_names = (f"network.{head_of(network)}",)
+        self.new_layers: tuple[str, ...] = ()
         if weights is not None:
-            load_pretrained_weights(network, weights, stem=stem)
+            left_out = load_pretrained_weights(network, weights, stem=stem)
+            self.new_layers = tuple(f"network.{name}" for name in left_out)
         self.network = network
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Map images `[B, C, H, W]` to outputs `[B, num_outputs]`."""
         outputs: Tensor = self.network(inputs)
         return outputs
+
+
+def head_of(network: nn.Module) -> str:
+    """Name of a network's last linear layer, or of its last convolution where it has none.
+
+    Args:
+        network: One of torchvision's classifiers.
+    """
+    names: dict[type[nn.Module], list[str]] = {
+        kind: [name for name, module in network.named_modules() if isinstance(module, kind)]
+        for kind in (nn.Linear, nn.Conv2d)
+    }
+    return (names[nn.Linear] or names[nn.Conv2d] or [""])[-1]
+
+
+def fit_to_images(
+    network: nn.Module, input_shape: Sequence[int], small_images: bool | Literal["auto"] = "auto"
+) -> str | None:
+    """Have a network take images of a shape, in place; see `Adapted`.
+
+    Args:
+        network: Takes images of three channels.
+        input_shape: Channels, height and width of one image.
+        small_images: As for `Adapted`.
+
+    Returns:
+        The name of the first convolution if it was built anew, else None.
+
+    Raises:
+        ValueError: As for `Adapted`.
+    """
+    family = type(network).__name__
+    channels, height, width = image_shape(input_shape, f"this model ({family})")
+    if small_images not in {True, False, "auto"}:
+        raise ValueError(f"model.small_images must be auto, true or false, got {small_images!r}; use auto")
+    has_small_stem = isinstance(network, ResNet | ConvNeXt)
+    if small_images is True and not has_small_stem:
+        raise ValueError(
+            f"{family} has no stem for small images; use model.small_images=auto"
+            + (" and set model.network.patch_size" if isinstance(network, VisionTransformer) else "")
+        )
+    if small_images == "auto":
+        small_images = has_small_stem and min(height, width) <= SMALL_IMAGE
+    stem = _adapt_stem(network, channels, min(height, width), bool(small_images))
+    _check_size(network, height, width)
+    return stem
 
 
 def _adapt_stem(network: nn.Module, channels: int, side: int, small: bool) -> str | None:
@@ -105,7 +148,7 @@ def _adapt_stem(network: nn.Module, channels: int, side: int, small: bool) -> st
     if old is None or (old.in_channels != channels and (old.in_channels != 3 or old.groups != 1)):
         raise ValueError(
             f"{type(network).__name__} has no first convolution over three channels to adapt to {channels}; "
-            "name another of torchvision.models under model.network"
+            "name another of torchvision.models"
         )
     kernel, stride, padding = old.kernel_size, old.stride, old.padding
     if small and isinstance(network, ResNet):

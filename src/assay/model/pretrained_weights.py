@@ -5,41 +5,65 @@ from __future__ import annotations
 import importlib
 import logging
 import pickle
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor, nn
 
 from assay.checkpoint.archive import ArchiveError, check_weights
+from assay.record.run_record import RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _WRAPPERS: Final = ("model.network.", "network.", "module.", "model.")
 
 _log = logging.getLogger(__name__)
 
 
-def load_pretrained_weights(network: nn.Module, path: str, *, stem: str | None = None) -> None:
+def load_pretrained_weights(
+    network: nn.Module,
+    path: str | Path,
+    *,
+    stem: str | None = None,
+    head: Sequence[str] = (),
+    convert: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
+) -> tuple[str, ...]:
     """Copy pretrained weights into a network, in place; log what was left out.
 
-    The head (the network's last linear layer) and the stem are left out where a shape of theirs differs.
-    Names may start with `model.`, `network.` or `module.`, as in checkpoints of this project and of
-    `DataParallel`; entries outside that part, such as a loss's buffers, are left out too. Nothing but tensors
-    and plain containers is read.
+    The head and the stem are left out where a shape of theirs differs; a stem of other channels alone is
+    filled all the same (one channel: with the sum over theirs; more: with theirs in turn, scaled). Names may
+    start with `model.`, `network.` or `module.`, as in checkpoints of this project and of `DataParallel`;
+    entries outside that part, such as a loss's buffers, are left out too. Nothing but tensors and plain
+    containers is read.
 
     Args:
         network: The network to fill.
         path: A file written by `torch.save` or, with safetensors installed, a `.safetensors` file: a state
-            dict, or a checkpoint that holds one as `state_dict`.
+            dict, or a checkpoint that holds one as `state_dict`; or the directory of a run, whose best
+            checkpoint is taken.
         stem: Name of the layer that was built anew, if any.
+        head: Names of the head's layers; empty: the network's last linear layer.
+        convert: Brings the file's entries to the network's names and sizes.
+
+    Returns:
+        The names of the layers that were left out, which hold random values.
 
     Raises:
         ValueError: The file cannot be read, or it lacks or exceeds what the network holds otherwise; names
             the keys.
     """
-    entries, left_out = _unwrap(_read(Path(path)), network)
+    file = _checkpoint_of(Path(path))
+    entries, left_out = _unwrap(_read(file), network)
+    if convert is not None:
+        entries = convert(entries)
     own = network.state_dict()
-    free = [name for name in (_head(network), stem) if name is not None]
+    if stem is not None:
+        _fit_channels(entries, own, f"{stem}.weight")
+    free = [*(head or [name for name in [_head(network)] if name]), *([stem] if stem else [])]
     differing = {key for key in own.keys() & entries.keys() if own[key].shape != entries[key].shape}
     # A layer goes as a whole: a bias without the weight it was trained with means nothing.
     dropped = [layer for layer in free if any(key.startswith(f"{layer}.") for key in differing)]
@@ -59,22 +83,55 @@ def load_pretrained_weights(network: nn.Module, path: str, *, stem: str | None =
         found = "; ".join(f"{what}: {_listed(keys)}" for what, keys in problems.items() if keys)
         raise ValueError(
             f"the weights in {path} do not fit {type(network).__name__}: {found}; "
-            "choose the model they were trained with, or model.weights=null"
+            + (
+                "they were trained with finetune=lora: "
+                f"`assay export {path} --format safetensors` merges them"
+                if any(".parametrizations." in key for key in problems["unexpected"])
+                else "choose the model they were trained with, or model.weights=null"
+            )
         )
-    kept = {key: value for key, value in entries.items() if key not in skipped}
+    kept = OrderedDict((key, value) for key, value in entries.items() if key not in skipped)
+    # Some classes ask in which version of themselves the entries are; their names and shapes fit this one.
+    kept._metadata = getattr(own, "_metadata", {})  # type: ignore[attr-defined]  # as torch itself does
     if not any(tensor.is_meta for tensor in own.values()):  # on the meta device there is nothing to fill
         network.load_state_dict(kept, strict=False)
     left_out += sorted(skipped & entries.keys())
     _log.info(
-        "%s: %d tensors loaded, left out: %s", path, len(kept), _listed(left_out) if left_out else "nothing"
+        "%s: %d tensors loaded, left out: %s", file, len(kept), _listed(left_out) if left_out else "nothing"
     )
+    return tuple(dropped)
+
+
+def _fit_channels(entries: dict[str, Tensor], own: Mapping[str, Tensor], key: str) -> None:
+    """Bring a first convolution to other channels, so that its outputs stay of the same size."""
+    there, here = entries.get(key), own.get(key)
+    if there is None or here is None or there.ndim != 4 or there.shape[2:] != here.shape[2:]:
+        return
+    channels, wanted = there.shape[1], here.shape[1]
+    if channels == wanted or there.shape[0] != here.shape[0]:
+        return
+    if wanted == 1:  # a grey image is one whose channels are equal
+        entries[key] = there.sum(1, keepdim=True)
+        return
+    repeated = there.repeat(1, -(-wanted // channels), 1, 1)[:, :wanted]
+    entries[key] = repeated * (channels / wanted)
+
+
+def _checkpoint_of(path: Path) -> Path:
+    """The file itself, or the best checkpoint of a run."""
+    if not (path / "checkpoints").is_dir():
+        return path
+    kept = RunRecord.load(path).checkpoints
+    name = Path(kept.get("best") or kept.get("last") or "last.ckpt").name  # a record may be anybody's
+    return path / "checkpoints" / name
 
 
 def _read(path: Path) -> Mapping[str, Any]:
     """Read the file's state dict without running any code of it."""
     if not path.is_file():
         raise ValueError(
-            f"model.weights={path} is not a file; give the path of a .pt, .pth or .safetensors file"
+            f"model.weights={path} is neither a file nor a run; give the path of a .pt, .pth or .safetensors "
+            "file, or of a run directory"
         )
     if path.suffix == ".safetensors":
         try:
@@ -103,13 +160,19 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
-    """Take the network's own entries out of the wrapper they were saved in; also name the rest."""
+    """Take the network's own entries out of the wrappers they were saved in; also name the rest."""
     children = dict(network.named_children())
-    for wrapper in _WRAPPERS:
-        inside = {key.removeprefix(wrapper): loaded[key] for key in loaded if key.startswith(wrapper)}
-        if inside and wrapper.partition(".")[0] not in children:
-            return _tensors(inside), [key for key in loaded if not key.startswith(wrapper)]
-    return _tensors(loaded), []
+    left_out: list[str] = []
+    wrapped = True
+    while wrapped:
+        wrapped = False
+        for wrapper in _WRAPPERS:
+            inside = {key.removeprefix(wrapper): loaded[key] for key in loaded if key.startswith(wrapper)}
+            if inside and wrapper.partition(".")[0] not in children:
+                left_out += [key for key in loaded if not key.startswith(wrapper)]
+                loaded, wrapped = inside, True
+                break
+    return _tensors(loaded), left_out
 
 
 def _tensors(entries: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
+from assay.layer_depth import distances_from_head
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -25,12 +27,8 @@ class ParameterGroups:
     parameters no rule takes form the last group, `default`, with the optimizer's own options.
 
     *Layer-wise decay* (Bao et al. 2022, *BEiT*): the layer at distance d from the head learns with
-    `lr * layer_decay**d`, the head itself with `lr`. The layers are read off the order of
-    `named_parameters()`: the module that owns the last parameter is the head; every other parameter belongs
-    to the layer named up to the first number that ends a part of its name (`conv1`, `layer3`, `features.6`,
-    `encoder.layers.encoder_layer_11`). Names without a number and modules without a matrix (norms) belong to
-    the layer before them, and those before the first layer together to a layer of their own (the embedding).
-    A rule's `lr` decays alike.
+    `lr * layer_decay**d`, the head itself with `lr` (`assay.layer_depth` says which layers there are). A
+    rule's `lr` decays alike.
 
     Args:
         rules: Each a mapping with `match` (regular expression, searched in the parameter's name), `max_ndim`
@@ -76,7 +74,7 @@ class ParameterGroups:
             ValueError: A rule takes no parameter, or the model has none to train.
         """
         names = [name for name, _ in model.named_parameters()]
-        distances = _distances_from_head(model)
+        distances = distances_from_head(model)
         groups: dict[tuple[int, int], dict[str, Any]] = {}
         for name, parameter in model.named_parameters():
             if not parameter.requires_grad:
@@ -166,30 +164,3 @@ def _idle(rule: Mapping[str, Any], index: int, model: nn.Module, names: list[str
     wanted = rule["match"].pattern if "match" in rule else ""
     close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.3) or names[:3]
     return f"{start}; names of this model close to it: {', '.join(close)}"
-
-
-def _distances_from_head(model: nn.Module) -> dict[str, int]:
-    """Number each parameter's layer by its distance from the head, the head itself being 0."""
-    parameters = dict(model.named_parameters())
-    if not parameters:
-        return {}
-    head = [*parameters][-1].rpartition(".")[0]
-    keys = {name: _layer(name) for name in parameters if name.rpartition(".")[0] != head}
-    with_matrix = {key for name, key in keys.items() if key is not None and parameters[name].ndim >= 2}
-    order: dict[str | None, int] = {}
-    layers: dict[str, int] = {}
-    current = None
-    for name, key in keys.items():
-        if key in with_matrix:
-            current = key
-        layers[name] = order.setdefault(current, len(order))
-    return {name: len(order) - layers[name] if name in layers else 0 for name in parameters}
-
-
-def _layer(name: str) -> str | None:
-    """Cut the name of a parameter's module after the first part that ends in a digit."""
-    parts = name.split(".")[:-1]
-    for length, part in enumerate(parts, start=1):
-        if part[-1].isdigit():
-            return ".".join(parts[:length])
-    return None

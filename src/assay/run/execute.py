@@ -18,6 +18,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
+from assay.build.fine_tuning import notes_on_model
 from assay.build.monitor_mode import known_directions, monitors
 from assay.callbacks.pruning import Pruned
 from assay.check.proof.initial_outputs import far_from_targets
@@ -350,7 +351,11 @@ def _notes(assembly: Assembly) -> list[str]:
     far = ""
     if task_of(spec.task).has_real_targets and not spec.target_mean and isinstance(assembly.module, Module):
         far = far_from_targets(assembly.module.model, spec.input_shape, *data.target_statistics())
-    return [*data.notes, *([far] if far else []), *notes]
+    module = assembly.module
+    of_model = (
+        notes_on_model(assembly.config, module.finetune, module.model) if isinstance(module, Module) else []
+    )
+    return [*data.notes, *of_model, *([far] if far else []), *notes]
 
 
 def _scalars(metrics: Mapping[str, Any]) -> dict[str, float]:

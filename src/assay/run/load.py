@@ -11,6 +11,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from assay.build.model import build_trained
 from assay.build.node import build
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
@@ -109,15 +110,11 @@ def load(
     state = weights_of(path)
     dtype = next((value.dtype for value in state.values() if value.is_floating_point()), torch.float32)
     own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
-    with said_of(run_dir / "config.yaml"):
-        built = build(config, key := "module" if own else "model")
-        if not isinstance(built, torch.nn.Module):
-            raise ConfigError("a torch.nn.Module was expected", key=key)
-    model: nn.Module = built
     if not own:
         state = {name.removeprefix(_PREFIX): state[name] for name in state if name.startswith(_PREFIX)}
     try:
-        model.load_state_dict(state)
+        with said_of(run_dir / "config.yaml"):
+            model = _own_module(config, state) if own else build_trained(config, state)
     except (RuntimeError, TypeError) as error:
         raise AssayError(
             f"{path} does not fit the model of {run_dir / 'config.yaml'}: {' '.join(str(error).split()):.300}"
@@ -126,6 +123,14 @@ def load(
     if raw_input:
         return _with_data(config, run_dir, model, dtype).eval().to(device)
     return model.train()
+
+
+def _own_module(config: DictConfig, state: dict[str, torch.Tensor]) -> nn.Module:
+    built = build(config, "module")
+    if not isinstance(built, torch.nn.Module):
+        raise ConfigError("a torch.nn.Module was expected", key="module")
+    built.load_state_dict(state)
+    return built
 
 
 def checkpoint_path(run_dir: Path, role: str) -> Path:

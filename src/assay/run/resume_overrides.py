@@ -32,6 +32,7 @@ _FIXED: Final = (
     "seed",
     "module",
     "param_groups",
+    "finetune",
     "metrics",
     "spec",
     "run_dir",

@@ -13,6 +13,7 @@ LEAVES: Final = tuple(
         "augment",
         "callbacks",
         "data",
+        "finetune",
         "logger",
         "loss",
         "metrics",
@@ -139,6 +140,9 @@ _SLOTS: Final = {
         "parameter groups",
         "assay.optimizer.parameter_groups.ParameterGroups",
         ("assay.optimizer.parameter_groups",),
+    ),
+    "finetune": Slot(
+        ("assay.finetune.fine_tuning.FineTuning",), "a way of fine-tuning", "assay.finetune.freeze.Freeze"
     ),
     "callbacks": Slot(
         ("lightning.pytorch.Callback",), "a Lightning callback", "lightning.pytorch.callbacks.EarlyStopping"

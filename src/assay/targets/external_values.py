@@ -227,7 +227,9 @@ def _reaches(entry: Entry, root: str, value: str, run_dir: Path) -> str:
     why = ""
     if value in _SHIPPED or entry.name == "_target_":
         return why
-    if "://" in value:
+    if root == "model" and entry.name == "weights" and value.isupper():
+        why = "this downloads weights"
+    elif "://" in value:
         why = "this is an address outside of the run"
     elif root in WRITING and value and _ADDRESS.fullmatch(str(entry.name)):
         why = "this says whom to contact"

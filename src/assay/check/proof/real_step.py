@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
+from assay.build.model import build_model
 from assay.build.module import build_optimization
 from assay.build.node import build
 from assay.check.proof.fake_step import StepError, take_step, try_sizes
@@ -72,7 +73,7 @@ def error_of_step(
 
 
 def _real_module(config: DictConfig, loss: nn.Module, precision: Precision) -> Module:
-    model = precision.convert_module(build(config, "model"))
+    model = precision.convert_module(build_model(config)[0])
     return module_of(config, model, precision.convert_module(copy.deepcopy(loss)))
 
 

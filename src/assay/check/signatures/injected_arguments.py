@@ -57,6 +57,7 @@ _MODULE = {
     "metrics": "metrics=…",
     "augment": "augment=…",
     "param_groups": "param_groups=…",
+    "finetune": "finetune=…",
     "target_scale": "data.standardize_targets=…",
     "channels_last": "trainer.channels_last=true",
 }

@@ -34,7 +34,7 @@ _OTHERWISE: Final = {
     ),
     "BackboneFinetuning": (
         "it takes parameters out of the optimizer and puts them back, and needs a module with a `backbone`",
-        "param_groups=layer_decay, or a rule with match and lr_scale in param_groups.rules",
+        "finetune=gradual unfreezes layer by layer",
     ),
     "StochasticWeightAveraging": (
         "it averages once training is over: no checkpoint holds the mean, so it is never tested",

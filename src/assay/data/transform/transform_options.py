@@ -63,7 +63,7 @@ def given_scale(by: Any) -> Scale | None:
     """
     if by is None:
         return (), ()
-    if by == "data":
+    if by in ("auto", "data"):
         return None
     if by == "imagenet":
         return IMAGENET_MEAN, IMAGENET_STD
@@ -73,8 +73,8 @@ def given_scale(by: Any) -> Scale | None:
             if len(mean) == len(std) and all(map(math.isfinite, (*mean, *std))):
                 return mean, std
     raise DataError(
-        f"data.transform.normalize: {by!r} was given; data, imagenet, null or a mapping of mean and std "
-        "(above 0) was expected",
+        f"data.transform.normalize: {by!r} was given; auto, data, imagenet, null or a mapping of mean and "
+        "std (above 0) was expected",
         hint="data.transform.normalize={mean: [0.5], std: [0.5]}, with one value a channel",
     )
 

@@ -1,0 +1,127 @@
+"""What fine-tuning makes of a model."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from assay.finetune.frozen_statistics import hold_statistics, norm_names
+from assay.layer_depth import head_names, lies_in
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from torch import nn
+
+
+class FineTuning(ABC):
+    """Decides which of a model's parameters are trained, and when."""
+
+    @abstractmethod
+    def prepare(self, model: nn.Module) -> None:
+        """Freeze what is never trained, and add what is trained in its place.
+
+        Args:
+            model: With its weights; changed in place.
+
+        Raises:
+            ValueError: A regular expression matches nothing, or there is nothing to freeze.
+        """
+
+    def begin_epoch(self, model: nn.Module, epoch: int) -> None:
+        """Freeze and unfreeze what the schedule says; a pure function of the epoch.
+
+        Args:
+            model: As `prepare` left it; changed in place.
+            epoch: From 0.
+        """
+        del model, epoch
+
+    def last_change(self, model: nn.Module) -> int:
+        """The epoch, from 0, in which the last parameters are unfrozen.
+
+        Args:
+            model: As `prepare` left it.
+        """
+        del model
+        return 0
+
+
+def freezable(model: nn.Module) -> list[str]:
+    """Names of the parameters that may be frozen: all but the head's, and those that weights did not fill.
+
+    `NAME.weight` stands for a norm that has running statistics and no parameter.
+
+    Args:
+        model: The model.
+
+    Raises:
+        ValueError: It has no head (its last parameters are not those of a linear layer or convolution), or
+            nothing but a head.
+    """
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    head = head_names(model)
+    kept = (*head, *getattr(model, "new_layers", ()))
+    matrices = [name for name, value in parameters.items() if lies_in(name, head) and value.ndim >= 2]
+    if not matrices:
+        raise ValueError(
+            f"{type(model).__name__} has no head that could be trained while the rest is frozen: it does not "
+            "end in a linear layer or a convolution; choose another model, or finetune=none"
+        )
+    tied = {id(value) for name, value in parameters.items() if lies_in(name, kept)}
+    names = [name for name, value in parameters.items() if id(value) not in tied]
+    if not names:
+        raise ValueError(
+            f"{type(model).__name__} is nothing but a head ({', '.join(head)}), so there is nothing to "
+            "freeze; use finetune=none"
+        )
+    norms = [f"{name}.weight" for name in norm_names(model)]
+    return [*names, *(name for name in norms if name not in parameters and not lies_in(name, kept))]
+
+
+def freeze(model: nn.Module, frozen: Collection[str]) -> None:
+    """Freeze parameters, and hold the statistics of the norms that they belong to; the others are trained.
+
+    Args:
+        model: Changed in place.
+        frozen: Names that `freezable` gave.
+    """
+    for name, parameter in model.named_parameters():
+        if name in frozen:
+            parameter.requires_grad_(False)
+    hold_statistics(model, frozen)
+
+
+def names_that_match(patterns: Iterable[str], names: Sequence[str], key: str) -> set[str]:
+    """The names that regular expressions are found in.
+
+    Args:
+        patterns: Each must be found in a name.
+        names: Of a model's parameters, or of its modules.
+        key: Of the patterns, for messages.
+
+    Raises:
+        ValueError: One is not a regular expression, or is found in no name.
+
+    >>> sorted(names_that_match(["layer4"], ["conv1.weight", "layer4.0.conv1.weight"], "finetune.trained"))
+    ['layer4.0.conv1.weight']
+    """
+    matching: set[str] = set()
+    for index, pattern in enumerate(patterns):
+        try:
+            found = {name for name in names if re.search(pattern, name)}
+        except (re.error, TypeError) as error:
+            raise ValueError(
+                f"{key}[{index}]={pattern!r} is not a regular expression ({error}); one is '\\.bias$'"
+            ) from error
+        if not found:
+            parts = {".".join(name.split(".")[:length]) for name in names for length in range(1, 4)}
+            close = difflib.get_close_matches(str(pattern), sorted(parts), n=3, cutoff=0.3) or names[:3]
+            raise ValueError(
+                f"{key}[{index}]={pattern!r} is found in no name of this model; names close to it: "
+                f"{', '.join(close)}"
+            )
+        matching |= found
+    return matching

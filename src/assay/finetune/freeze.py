@@ -1,0 +1,56 @@
+"""Train a part of a model; the rest keeps its weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from typing_extensions import override
+
+from assay.finetune.fine_tuning import FineTuning, freezable, freeze, names_that_match
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import nn
+
+
+@final
+class Freeze(FineTuning):
+    """Freezes parameters by their names.
+
+    A frozen parameter has `requires_grad=False`: the optimizer is not given it, so it has no state and no
+    weight decay. A batch norm whose weight is frozen stays in eval mode and keeps its running statistics. The
+    head, and layers that weights from a file did not fill, are never frozen.
+
+    Args:
+        frozen: Regular expressions, searched in the names of parameters: what is frozen; `.` is everything.
+        trained: The same, of what is trained all the same.
+
+    Raises:
+        ValueError: From `prepare`, where an expression matches nothing, or nothing is left to freeze.
+
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> Freeze(["."]).prepare(model)
+    >>> [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    ['2.weight', '2.bias']
+    """
+
+    def __init__(self, frozen: Sequence[str] = (), trained: Sequence[str] = ()) -> None:
+        self._frozen, self._trained = tuple(frozen), tuple(trained)
+
+    @override
+    def prepare(self, model: nn.Module) -> None:
+        """Freeze, once and for all.
+
+        Args:
+            model: Changed in place.
+
+        Raises:
+            ValueError: As the class says.
+        """
+        names = freezable(model) if self._frozen else [name for name, _ in model.named_parameters()]
+        trained = names_that_match(self._trained, names, "finetune.trained")
+        frozen = names_that_match(self._frozen, names, "finetune.frozen")
+        if self._frozen:
+            freeze(model, frozen - trained)

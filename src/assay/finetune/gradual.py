@@ -1,0 +1,125 @@
+"""Gradual unfreezing: the head first, then layer by layer down to the input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from typing_extensions import override
+
+from assay.finetune.fine_tuning import FineTuning, freezable, names_that_match
+from assay.finetune.frozen_statistics import hold_statistics
+from assay.layer_depth import distances_from_head
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import nn
+
+
+@final
+class Gradual(FineTuning):
+    """Trains the head, and from there down more and more layers (Howard and Ruder 2018, ULMFiT, section 3.3).
+
+    What is trained is a pure function of the epoch. The optimizer is given all parameters from the start, so
+    that a run that goes on finds the groups it was saved with; a parameter that is still frozen has no
+    gradient, and an optimizer of torch neither changes it nor keeps a state of it. Batch norms of frozen
+    layers stay in eval mode.
+
+    Args:
+        every_n_epochs: Epochs from one layer to the next; `assay.layer_depth` says what a layer is.
+        schedule: In place of that: from which epoch (counted from 0) which parameters are trained, as regular
+            expressions searched in their names; what is not named stays frozen throughout.
+
+    Raises:
+        ValueError: `every_n_epochs` or an epoch is out of its range; from `prepare`, where an expression
+            matches nothing.
+
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> gradual = Gradual(every_n_epochs=2)
+    >>> gradual.prepare(model)
+    >>> gradual.begin_epoch(model, 1)
+    >>> model[0].weight.requires_grad
+    False
+    >>> gradual.begin_epoch(model, 2)
+    >>> model[0].weight.requires_grad
+    True
+    """
+
+    def __init__(
+        self, every_n_epochs: int = 1, schedule: Mapping[int, str | Sequence[str]] | None = None
+    ) -> None:
+        if every_n_epochs < 1:
+            raise ValueError(f"finetune.every_n_epochs must be 1 or more, got {every_n_epochs}; use 1")
+        self._every = every_n_epochs
+        self._schedule: dict[int, list[str]] = {}
+        for epoch, patterns in (schedule or {}).items():
+            if not str(epoch).isdigit():
+                raise ValueError(
+                    f"finetune.schedule has the key {epoch!r}; an epoch was expected, counted from 0: "
+                    "finetune.schedule={2: [layer4], 4: [layer3]}"
+                )
+            self._schedule[int(epoch)] = [patterns] if isinstance(patterns, str) else list(patterns)
+        self._first_epoch: dict[str, int] = {}
+        """Of each parameter that is frozen at first: the epoch from which it is trained."""
+
+    @override
+    def prepare(self, model: nn.Module) -> None:
+        """Find out when each parameter is trained; freeze what never is.
+
+        Args:
+            model: Changed in place.
+
+        Raises:
+            ValueError: As the class says.
+        """
+        names = freezable(model)
+        first: dict[str, int] = {}
+        if self._schedule:
+            for epoch, patterns in sorted(self._schedule.items()):
+                for name in names_that_match(patterns, names, f"finetune.schedule.{epoch}"):
+                    first.setdefault(name, epoch)
+            never = set(names) - first.keys()
+            for name, parameter in model.named_parameters():
+                parameter.requires_grad_(parameter.requires_grad and name not in never)
+        else:
+            distances = distances_from_head(model)
+            of_module = {name.rpartition(".")[0]: distance for name, distance in distances.items()}
+            for name in names:
+                first[name] = self._every * _distance(name, distances, of_module)
+        self._first_epoch = {name: first.get(name, _NEVER) for name in names}
+        hold_statistics(model, [name for name in names if self._first_epoch[name] == _NEVER])
+
+    @override
+    def begin_epoch(self, model: nn.Module, epoch: int) -> None:
+        """Unfreeze what is trained in an epoch, and freeze the rest.
+
+        Args:
+            model: As `prepare` left it.
+            epoch: From 0.
+        """
+        frozen = {name for name, first in self._first_epoch.items() if first > epoch}
+        for name, parameter in model.named_parameters():
+            if self._first_epoch.get(name, _NEVER) != _NEVER:
+                parameter.requires_grad_(name not in frozen)
+        hold_statistics(model, frozen)
+
+    @override
+    def last_change(self, model: nn.Module) -> int:
+        """The epoch, from 0, in which the last parameters are unfrozen."""
+        del model
+        return max((first for first in self._first_epoch.values() if first != _NEVER), default=0)
+
+
+_NEVER = 10**9
+
+
+def _distance(name: str, distances: Mapping[str, int], of_module: Mapping[str, int]) -> int:
+    """Of a parameter, or of a norm without any, which goes with its neighbours."""
+    place = name
+    while place not in distances and place not in of_module and place:
+        place = place.rpartition(".")[0]
+        inside = [distance for module, distance in of_module.items() if module.startswith(f"{place}.")]
+        if inside:
+            return max(inside)
+    return distances.get(place, of_module.get(place, 1))

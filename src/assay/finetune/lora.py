@@ -1,0 +1,157 @@
+"""Low-rank adaptation: small matrices are trained beside the frozen ones."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+from typing_extensions import override
+
+from assay.finetune.fine_tuning import FineTuning, freezable, freeze, names_that_match
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_ATTENTION: Final = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
+
+
+@final
+class LoRA(FineTuning):
+    r"""Trains :math:`W + \frac{\alpha}{r} B A` in place of a matrix W, which stays frozen (Hu et al. 2021).
+
+    A is `[rank, in]`, drawn as the authors' code draws it (`kaiming_uniform_` with a=√5), B `[out, rank]` and
+    zero at first: training starts with exactly the model it was given. It is a parametrization of torch's, so
+    it holds for linear layers and for `nn.MultiheadAttention` (where the three projections in one matrix
+    share their A) alike. Of the model itself the head is trained, and layers that weights did not fill.
+    `assay.load` and `assay export` give the model with the product added to its matrices.
+
+    Args:
+        rank: r; a matrix that is not larger than that is trained in vain, and refused.
+        alpha: What the product is scaled by, times 1/r.
+        match: Regular expressions, searched in the names of the matrices: which are adapted; empty: those of
+            all linear and attention layers.
+
+    Raises:
+        ValueError: A value is out of its range; from `prepare`, where the model has no such layer or an
+            expression matches none.
+
+    >>> from torch import nn
+    >>> model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 2))
+    >>> LoRA(rank=4, alpha=8.0).prepare(model)
+    >>> sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    450
+    """
+
+    def __init__(self, rank: int = 8, alpha: float = 16.0, match: Sequence[str] = ()) -> None:
+        if rank < 1:
+            raise ValueError(f"finetune.rank must be 1 or more, got {rank}; use 8")
+        if not (math.isfinite(alpha) and alpha > 0):
+            raise ValueError(f"finetune.alpha must be above 0, got {alpha}; use 16")
+        self._rank, self._scale, self._match = rank, alpha / rank, tuple(match)
+
+    @override
+    def prepare(self, model: nn.Module) -> None:
+        """Freeze the model but for its head, and adapt its matrices.
+
+        Args:
+            model: Changed in place.
+
+        Raises:
+            ValueError: As the class says.
+        """
+        names = freezable(model)
+        there = set(names)
+        matrices = [name for name in _matrices(model) if name in there]
+        if not matrices:
+            raise ValueError(
+                f"{type(model).__name__} has no linear or attention layer besides its head, and "
+                "finetune=lora adapts no other; use finetune=gradual"
+            )
+        chosen = names_that_match(self._match, matrices, "finetune.match") if self._match else set(matrices)
+        freeze(model, names)
+        self.insert(model, [name for name in matrices if name in chosen])
+
+    def insert(self, model: nn.Module, matrices: Iterable[str]) -> None:
+        """Adapt matrices, without freezing anything else.
+
+        Args:
+            model: Changed in place.
+            matrices: Their names.
+
+        Raises:
+            ValueError: One is not larger than the rank.
+        """
+        for name in matrices:
+            place, _, attribute = name.rpartition(".")
+            module = model.get_submodule(place)
+            weight: Tensor = getattr(module, attribute)
+            if self._rank >= min(weight.shape):
+                raise ValueError(
+                    f"finetune.rank={self._rank} is not below the size of {name}, {list(weight.shape)}; use "
+                    f"finetune.rank={max(1, min(weight.shape) // 4)}, or leave it out by finetune.match"
+                )
+            parametrize.register_parametrization(module, attribute, _LowRank(weight, self._rank, self._scale))
+            module.parametrizations[attribute].original.requires_grad_(False)  # type: ignore[union-attr, index]  # of a ModuleDict
+
+
+def adapted_in(state: Iterable[str]) -> list[str]:
+    """Names of the matrices that are adapted in a state dict.
+
+    Args:
+        state: Its keys.
+
+    >>> adapted_in(["0.bias", "0.parametrizations.weight.original", "0.parametrizations.weight.0.lora_A"])
+    ['0.weight']
+    """
+    end = ".0.lora_A"
+    return [key.removesuffix(end).replace("parametrizations.", "", 1) for key in state if key.endswith(end)]
+
+
+def merge(model: nn.Module) -> None:
+    """Add the products to their matrices; the model then has its own parameters and names again.
+
+    Args:
+        model: Changed in place.
+    """
+    for module in list(model.modules()):
+        if not parametrize.is_parametrized(module):
+            continue
+        # torch takes the property off the class, which copies of the module share.
+        kind = type(module)
+        own = {key: value for key, value in vars(kind).items() if key not in ("__dict__", "__weakref__")}
+        module.__class__ = type(kind.__name__, kind.__bases__, own)
+        parametrizations: Any = module.parametrizations
+        for attribute in [name for name, chain in parametrizations.items() if isinstance(chain[0], _LowRank)]:
+            trained = parametrizations[attribute].original.requires_grad_()
+            with torch.no_grad():
+                parametrize.remove_parametrizations(module, attribute, leave_parametrized=True)
+            getattr(module, attribute).requires_grad_(trained.requires_grad)
+
+
+def _matrices(model: nn.Module) -> Iterator[str]:
+    """Names of the matrices of linear and attention layers, in the model's order."""
+    for name, module in model.named_modules():
+        held: tuple[str, ...] = ("weight",) if isinstance(module, nn.Linear) else ()
+        if isinstance(module, nn.MultiheadAttention):
+            held = tuple(one for one in _ATTENTION if getattr(module, one) is not None)
+        yield from (f"{name}.{one}".lstrip(".") for one in held)
+
+
+@final
+class _LowRank(nn.Module):
+    """A frozen matrix `[out, in]` plus a trained product."""
+
+    def __init__(self, weight: Tensor, rank: int, scale: float) -> None:
+        super().__init__()
+        self.lora_A = nn.Parameter(weight.new_empty(rank, weight.shape[1]))
+        self.lora_B = nn.Parameter(weight.new_zeros(weight.shape[0], rank))
+        self.scale = scale
+        nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """The sum, in the type of the weights: merged or not, the model is the same."""
+        with torch.autocast(weight.device.type, enabled=False):
+            return torch.addmm(weight, self.lora_B, self.lora_A, alpha=self.scale)

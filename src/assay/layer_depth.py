@@ -1,0 +1,83 @@
+"""How deep a parameter lies: its layer's distance from the head."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_NUMBERED: Final = re.compile(r"\d[a-z]?$")
+"""The end of a layer's name: `layer3`, `blocks.0`, and Inception's `Mixed_5b`."""
+
+
+def head_names(model: nn.Module) -> tuple[str, ...]:
+    """Names of the modules that make up a model's head.
+
+    Args:
+        model: One that knows its head says so by an attribute `head_names`; else the module that owns the
+            last parameter is the head.
+
+    >>> from torch import nn
+    >>> head_names(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)))
+    ('2',)
+    """
+    stated = getattr(model, "head_names", None)
+    if stated:
+        return tuple(stated)
+    last = [name for name, _ in model.named_parameters()][-1:]
+    return tuple(name.rpartition(".")[0] for name in last)
+
+
+def lies_in(name: str, modules: tuple[str, ...]) -> bool:
+    """Whether a parameter belongs to one of some modules.
+
+    Args:
+        name: Of the parameter.
+        modules: Names of modules.
+
+    >>> lies_in("head.fc.weight", ("head",)), lies_in("header.weight", ("head",))
+    (True, False)
+    """
+    return any(name.startswith(f"{module}.") or not module for module in modules)
+
+
+def distances_from_head(model: nn.Module) -> dict[str, int]:
+    """Number each parameter's layer by its distance from the head, the head itself being 0.
+
+    The layers are read off the order of `named_parameters()`: every parameter outside of the head belongs to
+    the layer named up to the first number that ends a part of its name (`conv1`, `layer3`, `features.6`,
+    `encoder.layers.encoder_layer_11`). Names without a number and modules without a matrix (norms) belong to
+    the layer before them, and those before the first layer together to a layer of their own (the embedding).
+
+    Args:
+        model: The model.
+
+    >>> from torch import nn
+    >>> distances_from_head(nn.Sequential(nn.Linear(4, 3, bias=False), nn.LayerNorm(3), nn.Linear(3, 2)))
+    {'0.weight': 1, '1.weight': 1, '1.bias': 1, '2.weight': 0, '2.bias': 0}
+    """
+    parameters = dict(model.named_parameters())
+    head = head_names(model)
+    keys = {name: _layer(name) for name in parameters if not lies_in(name, head)}
+    with_matrix = {key for name, key in keys.items() if key is not None and parameters[name].ndim >= 2}
+    order: dict[str | None, int] = {}
+    layers: dict[str, int] = {}
+    current = None
+    for name, key in keys.items():
+        if key in with_matrix:
+            current = key
+        layers[name] = order.setdefault(current, len(order))
+    return {name: len(order) - layers[name] if name in layers else 0 for name in parameters}
+
+
+def _layer(name: str) -> str | None:
+    """Cut the name of a parameter's module after the first part that ends in a number."""
+    parts = name.partition(".parametrizations.")[0].split(".")
+    if ".parametrizations." not in name:
+        parts = parts[:-1]
+    for length, part in enumerate(parts, start=1):
+        if _NUMBERED.search(part):
+            return ".".join(parts[:length])
+    return None

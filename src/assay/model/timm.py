@@ -1,0 +1,195 @@
+"""Networks of the library timm, by their names."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any, final
+
+from torch import Tensor, nn
+
+from assay.model.image_shape import image_shape
+from assay.model.pretrained_weights import load_pretrained_weights
+from assay.model.published_weights import Published
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@final
+class Timm(nn.Module):
+    """A network of timm (Wightman 2019), its stem and head fitted to the data; needs the package `timm`.
+
+    Inputs `[B, C, H, W]`, float; outputs `[B, num_outputs]`. A network of a fixed input size, such as a
+    Vision Transformer, is built for the images' size; position embeddings of another size are interpolated.
+
+    Args:
+        name: One of `timm.list_models()`, with or without a tag: `resnet50`, `vit_tiny_patch16_224`,
+            `resnet50.a1_in1k`.
+        input_shape: Channels, height and width of one image.
+        num_outputs: Width of the output.
+        weights: `DEFAULT` for those published under the name (and its tag), which are downloaded once and
+            checked by their hash; a file (`.safetensors`, `.pth`, `.pt`, `.ckpt`) or the directory of a run;
+            null for random ones.
+        options: Further arguments of the network, such as `{drop_path_rate: 0.1}`.
+
+    Attributes:
+        head_names: What timm calls the classifier.
+        new_layers: Layers that the weights did not fill.
+
+    Raises:
+        ModuleNotFoundError: timm is not installed.
+        ValueError: There is no such network or no such weights, the weights do not fit, or the images are not
+            what the network can take.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        input_shape: Sequence[int],
+        num_outputs: int,
+        *,
+        weights: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        config = _pretrained_config(name)
+        given = dict(options or {})
+        _check_options(given)
+        channels, height, width = image_shape(input_shape, f"model.name={name}")
+        if config.fixed_input_size:
+            given.setdefault("img_size", (height, width))
+        network = _network(name, num_outputs, channels, given)
+        head = _listed(network.pretrained_cfg.get("classifier"))
+        self.head_names = tuple(f"network.{part}" for part in head)
+        self.new_layers: tuple[str, ...] = ()
+        self.network: nn.Module = network
+        published = weights == "DEFAULT"
+        if weights is None or (published and next(network.parameters()).is_meta):
+            return  # nothing is downloaded to be checked
+        path = str(_published(name).fetch()) if published else weights
+        first = _listed(network.pretrained_cfg.get("first_conv"))
+        left_out = load_pretrained_weights(
+            network,
+            path,
+            stem=first[0] if first else None,
+            head=head,
+            convert=lambda entries: _converted(network, entries),
+        )
+        self.new_layers = tuple(f"network.{layer}" for layer in left_out)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Map images `[B, C, H, W]` to outputs `[B, num_outputs]`."""
+        outputs: Tensor = self.network(inputs)
+        return outputs
+
+    @staticmethod
+    def trained_on(name: str, weights: str) -> dict[str, Any]:
+        """What inputs the published weights of a network were trained with.
+
+        Args:
+            name: Of the network.
+            weights: As for the class; a file is taken to be of the same kind as `DEFAULT`.
+
+        Returns:
+            `mean` and `std` (a value a channel), `size` (height and width) and `source`, in words.
+        """
+        del weights
+        config = _pretrained_config(name)
+        return {
+            "mean": tuple(config.mean),
+            "std": tuple(config.std),
+            "size": tuple(config.input_size[1:]),
+            "source": f"timm's {config.architecture}" + (f".{config.tag}" if config.tag else ""),
+        }
+
+    @staticmethod
+    def to_download(name: str, weights: str | None) -> Published | None:
+        """The file that has to be downloaded before the model can be built; None where there is none.
+
+        Args:
+            name: Of the network.
+            weights: As for the class.
+        """
+        if weights != "DEFAULT":
+            return None
+        published = _published(name)
+        return None if published.path.is_file() else published
+
+
+def _pretrained_config(name: str) -> Any:
+    """Timm's description of a network, which also says that there is one."""
+    import timm
+
+    # A name may also be the address of a repository or folder, from which timm would take code and settings.
+    architecture, _, tag = str(name).partition(".")
+    known = timm.list_models()
+    if architecture not in known:
+        close = difflib.get_close_matches(architecture.lower(), known, n=3, cutoff=0.4)
+        raise ValueError(
+            f"model.name={name} is not a network of timm"
+            + (f"; close to it: {', '.join(close)}" if close else "; one is resnet50")
+        )
+    tagged = timm.list_models(f"{architecture}.*", pretrained=True)
+    if tag and name not in tagged:
+        raise ValueError(
+            f"model.name={name}: {architecture} has no weights with this tag; it has "
+            f"{', '.join(one.partition('.')[2] for one in tagged) or 'none'}"
+        )
+    return timm.get_pretrained_cfg(name)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    for key in options:
+        if key.startswith(
+            ("pretrained", "checkpoint", "cache", "hf_", "num_classes", "in_chans", "scriptable")
+        ):
+            raise ValueError(
+                f"model.options.{key} is set by assay: model.weights says what weights to take, the data "
+                "the rest"
+            )
+
+
+def _network(name: str, num_outputs: int, channels: int, options: dict[str, Any]) -> Any:
+    import timm
+
+    return timm.create_model(name, pretrained=False, num_classes=num_outputs, in_chans=channels, **options)
+
+
+def _published(name: str) -> Published:
+    config = _pretrained_config(name)
+    if not config.hf_hub_id:
+        raise ValueError(
+            f"model.weights=DEFAULT: timm publishes no weights of {name}; give the path of a file"
+        )
+    repository = str(config.hf_hub_id)
+    file = config.hf_hub_filename or "model.safetensors"
+    url = f"https://huggingface.co/{repository}/resolve/main/{file}"
+    digest, megabytes = _on_server(url)
+    return Published(url, f"{repository.replace('/', '--')}--{file}", digest, megabytes)
+
+
+def _on_server(url: str) -> tuple[str, float]:
+    """SHA-256 and size of a file on Hugging Face's hub; empty where it cannot be reached."""
+    from huggingface_hub import get_hf_file_metadata
+
+    try:
+        found = get_hf_file_metadata(url, timeout=5)
+    except Exception:  # of any of its libraries, without a network
+        return "", 0.0
+    return str(found.etag or ""), (found.size or 0) / 1e6
+
+
+def _listed(names: Any) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or ())
+
+
+def _converted(network: nn.Module, entries: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The entries by the names and sizes that the network has, as timm's own filter gives them."""
+    convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
+    if convert is None:
+        return entries
+    takes_network = len(inspect.signature(convert).parameters) > 1
+    converted: dict[str, Tensor] = convert(entries, network) if takes_network else convert(entries)
+    return dict(converted)

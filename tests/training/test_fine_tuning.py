@@ -1,0 +1,130 @@
+"""Fine-tuning as a user does it: from the weights of a run, with a part of them frozen."""
+
+from __future__ import annotations
+
+from contextlib import chdir
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from tests.conftest import unchanged_process
+from tests.interrupting import Interrupt, outcome
+
+import assay
+from assay.run.resume import resume
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Train, Trained
+
+CNN = ("data=digits", "model=timm", "model.name=test_efficientnet")
+VIT = (
+    *("data=digits", "model=timm", "model.name=vit_tiny_patch16_224"),
+    "model.options={patch_size: 4, depth: 2, embed_dim: 32, num_heads: 2}",
+)
+SHORT = ("data.batch_size=64", "trainer.limit_train_batches=4", "trainer.limit_test_batches=1")
+
+
+@pytest.fixture(scope="module")
+def pretrained(train: Train) -> Path:
+    return train(*CNN, *SHORT, "callbacks=[last_checkpoint]").run_dir
+
+
+def state_of(run_dir: Path) -> dict[str, torch.Tensor]:
+    saved = torch.load(run_dir / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    return dict(saved)
+
+
+def test_the_head_alone_moves_and_the_statistics_stay(train: Train, pretrained: Path) -> None:
+    run: Trained = train(
+        *CNN, *SHORT, "finetune=head", f"model.weights={pretrained}", "callbacks=[ema,last_checkpoint]"
+    )
+    before, after = state_of(pretrained), state_of(run.run_dir)
+    head = {name for name in after if name.startswith("model.network.classifier.")}
+    assert len(head) == 2
+    for name, value in after.items():
+        assert torch.equal(value, before[name]) == (name not in head), name
+    told = run.record["model"]
+    assert told["trainable_parameters"] == sum(after[name].numel() for name in head) < told["parameters"]
+    log = (run.run_dir / "log.txt").read_text()
+    assert (
+        f"finetune=head: {told['trainable_parameters']:,} of {told['parameters']:,} parameters are trained"
+        in log
+    )
+    assert f"as those of the run {pretrained} were" in log
+    assert list(run.config.spec.mean) == pytest.approx([4.884], abs=0.01)
+
+
+def test_a_gradual_run_goes_on_bit_for_bit(train: Train, pretrained: Path) -> None:
+    job = (
+        *(*CNN, *SHORT, f"model.weights={pretrained}", "finetune=gradual", "trainer.max_epochs=3"),
+        *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
+    )
+    whole = train(*job)
+    stopped = train(*job, callbacks=[Interrupt("batch", 6)]).run_dir  # within epoch 1
+    with chdir(stopped.parent), unchanged_process():
+        resume(stopped.name)
+    assert outcome(stopped) == outcome(whole.run_dir)
+    before, after = state_of(pretrained), state_of(stopped)
+    moved = {name for name in after if not torch.equal(after[name], before[name])}
+    parts = {name.removeprefix("model.network.").partition(".")[0] for name in moved}
+    assert parts == {"classifier", "conv_head", "bn2", "blocks"}
+    assert not any(name.startswith("model.network.blocks.0.") for name in moved)
+
+
+def test_a_lora_run_gives_the_merged_model(train: Train, tmp_path: Path) -> None:
+    base = train(*VIT, *SHORT, "callbacks=[last_checkpoint]").run_dir
+    run = train(
+        *VIT,
+        *SHORT,
+        "finetune=lora",
+        "finetune.rank=2",
+        f"model.weights={base}",
+        "callbacks=[last_checkpoint]",
+    )
+    loaded = assay.load(run.run_dir, raw_input=False, map_location="cpu").eval()
+    assert set(loaded.state_dict()) == {
+        name.removeprefix("model.") for name in state_of(base) if name.startswith("model.")
+    }
+    assert all(parameter.requires_grad for parameter in loaded.parameters())
+    images = torch.randn(3, 1, 8, 8)
+    unmerged = run.module.model.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(images), unmerged(images), rtol=1e-5, atol=1e-5)
+    # The file that the weights came from is not needed any more, and others go on from the merged ones.
+    (base / "checkpoints" / "last.ckpt").unlink()
+    assert assay.load(run.run_dir, map_location="cpu")(images[0] * 0).label is not None
+    with pytest.raises(assay.errors.AssayError, match=r"finetune=lora: `assay export"):
+        train(*VIT, *SHORT, f"model.weights={run.run_dir}")
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        (("finetune=head", "finetune.trained=[layer9]"), r"trained\[0\]='layer9' is found in no name"),
+        (("finetune=lora",), r"no linear or attention layer besides its head.*finetune=gradual"),
+        (("finetune=gradual", "finetune.schedule={1: [nothing]}"), r"schedule\.1\[0\]='nothing' is found"),
+        (("finetune=head", "model=linear"), r"is nothing but a head"),
+        (("finetune=head", "trainer.sync_batchnorm=true"), r"batch norms by others"),
+        (("model=timm", "model.name=resnet1"), r"is not a network of timm; close to it: resnet18"),
+        (("model=torchvision", "model.name=resnet1"), r"not a classification network of torchvision; close"),
+        (("model.weights=nowhere.pth",), r"model\.weights=nowhere\.pth is neither a file nor a run"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    train: Train, typed: tuple[str, ...], says: str
+) -> None:
+    job = ["data=digits", "model=timm", "model.name=test_resnet"]
+    job = [one for one in job if one.partition("=")[0] not in {given.partition("=")[0] for given in typed}]
+    if "model=linear" in typed:
+        job = ["data=digits"]
+    with pytest.raises(assay.errors.AssayError, match=says):
+        train(*job, *typed)
+
+
+def test_a_head_on_random_features_is_warned_of(train: Train) -> None:
+    run = train(*CNN, *SHORT, "finetune=head")
+    said = (run.run_dir / "log.txt").read_text()
+    assert "finetune=head keeps weights that were never trained: the model starts from random ones" in said
+    assert "model.weights=FILE" in said
