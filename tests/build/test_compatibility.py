@@ -18,12 +18,14 @@ SPECS: dict[str, dict[str, Any]] = {
     "binary": {"task": "binary", "num_classes": 2, "num_targets": 0},
     "multilabel": {"task": "multilabel", "num_classes": 5, "num_targets": 0},
     "regression": {"task": "regression", "num_classes": 0, "num_targets": 3},
+    "language_modelling": {"task": "language_modelling", "vocab_size": 7},
 }
 GOES = {
     "multiclass": {"cross_entropy", "focal", "ldam", "kl_div", "triplet"},
     "binary": {"cross_entropy", "focal", "ldam", "kl_div", "triplet", "bce", "bce_with_logits"},
     "multilabel": {"bce", "bce_with_logits"},
     "regression": {"mse", "l1", "huber"},
+    "language_modelling": {"cross_entropy", "focal", "ldam", "kl_div"},
 }
 LOSSES = {
     option.name: str(OmegaConf.select(OmegaConf.load(option.path), "_target_"))

@@ -26,6 +26,7 @@ LINE = re.compile(r" {4,}(?:uv run )?assay (train(?: .*?)?)(?:  +#.*)?")
 WITHOUT_A_SCORE = {
     "train device=gpu precision=bf16 trainer.compile=true",  # needs a GPU
     "train device=gpu data.batch_size=512 trainer.micro_batch=auto",  # the same
+    "train experiment=stdlib_gpt",  # tests/experiment/test_scores.py
     "train debug=one_batch",  # one step, to see that everything runs
 }
 OWN_PROJECT = ROOT / "examples" / "my_project"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 CONF = Path(__file__).parents[2] / "conf" / "model"
 OPTIONS = sorted(path.stem for path in CONF.glob("*.yaml"))
-IMAGES = [option for option in OPTIONS if option not in {"linear", "mlp"}]
-DISTINCT = [option for option in OPTIONS if option not in {"resnet34", "resnet50", "torchvision"}]
+IMAGES = [option for option in OPTIONS if option not in {"linear", "mlp", "gpt"}]
+DISTINCT = [option for option in OPTIONS if option not in {"resnet34", "resnet50", "torchvision", "gpt"}]
 NAMES = {"timm": "test_efficientnet", "torchvision": "resnet18"}
 SHAPES = [(1, 8, 8), (1, 28, 28), (3, 32, 32)]
 
@@ -59,7 +59,7 @@ def train_a_step(model: nn.Module, inputs: torch.Tensor, num_outputs: int) -> to
 def test_the_options_are_those_promised() -> None:
     assert set(OPTIONS) == {
         *("linear", "mlp", "lenet", "small_cnn", "resnet18", "resnet34", "resnet50", "convnext_tiny", "vit"),
-        *("timm", "torchvision"),
+        *("timm", "torchvision", "gpt"),
     }
 
 

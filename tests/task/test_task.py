@@ -13,12 +13,13 @@ from assay.errors import DataError
 from assay.task.task import LOSS_KINDS
 from assay.task.task_of import TASKS
 
-SIZES = {"multiclass": 5, "binary": 2, "multilabel": 4, "regression": 3}
+SIZES = {"multiclass": 5, "binary": 2, "multilabel": 4, "regression": 3, "language_modelling": 6}
 FORMS = {
     "multiclass": "multiclass",
     "binary": "binary",
     "multilabel": "multilabel-indicator",
     "regression": "continuous-multioutput",
+    "language_modelling": "multiclass-multioutput",
 }
 """As scikit-learn calls them."""
 
@@ -26,7 +27,8 @@ pytestmark = pytest.mark.parametrize("name", TASKS)
 
 
 def names_of(name: str) -> list[str]:
-    return [] if TASKS[name].has_real_targets else [f"class {i}" for i in range(SIZES[name])]
+    nameless = TASKS[name].has_real_targets or TASKS[name].size_key == "vocab_size"
+    return [] if nameless else [f"class {i}" for i in range(SIZES[name])]
 
 
 def test_fake_targets_are_targets(name: str) -> None:
@@ -42,7 +44,10 @@ def test_fake_targets_are_targets(name: str) -> None:
 
 def test_sizes_are_those_of_a_spec(name: str) -> None:
     task, size = TASKS[name], SIZES[name]
-    spec = Spec(task.name, (2,), **task.sizes(task.fake_targets(60, size), names_of(name))).as_config()
+    tokens = {"vocab_size": size} if task.size_key == "vocab_size" else {}
+    spec = Spec(
+        task.name, (2,), **tokens, **task.sizes(task.fake_targets(60, size), names_of(name))
+    ).as_config()
     assert task.num_outputs(spec) == spec[task.size_key] == size
     assert task.in_words(spec).startswith(f"{size} ")
     assert len(spec["class_counts"]) == len(names_of(name))

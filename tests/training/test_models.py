@@ -27,7 +27,7 @@ STEPS = ("resnet34", "resnet50", "convnext_tiny")
 
 
 def test_every_option_is_trained() -> None:
-    assert {option.name for option in list_options("model")} == {*LEARNS, *STEPS, *BY_NAME}
+    assert {option.name for option in list_options("model")} == {*LEARNS, *STEPS, *BY_NAME, "gpt"}
 
 
 @pytest.mark.parametrize("model", LEARNS)

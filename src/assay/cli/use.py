@@ -99,14 +99,36 @@ def _say(found: Evaluation) -> None:
 def predict(  # noqa: PLR0917 - typer passes them by name
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
     inputs: Annotated[
-        list[Path],
-        typer.Argument(metavar="INPUT…", help="Pictures, CSV, Parquet, .npy or .npz files, or folders."),
-    ],
+        list[Path] | None,
+        typer.Argument(
+            metavar="[INPUT]…", help="Pictures, CSV, Parquet, .npy or .npz files, texts, or folders."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="Write all rows: .parquet, .csv or .jsonl."),
     ] = None,
-    top_k: Annotated[int, typer.Option("--top-k", metavar="K", min=1, help="Classes to name a sample.")] = 3,
+    top_k: Annotated[
+        int | None,
+        typer.Option(
+            "--top-k",
+            metavar="K",
+            min=1,
+            help="Classes to name a sample (3); a language model draws from so many tokens (all).",
+        ),
+    ] = None,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option("--prompt", metavar="TEXT", help="A text for a language model to go on."),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option("--temperature", metavar="T", help="Of drawn tokens; 0: the likeliest (1)."),
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", metavar="N", help="That are written for a prompt (200).")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of drawn tokens (0).")] = None,
     batch_size: Annotated[
         str, typer.Option("--batch-size", metavar="N|auto", help="Samples that the model gets at a time.")
     ] = "auto",
@@ -131,12 +153,17 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         with loading():
             from assay.run.load import load
             from assay.run.predict.predict import predict as predict_inputs
+            from assay.run.predict.texts import check_prompts, predict_texts
+            from assay.task.generate import Sampling
 
             predictor = load(run, checkpoint=checkpoint.value)
-        console = Console(stderr=True)
+        console, inputs, prompt = Console(stderr=True), inputs or [], prompt or []
+        drawn = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+        drawn = {name: value for name, value in drawn.items() if value is not None}
+        check_prompts(prompt, inputs, drawn, generates=predictor.generates)
         options: Any = {
             "out": out,
-            "top_k": top_k,
+            "top_k": top_k or 3,
             "batch_size": None if batch_size == "auto" else int(batch_size),
             "limit": _SHOWN if out is None and not as_json else None,
             "most_rows": _IN_DOCUMENT,
@@ -144,14 +171,19 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         with console.status("predicting") if sys.stderr.isatty() else nullcontext() as status:
             if status is not None:
                 options["progress"] = lambda count: status.update(f"{count:,} samples")
-            found = predict_inputs(predictor, run, inputs, **options)
+            if predictor.generates:
+                sampling = Sampling(top_k=top_k, **drawn)  # type: ignore[arg-type]  # typer has judged the types
+                limit = options["limit"]
+                found = predict_texts(predictor, run, prompt, inputs, sampling, out=out, limit=limit)
+            else:
+                found = predict_inputs(predictor, run, inputs, **options)
         document.say("predict", found)
         for note in found.notes:
             console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)
         if found.num_failed == found.num_samples:
             raise AssayError(f"no sample could be predicted, of {found.num_samples:,}; {found.first_error}")
         if not as_json:
-            _say_predicted(found, [str(path) for path in inputs])
+            _say_predicted(found, [*(f"--prompt={one}" for one in prompt), *map(str, inputs)])
 
 
 def _say_predicted(found: Predicted, inputs: list[str]) -> None:

@@ -18,7 +18,7 @@ from assay.data.loading.loaders import MemoryLoader, StreamLoader
 from assay.data.loading.placement import Placement, Prepared
 from assay.data.loading.preview import preview
 from assay.data.samples import Samples
-from assay.data.shown_samples import show
+from assay.data.shown_samples import TOKENS, Shown, show
 from assay.data.splitting.split_rows import Split
 from assay.data.splitting.splits import Parts, check_inputs, read_parts
 from assay.data.splitting.subset import Part, blocks
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import Encoder, Source
-    from assay.data.shown_samples import Shown
     from assay.data.spec import Spec
     from assay.data.trained import Trained
 
@@ -192,10 +191,14 @@ class DataModule(L.LightningDataModule):
             self._ask_for_columns(self.split.columns)
             try:
                 parts = read_parts(self.source, self.split, self.imbalance, trained)
+                is_other = self._divides and not subset and parts.digest() != digest
             except DataError:
-                if not self.split.columns:
+                if not self.split.columns and not (self._divides and not subset):
                     raise
                 self._ask_for_columns({})
+                is_other = True
+            if is_other:
+                self._divides = False
                 parts = read_parts(self.source, self.split, self.imbalance, trained)
             if self.split.folds and parts.digest() != digest:  # folds of other samples are of no use
                 plain = replace(self.split, folds=None, fold=None)
@@ -210,6 +213,16 @@ class DataModule(L.LightningDataModule):
                 check_inputs(self.tested, samples)
             part = self._part(parts, self.tested, "eval")
             trained.check(next(preview(part, _FEW_SAMPLES, self.split.seed)))
+
+    @property
+    def _divides(self) -> bool:
+        """Whether the source cuts into parts what comes undivided; other samples are tested as a whole."""
+        return bool(getattr(self.source, "divides", False))
+
+    @_divides.setter
+    def _divides(self, value: bool) -> None:
+        if hasattr(self.source, "divides"):
+            self.source.divides = value
 
     def _ask_for_columns(self, columns: Mapping[str, str]) -> None:
         if columns and isinstance(self.source, Declared):
@@ -352,6 +365,9 @@ class DataModule(L.LightningDataModule):
             DataError: A sample cannot be read.
         """
         parts = self._read_parts()
+        if (pieces := getattr(self.encoder, "pieces", None)) is not None:
+            targets = parts.targets(self.tested)[torch.as_tensor(positions)]
+            return [Shown(None, {TOKENS: pieces(one)}) for one in targets.tolist()]
         columns = getattr(parts.data[self.tested], "columns", ())
         part = self._ready_part(self.tested, "eval")
         return show(part, positions, self.seed, parts.raw.get(self.tested), columns)

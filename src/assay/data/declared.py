@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 
 from assay.data.samples import Samples
+from assay.task.run_lengths import run_lengths
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ class Declared:
             _check_numbers(f"class_counts.{part}", counts, least=0)
         for part, number in (num_samples or {}).items():
             _check_numbers(f"num_samples.{part}", [number], least=1)
-        size = {"num_classes": num_classes, "num_targets": num_targets}[kind.size_key]
+        size = {"num_classes": num_classes, "num_targets": num_targets, "vocab_size": vocab_size or None}[
+            kind.size_key
+        ]
         if class_counts is not None:
             if not kind.by_class:
                 raise ValueError(
@@ -101,8 +104,14 @@ class Declared:
     def read(self) -> Mapping[str, Samples]:
         """Every part: inputs that are one zero sample seen N times, and targets."""
         shape = self._sample.shape[1:]
+        token_bytes = run_lengths([1] * self._vocab_size)  # scores are not looked at
         return {
-            part: Samples(self._sample.expand(len(targets), *shape), targets, vocab_size=self._vocab_size)
+            part: Samples(
+                self._sample.expand(len(targets), *shape),
+                targets,
+                vocab_size=self._vocab_size,
+                token_bytes=token_bytes,
+            )
             for part, targets in self._targets.items()
         }
 

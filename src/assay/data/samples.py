@@ -31,7 +31,8 @@ class Samples:
             inputs themselves do.
         names: What each sample is called, N of them; empty: by its row.
         columns: What each feature of inputs `[N, F]` is called; empty: by its number.
-        vocab_size: Where inputs are token ids, int64 `[N, L]`: they go from 0 to below this; 0: they are not.
+        vocab_size: Where inputs are token ids `[N, L]`: they go from 0 to below this; 0: they are not.
+        token_bytes: As in `assay.data.spec.Spec`.
         lengths: int64 `[N]`: how many tokens come before the padding, which batches are cut by; None: they
             are not padded.
         split_values: N values of each column that `data.split` names, by its name.
@@ -44,6 +45,7 @@ class Samples:
     names: Sequence[str] = field(default=(), repr=False)
     columns: Sequence[str] = field(default=(), repr=False)
     vocab_size: int = 0
+    token_bytes: str = field(default="", repr=False)
     lengths: Tensor | None = field(default=None, repr=False)
     split_values: Mapping[str, Any] = field(default_factory=dict, repr=False)
     hashes: Sequence[str] = field(default=(), repr=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from PIL import Image
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from assay.data.splitting.subset import Part
 
+TOKENS: Final = "tokens"
+"""The column of a text, token by token."""
 _LARGEST = 256
 """Pixels along the longer side, beyond which a picture is made smaller."""
 _MOST_COLUMNS = 1000

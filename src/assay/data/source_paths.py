@@ -47,6 +47,9 @@ SOURCE_PATHS: Final[Mapping[str, tuple[SourcePath, ...]]] = {
         SourcePath("root", "one folder per class was expected: root/<class>/*.jpg"),
     ),
     "assay.data.table.Table": (SourcePath("path", *_TABLE), SourcePath("test_path", *_TABLE)),
+    "assay.data.text_files.TextFiles": (
+        SourcePath("root", "a folder of text files, or one such file", "file or folder"),
+    ),
     "assay.data.torchvision_images.TorchvisionImages": (
         SourcePath("root", "the files of the data set", downloads=True),
     ),

@@ -9,6 +9,7 @@ import torch
 
 from assay.data.samples import Samples, Unfitted
 from assay.data.spec import Spec  # noqa: TC001 - dataclasses look their annotations up
+from assay.data.transform.normalize import stored_type
 from assay.errors import DataError
 from assay.task.task_of import task_of
 
@@ -125,7 +126,7 @@ class Trained:
             DataError: They have another shape, or another type that is scaled in another way.
         """
         shape, wanted = tuple(first.shape[1:]), tuple(self.spec.input_shape)
-        stored = str(first.dtype).removeprefix("torch.")
+        stored = stored_type(first.dtype)
         trained = self.spec.input_dtype
         alike = stored == trained or (first.is_floating_point() and "float" in trained)
         if shape != wanted or not alike:

@@ -19,7 +19,7 @@ _LARGEST: Final = 1 << 28
 _MOST: Final = 10_000
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 
-Reason = Literal["worst", "random"]
+Reason = Literal["worst", "random", "generated"]
 
 
 class KeptSample(NamedTuple):
@@ -27,9 +27,10 @@ class KeptSample(NamedTuple):
 
     Attributes:
         key: Which, as in the predictions of the run.
-        reason: Why it was chosen; one that is both among the worst and drawn at random is kept as each.
+        reason: Why it was chosen, or that the model has written it; one that is both among the worst and
+            drawn at random is kept as each.
         picture: A PNG file; None of what is not a picture.
-        row: Value by column; None of what has no columns.
+        row: Value by column, a list of texts among them; None of what has no columns.
     """
 
     key: str
@@ -95,6 +96,12 @@ def _read(path: Path) -> list[KeptSample]:
     return [_checked(one) for one in parquet_texts.read_texts(content, _LARGEST).to_pylist()]
 
 
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(one, str) for one in value)
+    return not isinstance(value, dict)
+
+
 def _checked(values: dict[str, Any]) -> KeptSample:
     row = json.loads(values["row"]) if values["row"] is not None else None
     picture = values["picture"]
@@ -102,7 +109,7 @@ def _checked(values: dict[str, Any]) -> KeptSample:
         values["key"] is None
         or values["reason"] not in get_args(Reason)
         or not (row is None or isinstance(row, dict))
-        or any(isinstance(value, dict | list) for value in (row or {}).values())
+        or not all(map(_is_plain, (row or {}).values()))
         or not (picture is None or picture.startswith(_PNG))
     )
     if wrong:

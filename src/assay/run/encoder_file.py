@@ -6,10 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.text.alphabet import Alphabet
+from assay.data.text.tokenizer import Tokenizer
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
 from assay.files.sealed import json_is_whole, seal_json
 from assay.files.symlinks import read_whole
+from assay.run.tokenizer_file import read_tokenizer, write_tokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,19 +22,22 @@ if TYPE_CHECKING:
 FILE = "encoder.json"
 
 
-def write_encoder(run_dir: Path, encoder: Encoder | None) -> None:
+def write_encoder(run_dir: Path, encoder: Encoder | Alphabet | Tokenizer | None) -> None:
     """Keep what a table's encoder has learned.
 
     Args:
         run_dir: The run directory.
         encoder: Of the run's data; one of somebody's own is not kept.
     """
+    if isinstance(encoder, Alphabet | Tokenizer):
+        plain = json.dumps({"codec": _codec_as_plain(run_dir, encoder)}, indent=2, ensure_ascii=False)
+        write_text(run_dir / FILE, seal_json(plain))
     if isinstance(encoder, TableEncoder):
         plain = json.dumps(encoder.as_plain(), indent=2, ensure_ascii=False)
         write_text(run_dir / FILE, seal_json(plain))
 
 
-def read_encoder(run_dir: Path, *, of_table: bool = False) -> TableEncoder | None:
+def read_encoder(run_dir: Path, *, of_table: bool = False) -> TableEncoder | Alphabet | Tokenizer | None:
     """The encoder of a run's table; None where the run has none.
 
     Args:
@@ -48,10 +54,12 @@ def read_encoder(run_dir: Path, *, of_table: bool = False) -> TableEncoder | Non
         plain: Any = json.loads(data) if whole else None
         if isinstance(plain, dict) and isinstance(plain.get("columns"), list):
             return TableEncoder.from_plain(plain)
+        if isinstance(plain, dict) and isinstance(codec := plain.get("codec"), dict):
+            return _codec_of_plain(run_dir, codec)
     except FileNotFoundError as error:
         if of_table:
             raise AssayError(
-                f"{path} is not there: what the columns of the run's table are turned into is not known",
+                f"{path} is not there: what the run's columns or texts are turned into is not known",
                 hint="restore it from a copy",
             ) from error
         return None
@@ -60,3 +68,31 @@ def read_encoder(run_dir: Path, *, of_table: bool = False) -> TableEncoder | Non
     raise AssayError(
         f"{path} is damaged or was changed: it is not as its SHA-256 says", hint="restore it from a copy"
     )
+
+
+def read_codec(run_dir: Path) -> Alphabet | Tokenizer:
+    """What makes tokens of texts for a run's language model.
+
+    Args:
+        run_dir: Run directory, perhaps somebody else's.
+
+    Raises:
+        AssayError: The file is damaged, or missing.
+    """
+    codec = read_encoder(run_dir, of_table=True)
+    if not isinstance(codec, Alphabet | Tokenizer):
+        raise AssayError(f"{run_dir / FILE} does not say what makes tokens of the run's texts")
+    return codec
+
+
+def _codec_as_plain(run_dir: Path, codec: Alphabet | Tokenizer) -> dict[str, Any]:
+    """Plain data; byte pairs go into `tokenizer.json`."""
+    if isinstance(codec, Alphabet):
+        return codec.as_plain()
+    return {"kind": "bpe", "tokenizer_sha256": write_tokenizer(run_dir, codec)}
+
+
+def _codec_of_plain(run_dir: Path, plain: dict[str, Any]) -> Alphabet | Tokenizer:
+    if plain.get("kind") == "bpe":
+        return read_tokenizer(run_dir, str(plain.get("tokenizer_sha256")))
+    return Alphabet.from_plain(plain)

@@ -23,6 +23,7 @@ from assay.callbacks.seed_each_step import SeedEachStep
 from assay.data.data_module import DataModule
 from assay.data.spec import Spec
 from assay.data.table import Table
+from assay.data.text_files import TextFiles
 from assay.data.trained import Trained
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("assay")
 FOLDER: Final = "evaluations"
 _TABLE: Final = f"{Table.__module__}.{Table.__qualname__}"
+_TEXTS: Final = f"{TextFiles.__module__}.{TextFiles.__qualname__}"
 _NEEDED: Final = ("data", "trainer", "seed", "module", "loss", "metrics")
 _NOT_NEEDED: Final = ("augment", "scheduler", "param_groups", "callbacks", "logger")
 
@@ -236,7 +238,7 @@ def _trained(config: DictConfig, run_dir: Path) -> Trained | None:
         if not spec:
             return None
         raise AssayError(f"{run_dir / 'config.yaml'}: spec is not what a run writes: {error}") from error
-    of_table = OmegaConf.select(config, "data.source._target_") == _TABLE
+    of_table = OmegaConf.select(config, "data.source._target_") in (_TABLE, _TEXTS)
     return Trained(described, read_encoder(run_dir, of_table=of_table))
 
 

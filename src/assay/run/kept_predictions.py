@@ -14,6 +14,7 @@ from assay.module import Module
 from assay.record import predictions_file, samples_file
 from assay.record.failure_cause import reason_of
 from assay.record.samples_file import KeptSample
+from assay.task.generate import Sampling, generate
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ def write(assembly: Assembly, keep: KeepPredictions, run_dir: Path) -> Predictio
         predictions, data = predictions_of(assembly, keep), assembly.datamodule
         if predictions is not None and isinstance(data, DataModule):
             samples = _samples(data, keep, predictions, int(_settings(assembly)["num_samples"]))
+            if isinstance(assembly.module, Module):
+                samples += _generated(assembly.module, data)
             predictions_file.write(run_dir / predictions_file.FILE, predictions)
             samples_file.write(run_dir / samples_file.FILE, samples)
     except Exception as error:  # the run has come to its end all the same
@@ -140,3 +143,13 @@ def _samples(
             [*worst, *drawn], reasons, data.tested_samples(positions), strict=True
         )
     ]
+
+
+def _generated(module: Module, data: DataModule) -> list[KeptSample]:
+    """A text that the model writes from nothing, as `assay predict RUN --prompt ''` does."""
+    codec: Any = data.encoder
+    if not module.task.generates or codec is None:
+        return []
+    module.eval()
+    text = generate(module, codec, "", data.spec.input_shape[0], Sampling(), device=module.device).text
+    return [KeptSample("", "generated", None, {"text": text})]

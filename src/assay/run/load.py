@@ -19,13 +19,14 @@ from assay.config.yaml_file import load_mapping
 from assay.data.arrays import Arrays
 from assay.data.image_folder import ImageFolder
 from assay.data.table import Table
+from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.transform.transforms import Transforms
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.sealed import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.paths import project_conf
 from assay.record.run_record import RunRecord
-from assay.run.encoder_file import read_encoder
+from assay.run.encoder_file import read_codec, read_encoder
 from assay.run.predict.predictor import Predictor
 from assay.run.predict.preprocess import Preprocess
 from assay.targets.judge_name import check_targets
@@ -185,8 +186,9 @@ def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch
         if not own:
             with said_of(run_dir / "config.yaml"):
                 loss = build(config, "loss")
-            probabilities = getattr(loss, "probabilities", None)
-            kind = kind_of_outputs(task_of(spec["task"]), loss)
+            task = task_of(spec["task"])
+            probabilities = None if task.takes_logits else getattr(loss, "probabilities", None)
+            kind = kind_of_outputs(task, loss)
         else:
             spec = {**spec, "target_mean": [], "target_std": []}  # it was given the targets as they are
         preprocess, names = _preprocess(config, run_dir, spec, dtype)
@@ -196,6 +198,7 @@ def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch
             kind=kind,
             probabilities=probabilities,
             names=names,
+            codec=read_codec(run_dir) if task_of(spec["task"]).generates else None,
             batch_size=int(OmegaConf.select(config, "data.eval_batch_size") or 512),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OmegaConfBaseException) as error:
@@ -219,11 +222,12 @@ def _preprocess(
     raw_shape = OmegaConf.select(config, "data.spec.input_shape") or ()
     if not chain and isinstance(source, Arrays):
         raw_shape = spec["input_shape"]
+    encoder = read_encoder(run_dir, of_table=isinstance(source, Table))
     preprocess = Preprocess(
         spec,
         source=source,
         transforms=Transforms(chain or ()),
-        encoder=read_encoder(run_dir, of_table=isinstance(source, Table)),
+        encoder=encoder if isinstance(encoder, TableEncoder) else None,
         raw_shape=tuple(raw_shape),
         dtype=dtype,
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import shlex
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
@@ -14,7 +15,7 @@ from assay.errors import AssayError
 from assay.quoting import counted
 from assay.record.runs.previous import since_previous
 from assay.record.score_text import format_score
-from assay.task.task_of import task_of
+from assay.task.task_of import known_task, task_of
 from assay.terminal import Console, in_a_line
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def say_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) 
     spec = assembly.config.get("spec")
     if spec is not None:
         sizes = "×".join(str(n) for n in spec.input_shape)
-        shape = sizes if len(spec.input_shape) > 1 else counted(spec.num_features, "feature")
+        unit = "token" if spec.get("vocab_size") else "feature"
+        shape = sizes if len(spec.input_shape) > 1 else counted(spec.num_features, unit)
         parts = f"{spec.num_train:,} train, {spec.num_val:,} val, {spec.num_test:,} test"
         lines.append(
             ("data", f"{record.choices.get('data')}: {parts}; {shape}, {task_of(spec.task).in_words(spec)}")
@@ -139,10 +141,15 @@ def new_data(run_dir: Path) -> str:
     Args:
         run_dir: Of a run.
     """
+    spec: Any = {}
+    with suppress(AssayError, AttributeError):
+        spec = load_mapping(run_dir / "config.yaml").get("spec") or {}
+        task = known_task(str(spec.get("task")))
+        if task is not None and task.generates:
+            return "--prompt TEXT"
     if (run_dir / "encoder.json").is_file():
         return "NEW_ROWS.csv"
     try:
-        spec = load_mapping(run_dir / "config.yaml").get("spec") or {}
         shape, is_bytes = tuple(map(int, spec["input_shape"])), spec["input_dtype"] == "uint8"
     except (AssayError, AttributeError, LookupError, TypeError, ValueError):
         return "INPUT"

@@ -20,4 +20,4 @@ def kind_of_outputs(task: Task, loss: Any) -> Kind:
         return "embeddings"
     if task.has_real_targets:
         return "values"
-    return "probabilities" if hasattr(loss, "probabilities") else "scores"
+    return "probabilities" if hasattr(loss, "probabilities") and not task.takes_logits else "scores"

@@ -44,6 +44,7 @@ class Task(ABC):
         num_classes: Where only one number of classes is possible.
         takes_logits: Metrics and predictions are made of the model's outputs as they are, whatever
             probabilities the loss says.
+        generates: A prediction is how a text goes on, see `assay.task.generate`.
     """
 
     name: ClassVar[TaskName]
@@ -57,6 +58,7 @@ class Task(ABC):
     kept_kind: ClassVar[Kind | None] = None
     num_classes: ClassVar[int | None] = None
     takes_logits: ClassVar[bool] = False
+    generates: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if "name" not in vars(cls):

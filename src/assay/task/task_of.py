@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from assay.task.binary import Binary
+from assay.task.language_modelling import LanguageModelling
 from assay.task.multiclass import Multiclass
 from assay.task.multilabel import Multilabel
 from assay.task.regression import Regression
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from assay.task.task_name import TaskName
 
 TASKS: Final[Mapping[str, Task]] = MappingProxyType(
-    {task.name: task for task in (Multiclass(), Binary(), Multilabel(), Regression())}
+    {task.name: task for task in (Multiclass(), Binary(), Multilabel(), Regression(), LanguageModelling())}
 )
 """assay's own, by the name that stands in a config."""
 _OWN: Final[dict[str, Task]] = {}

@@ -75,7 +75,7 @@ def test_cuda(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
 
 PICTURES = torch.randint(0, 256, (67, 3, 5, 7), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 TABLE = torch.randn(67, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-TOKENS = torch.arange(67 * 4, dtype=torch.int32).view(67, 4)
+TOKENS = torch.arange(67 * 4).view(67, 4)
 REAL = TABLE[:, 0].float()
 
 

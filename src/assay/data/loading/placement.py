@@ -130,6 +130,9 @@ class Placement:
             return
         whole = self._inputs, self._targets
         pairs = list(zip(whole, prepare(whole[0][:1], whole[1][:1]), strict=True))
+        before, after = (one.dtype for one in (whole[0], pairs[0][1]))
+        if before != after and not after.is_floating_point:
+            return  # token ids are kept in few bytes, and widening those of a batch costs next to nothing
         size = sum(first[0].nbytes * len(old) for old, first in pairs if not _is_view(first, old))
         free = free_memory() if device.type == "cpu" else free_device_memory(device)
         if size > free // 4 // self._processes:

@@ -15,6 +15,7 @@ from assay.data.splitting.divide import divide
 from assay.data.splitting.leakage import leaks
 from assay.data.splitting.split_rows import long_tail
 from assay.data.splitting.subset import blocks
+from assay.data.transform.normalize import stored_type
 from assay.errors import DataError
 from assay.task.task_of import task_of
 
@@ -59,7 +60,9 @@ class Parts:
         Args:
             part: `train`, `val` or `test`.
         """
-        return self.data[part].targets[torch.as_tensor(self.rows[part])]
+        targets, rows = self.data[part].targets, self.rows[part]
+        whole = len(rows) == len(targets) and bool((np.diff(rows) == 1).all())
+        return targets if whole else targets[torch.as_tensor(rows)]
 
     def check(self, batch_size: int) -> None:
         """Refuse what cannot be trained on.
@@ -120,8 +123,9 @@ class Parts:
         return Spec(
             task=self.task.name,
             input_shape=tuple(first.shape[1:]),
-            input_dtype=str(first.dtype).removeprefix("torch."),
+            input_dtype=stored_type(first.dtype),
             vocab_size=getattr(self.data["train"], "vocab_size", 0),
+            token_bytes=getattr(self.data["train"], "token_bytes", ""),
             train_shape=train_shape,
             **self.task.sizes(self.targets("train"), self.class_names),
             class_names=self.class_names,
@@ -207,7 +211,7 @@ def read_parts(
     shared = {part: encoded.get(part, encoded["train"]) for part in ("train", "val", "test")}
     if trained and undivided:
         shared["all"], rows["all"] = encoded["train"], np.arange(len(whole))
-    encoder = whole.encoder if isinstance(whole, Unfitted) else None
+    encoder = whole.encoder if isinstance(whole, Unfitted) else getattr(source, "fitted", None)
     raw = {part: _records(every.get(part, whole), rows[part]) for part in (rows if trained else ("test",))}
     return Parts(task, class_names, shared, rows, encoder, raw, tuple(notes))
 

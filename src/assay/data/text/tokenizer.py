@@ -36,7 +36,14 @@ class Tokenizer:
 
     Args:
         backend: The library's; from `train` or `from_json`.
+
+    Attributes:
+        end: The id between two texts that follow each other, which is that of padding.
+        never: Ids that stand for no text.
     """
+
+    end: int = PAD
+    never: Sequence[int] = (UNKNOWN,)
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         self._backend = backend
@@ -81,6 +88,19 @@ class Tokenizer:
         size: int = self._backend.get_vocab_size()
         return size
 
+    @property
+    def token_bytes(self) -> list[int]:
+        """How many bytes of UTF-8 each id stands for; none: padding, and what is unknown."""
+        if _decoded(self._backend):
+            return [0] * len(_SPECIAL) + [len(token) for token in self.tokens[len(_SPECIAL) :]]
+        return [0] * len(_SPECIAL) + [len(token.encode()) for token in self.tokens[len(_SPECIAL) :]]
+
+    @property
+    def tokens(self) -> list[str]:
+        """Each token by its id, as the library writes it: of `bpe` a character for each byte."""
+        known = self._backend.get_vocab()
+        return sorted(known, key=known.__getitem__)
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text.
 
@@ -97,6 +117,14 @@ class Tokenizer:
         """
         text: str = self._backend.decode([one for one in ids if one >= len(_SPECIAL)])
         return text
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """What each token id stands for, as it can be shown.
+
+        Args:
+            ids: From 0 to below `vocab_size`.
+        """
+        return [self.decode([one]) for one in ids]
 
     def to_json(self) -> str:
         """The tokenizer as the `tokenizer.json` of the library, indented by two spaces."""
@@ -174,6 +202,11 @@ def _backend(
     if lowercase:
         backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     return backend
+
+
+def _decoded(backend: tokenizers.Tokenizer) -> bool:
+    """Whether tokens are bytes, which are written as characters that can be seen."""
+    return backend.decoder is not None
 
 
 def _checked(vocabulary: Any, merges: Any) -> tuple[dict[str, int], list[list[str]]]:

@@ -21,11 +21,24 @@ def input_dtype(precision: str, stored: str = "float32") -> torch.dtype:
 
     Args:
         precision: Lightning's name, such as `bf16-mixed`.
-        stored: What the data holds; integers that are not bytes, such as token ids, stay as they are.
+        stored: What the data holds; integers that are not bytes, such as token ids, stay integers.
     """
     dtype: torch.dtype = getattr(torch, stored)
-    stays = not dtype.is_floating_point and dtype not in (torch.uint8, torch.bool)
-    return dtype if stays else _DTYPES.get(precision, torch.float32)
+    return torch.int64 if _is_index(dtype) else _DTYPES.get(precision, torch.float32)
+
+
+def stored_type(dtype: torch.dtype) -> str:
+    """What a data set holds, as `Spec.input_dtype` names it.
+
+    Args:
+        dtype: Of its samples. That token ids are kept in fewer bytes is nobody's business.
+    """
+    return "int64" if _is_index(dtype) else str(dtype).removeprefix("torch.")
+
+
+def _is_index(dtype: torch.dtype) -> bool:
+    """Whether numbers of a type are taken as they are, such as token ids."""
+    return not (dtype.is_floating_point or dtype.is_complex) and dtype not in (torch.uint8, torch.bool)
 
 
 @final
@@ -50,12 +63,12 @@ class Normalize:
         """Convert and scale a batch.
 
         Args:
-            inputs: `[B, C, ...]` or `[B, F]`, any dtype. Integers other than uint8 (token ids) are returned
-                as they are.
+            inputs: `[B, C, ...]` or `[B, F]`, any dtype. Integers other than uint8 (token ids) become int64
+                and nothing else.
             dtype: Floating type of the result.
         """
-        if not (inputs.is_floating_point() or inputs.dtype in (torch.uint8, torch.bool)):
-            return inputs
+        if _is_index(inputs.dtype):
+            return inputs.long()
         is_byte = inputs.dtype == torch.uint8
         if not self.mean:
             return inputs.to(dtype).div_(255) if is_byte else inputs.to(dtype)

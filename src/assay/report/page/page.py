@@ -197,7 +197,40 @@ class Note:
     tone: Tone = ""
 
 
-Block: TypeAlias = Table | Facts | Cards | Figures | Pictures | Code | Note
+@final
+@dataclass(frozen=True)
+class Passage:
+    """A text with each token marked by how surprising it is.
+
+    Attributes:
+        said: What the model said of all of it.
+        key: Which sample.
+        tokens: Text, strength from 0 to 9, and a title, of each.
+    """
+
+    said: str
+    key: str
+    tokens: Sequence[tuple[str, int, str]]
+
+
+@final
+@dataclass(frozen=True)
+class Passages:
+    """Passages one below the other.
+
+    Attributes:
+        title: Above them.
+        passages: In their order.
+        caption: Below them.
+    """
+
+    template: ClassVar[str] = "passages.html"
+    title: str
+    passages: Sequence[Passage]
+    caption: str = ""
+
+
+Block: TypeAlias = Table | Facts | Cards | Figures | Pictures | Passages | Code | Note
 
 
 @final

@@ -33,6 +33,8 @@ from assay.report.page.page import (
     Figures,
     Note,
     Page,
+    Passage,
+    Passages,
     Picture,
     Pictures,
     Section,
@@ -60,8 +62,12 @@ _LARGEST_PICTURES: Final = 600_000
 """Bytes of all pictures on a page."""
 _PRESETS: Final = ("experiment", "sweep", "debug")
 """Groups whose options set values of others."""
+_TOKENS: Final = "tokens"
+_MARKED: Final = (
+    "The darker a token, the less the model expected it; the pointer over it tells how many bits."
+)
 _SUBSETS: Final = ("train", "val", "test")
-_TITLES: Final = {"worst": "The most wrong", "random": "At random"}
+_TITLES: Final = {"worst": "The most wrong", "random": "At random", "generated": "What the model writes"}
 
 
 def run_page(run_dir: Path) -> Page:
@@ -261,7 +267,14 @@ def _shown(
         caption = f"{left_out} pictures are too large for a page." if left_out else ""
         cards = [Picture(one.picture or b"", *told.of(one.key)) for one in small]
         blocks.append(Pictures(title, cards, f"{order} {caption}".strip()))
+    texts = [one for one in samples if isinstance(one.row and one.row.get(_TOKENS), list)]
+    if texts:
+        passages = [Passage(*told.of(one.key)[:2], _marked(one, predictions)) for one in texts]
+        blocks.append(Passages(title, passages, f"{order} {_MARKED}".strip()))
+    written = [str(one.row["text"]) for one in samples if one.reason == "generated" and one.row]
+    blocks += [Code(text, title) for text in written]
     rows = [one for one in samples if one.picture is None and one.row is not None]
+    rows = [one for one in rows if one not in texts and one.reason != "generated"]
     if rows:
         columns = list(dict.fromkeys(name for one in rows for name in one.row or {}))
         table: list[list[Cell | str]] = []
@@ -273,6 +286,18 @@ def _shown(
             )
         blocks.append(Table(("sample", "the model said", *columns), table, order, title=title))
     return blocks
+
+
+def _marked(sample: KeptSample, predictions: Predictions | None) -> list[tuple[str, int, str]]:
+    """Tokens, how strongly each is marked, and its surprisal in words."""
+    pieces: list[str] = (sample.row or {})[_TOKENS]
+    if predictions is None or sample.key not in predictions.keys:
+        return [(piece, 0, "") for piece in pieces]
+    bits = predictions.outputs[predictions.keys.index(sample.key)].tolist()
+    return [
+        (piece or "\u220e", min(9, int(bit)), f"{bit:.2f} bits")
+        for piece, bit in zip(pieces, bits, strict=False)
+    ]
 
 
 class _Told:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -14,11 +15,13 @@ from assay.build.node import build
 from assay.data.data_module import DataModule
 from assay.data.loading.loaders import KeyedDataset
 from assay.data.samples import Samples, Unfitted
+from assay.data.transform.normalize import stored_type
 from assay.data.transform.transforms import Transforms
 from assay.errors import AssayError, first_line
 from assay.run.export.original import FOLDER
 from assay.run.export.table_inputs import table_inputs
 from assay.run.export.trace import quiet
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,7 +86,8 @@ def read_samples(original: Original) -> CheckSamples:
 def _of_ours(original: Original, datamodule: DataModule) -> CheckSamples:
     subset = next(name for name in ("test", "val", "train") if getattr(datamodule.spec, f"num_{name}"))
     part = datamodule.raw(subset)
-    rows = _spread(part.rows, part.data)
+    task, spec = task_of(datamodule.spec.task), datamodule.spec.as_config()
+    rows = _spread(part.rows, part.data, 4 * math.prod(task.output_shape(spec, task.num_outputs(spec))))
     changed = original.record.data_sha256 not in ("", datamodule.digest())
     note = "the data is not what the run was trained on: its SHA-256 differs" if changed else ""
     raw: list[Any]
@@ -96,7 +100,8 @@ def _of_ours(original: Original, datamodule: DataModule) -> CheckSamples:
     elif (originals := _originals(original, subset)) is not None:
         raw = _joined([originals[row][0][None] for row in rows.tolist()])
     elif isinstance(part.data, Samples):
-        raw = list(_cut(part.data.inputs.index_select(0, rows)))
+        inputs = part.data.inputs.index_select(0, rows)
+        raw = list(_cut(inputs.long() if stored_type(inputs.dtype) == "int64" else inputs))
     else:
         dataset = KeyedDataset(part.data, Transforms(), 0)
         raw = _joined([next(iter(_values(dataset[0, row, row])))[None] for row in rows.tolist()])
@@ -135,10 +140,11 @@ def _values(sample: Any) -> Iterable[Any]:
     return sample.values() if isinstance(sample, dict) else sample
 
 
-def _spread(rows: Tensor, data: Any) -> Tensor:
+def _spread(rows: Tensor, data: Any, output_bytes: int) -> Tensor:
     """Evenly spread rows, as many as are looked at."""
     size = data.inputs[0].nbytes if isinstance(data, Samples) else 1 << 18
-    count = min(len(rows), _MOST, max(_BATCH, _MOST_BYTES // size))
+    most = min(max(_BATCH, _MOST_BYTES // size), max(2, _MOST_BYTES // output_bytes))
+    count = min(len(rows), _MOST, most)
     return rows[torch.linspace(0, len(rows) - 1, count).round().long()]
 
 
@@ -187,7 +193,7 @@ def made_up(original: Original) -> list[Any]:
         drawn = torch.randn(_MADE_UP, *shape, generator=draw)
         sizes = [1, -1] + [1] * (len(shape) - 1)
         return list(_cut((mean.view(sizes) + std.view(sizes) * drawn).to(dtype)))
-    highest = 256 if dtype == torch.uint8 else 2
+    highest = 256 if dtype == torch.uint8 else int(spec.get("vocab_size") or 2)
     return list(_cut(torch.randint(highest, (_MADE_UP, *shape), generator=draw).to(dtype)))
 
 

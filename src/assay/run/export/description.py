@@ -124,6 +124,9 @@ def _inputs(
     elif original.transforms:
         shape, dtype = list(spec["input_shape"]), spec["input_dtype"]
     described: dict[str, Any] = {"name": "inputs", "dtype": dtype, "shape": ["batch", *shape]}
+    if original.codec is not None:
+        length, size = shape[0], spec["vocab_size"]
+        return [{**described, "shape": ["batch", "length"], "longest": length, "range": [0, size - 1]}]
     if dtype == "uint8":
         return [{**described, "range": [0, 255]}]
     if samples.subset and (inside or not original.transforms):

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 Format = Literal["onnx", "torch_export", "safetensors"]
 SUFFIXES: Final[Mapping[str, str]] = {"onnx": ".onnx", "torch_export": ".pt2", "safetensors": ".safetensors"}
 CARD: Final = "MODEL_CARD.md"
+TOKENIZER: Final = ".tokenizer.json"
+"""Of a language model: `tokenizers` reads that of byte pairs."""
 _NEEDS: Final = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "safetensors": ("safetensors",)}
 
 
@@ -86,6 +88,9 @@ def export(
             path, path.with_name(CARD), description, size, agreement, samples.subset, notes, quantize or ""
         )
         (folder / CARD).write_text(model_card(exported, original), encoding="utf-8")
+        if original.codec is not None:
+            beside = folder / path.with_suffix(TOKENIZER).name
+            beside.write_text(original.codec.to_json(), encoding="utf-8")
         _move(folder, path)
     return exported
 
@@ -182,6 +187,7 @@ def _write(original: Original, samples: CheckSamples, made: Path, file_format: s
         original.exportable(with_transforms=inside),
         example,
         any_size=inside and original.takes_any_size,
+        any_length=original.codec is not None,
     )
     if file_format == "torch_export":
         from assay.run.export.torch_file import write_torch_export
@@ -204,6 +210,8 @@ def _write(original: Original, samples: CheckSamples, made: Path, file_format: s
 def _example(original: Original, samples: CheckSamples, *, inside: bool) -> dict[str, NDArray[Any]]:
     """Inputs of three samples: a trace takes one sample for a constant."""
     first = prepared(original, samples.raw[0], with_transforms=inside)
+    if original.codec is not None:  # a trace takes the longest text for the only length
+        first = {name: values[:, : max(2, values.shape[1] // 2)] for name, values in first.items()}
     return {name: np.concatenate([values[:1]] * 3) for name, values in first.items()}
 
 

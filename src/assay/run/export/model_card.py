@@ -125,6 +125,11 @@ def _output(about: dict[str, Any], original: Original) -> str:
     names = ", ".join(map(plain, about["names"][:_MOST_CLASSES]))
     names += ", …" if len(about["names"]) > _MOST_CLASSES else ""
     what = "class" if about["one_of_classes"] else "label"
+    if original.codec is not None:
+        return (
+            f"logits [batch, length, {original.spec['vocab_size']}] of the token that follows each; the "
+            "tokenizer beside the file says what text each token stands for, and texts begin after token 0"
+        )
     return {
         "probabilities": f"the probability of each {what} ({names})",
         "values": f"the predicted values ({names}), in the target's own unit",

@@ -76,7 +76,8 @@ def write_onnx(
 def _name_sizes(graph: Any) -> None:
     """Give the sizes that may differ from call to call names that say what they are."""
     dims = graph.input[0].type.tensor_type.shape.dim
-    names = dict(zip([dim.dim_param for dim in dims], ("batch", "", "height", "width"), strict=False))
+    called = ("batch", "length") if len(dims) == 2 else ("batch", "", "height", "width")
+    names = dict(zip([dim.dim_param for dim in dims], called, strict=False))
     for value in (*graph.input, *graph.output):
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param:

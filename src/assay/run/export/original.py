@@ -72,6 +72,11 @@ class Original:
         return self.predictor.kind or "scores"
 
     @property
+    def codec(self) -> Any:
+        """Of a language model: texts to token ids and back."""
+        return self.predictor.codec
+
+    @property
     def encoder(self) -> TableEncoder | None:
         """Of a table."""
         return None if self.predictor.preprocess is None else self.predictor.preprocess.encoder

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from assay.run.export.exportable import Exportable
 
 
-def trace(exportable: Exportable, example: tuple[Tensor, ...], *, any_size: bool = False) -> ExportedProgram:
+def trace(
+    exportable: Exportable, example: tuple[Tensor, ...], *, any_size: bool = False, any_length: bool = False
+) -> ExportedProgram:
     """Trace what a module does to a batch.
 
     Args:
         exportable: In eval mode.
         example: Inputs of at least two samples.
         any_size: Height and width may differ from the example's, too.
+        any_length: So may the number of tokens.
 
     Raises:
         AssayError: It does what cannot be traced, or fixes the number of samples.
@@ -35,6 +38,8 @@ def trace(exportable: Exportable, example: tuple[Tensor, ...], *, any_size: bool
     sizes: dict[int, Any] = {0: torch.export.Dim("batch")}
     if any_size:
         sizes |= {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}
+    if any_length:
+        sizes |= {1: torch.export.Dim.DYNAMIC}
     try:
         with quiet(), torch.no_grad():
             outputs = exportable(*example)  # statistics are brought to the inputs' type before the trace

@@ -10,12 +10,15 @@ from torch import Tensor, nn
 
 from assay.data.transform.target_scale import TargetScale
 from assay.errors import DataError
+from assay.task.generate import Sampling, generate
 from assay.task.task_of import task_of
+from assay.task.text_prediction import TextPrediction, TextPredictions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from assay.run.predict.preprocess import Preprocess
+    from assay.task.generate import Codec
     from assay.task.prediction_batch import PredictionBatch
     from assay.task.predictions import Kind
 
@@ -40,6 +43,7 @@ class Predictor(nn.Module):
         probabilities: Of the run's loss; None where it says none.
         names: Of classes, labels or targets.
         batch_size: Samples that the model gets at a time.
+        codec: Of a language model: texts to token ids and back.
 
     Attributes:
         model: The model alone, which takes normalised input; `model.model` of a `LightningModule` of one's
@@ -60,29 +64,36 @@ class Predictor(nn.Module):
         probabilities: Callable[[Tensor], Tensor] | None = None,
         names: tuple[str, ...] = (),
         batch_size: int = 512,
+        codec: Codec | None = None,
     ) -> None:
         super().__init__()
         self.model, self.preprocess = model, preprocess
         self.kind, self.names, self.batch_size = kind, names, batch_size
         self.spec = {} if preprocess is None else preprocess.spec
-        self._probabilities = probabilities
+        self._probabilities, self.codec = probabilities, codec
         self._task = task_of(self.spec["task"]) if "task" in self.spec else None
         self._target_scale = TargetScale(
             self.spec.get("target_mean") or (), self.spec.get("target_std") or ()
         )
 
     @torch.no_grad()
-    def forward(self, raw: Any) -> Any:
+    def forward(self, raw: Any, **sampling: Any) -> Any:
         """The prediction of one sample, or the predictions of several.
 
         Args:
-            raw: As `assay.run.predict.preprocess.Preprocess` takes it.
+            raw: As `assay.run.predict.preprocess.Preprocess` takes it; of a language model one text or more.
+            sampling: `temperature`, `top_k`, `max_tokens` and `seed` of a language model, see
+                `assay.task.generate.Sampling`.
 
         Raises:
             DataError: It is not what the model was trained on, or an output is not finite.
         """
         if self.preprocess is None:
             return self.model(raw)
+        if self.generates:
+            return self._texts(raw, Sampling(**sampling))
+        if sampling:
+            raise TypeError(f"{next(iter(sampling))}: only a language model draws what it predicts")
         samples, single = self.preprocess.samples(raw)
         if far := self.preprocess.far_off(samples[: self.batch_size]):
             warnings.warn(far, stacklevel=3)
@@ -91,6 +102,45 @@ class Predictor(nn.Module):
             return torch.cat(outputs)
         found = self.typed(torch.cat(outputs))
         return found[0] if single else found
+
+    @property
+    def generates(self) -> bool:
+        """Whether a prediction is how a text goes on."""
+        return self._task is not None and self._task.generates and self.codec is not None
+
+    def text(self, prompt: str, sampling: Sampling) -> TextPrediction:
+        """How a text goes on.
+
+        Args:
+            prompt: Its beginning.
+            sampling: How tokens are drawn.
+        """
+        if self.codec is None:
+            raise RuntimeError("the run has nothing that makes tokens of texts")
+        length = int(self.spec["input_shape"][0])
+        device = next(self.model.parameters()).device
+        return generate(self.model, self.codec, prompt, length, sampling, device=device)
+
+    def unknown_in(self, prompt: str) -> list[str]:
+        """A sentence on what of a text the model does not know, if there is any.
+
+        Args:
+            prompt: The text.
+        """
+        if self.codec is None or not self.codec.never:
+            return []
+        ids = torch.as_tensor(self.codec.encode([prompt])[0])
+        number = int(torch.isin(ids, torch.tensor(self.codec.never)).sum())
+        return [f"{number:,} of {len(ids):,} tokens of a prompt are unknown to the model"] if number else []
+
+    def _texts(self, raw: Any, sampling: Sampling) -> TextPrediction | TextPredictions:
+        several = [raw] if isinstance(raw, str) else list(raw)
+        if not all(isinstance(one, str) for one in several):
+            raise DataError("a language model takes a text, or several", hint='predictor("def ")')
+        for note in (note for one in several for note in self.unknown_in(one)):
+            warnings.warn(note, stacklevel=4)
+        written = [self.text(one, sampling) for one in several]
+        return written[0] if isinstance(raw, str) else TextPredictions.of(written)
 
     @torch.no_grad()
     def outputs(self, samples: Tensor) -> Tensor:

@@ -1,0 +1,291 @@
+"""Text files as one long row of tokens, which windows are cut from."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final, overload
+
+import torch
+from typing_extensions import override
+
+from assay.data.samples import Samples
+from assay.data.source_paths import check_argument
+from assay.data.text.alphabet import END, UNKNOWN, Alphabet
+from assay.data.text.text_reader import find, read, standard_library
+from assay.data.text.text_split import Text, by_files, by_tail
+from assay.data.text.tokenizer import Tokenizer, check_tokenizer
+from assay.errors import DataError
+from assay.quoting import counted
+from assay.task.run_lengths import run_lengths
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from assay.task.task_name import TaskName
+
+TOKENS: Final = ("bytes", "characters", "bpe")
+_VOCAB_SIZE: Final = 1024
+_BLOCK: Final = 1 << 20
+SPLITS: Final = ("auto", "files", "folders", "tail")
+_FEW_FILES: Final = 10
+"""Below which a part of them would be one file or none."""
+_PARTS: Final = ("train", "val", "test")
+
+
+@final
+class TextFiles:
+    """Texts as windows of L tokens; what is to be predicted is each next token.
+
+    All texts of a part are joined in the order of their names, id 0 after each. Windows do not overlap in
+    validation and test, so that each token counts once; what is left over at the end of a part is less than a
+    window. The tokens are held once, in two bytes each (four beyond 32,768 kinds), and inputs and targets
+    are views of them.
+
+    Args:
+        root: A folder of UTF-8 files, or one file; None: the source code of Python's standard library.
+        context_length: L.
+        pattern: Of the names within the folder, such as `**/*.txt`; None: all that are not hidden.
+        tokens: `bytes` of UTF-8, of which there are 256; `characters`, those of the training part; or `bpe`,
+            byte pairs learned from it.
+        vocab_size: Tokens of `bpe`; None for 1,024.
+        split_by: `files`: whole files are drawn for each part. `tail`: the end of all text is the test part,
+            before it lies the validation part. `folders`: there are folders `train` and `val` or `test`.
+            `auto`: folders where they are there, files where there are ten or more, else tail.
+        val: Share of validation.
+        test: Share of the test part.
+        seed: Of the draw of files.
+        stride: Tokens from the start of a training window to that of the next; None for L.
+        on_bad: What to do about files that are not UTF-8: `error`, or `skip` to leave them out.
+
+    Attributes:
+        fitted: What makes tokens of texts; None before `read()`. Where it is given, nothing is learned.
+        divides: Cut the texts into parts; otherwise they are one part, `all`.
+        notes: What was decided and left out, a sentence each; there after `read()`.
+
+    Raises:
+        ValueError: An argument is not one of its choices.
+    """
+
+    task: TaskName = "language_modelling"
+    class_names: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        root: str | Path | None = None,
+        *,
+        context_length: int = 128,
+        pattern: str | None = None,
+        tokens: str = "bytes",
+        vocab_size: int | None = None,
+        split_by: str = "auto",
+        val: float = 0.1,
+        test: float = 0.1,
+        seed: int = 0,
+        stride: int | None = None,
+        on_bad: str = "error",
+    ) -> None:
+        for name, value, choices in (("tokens", tokens, TOKENS), ("split_by", split_by, SPLITS)):
+            if value not in choices:
+                raise ValueError(f"{name}={value!r}: one of {', '.join(choices)} was expected")
+        if tokens == "bpe":
+            check_tokenizer(tokens, vocab_size or _VOCAB_SIZE)
+        elif vocab_size is not None:
+            raise ValueError(f"vocab_size={vocab_size}: it is of tokens=bpe, and tokens={tokens} was given")
+        if on_bad not in ("error", "skip"):
+            raise ValueError(f"on_bad={on_bad!r}: error or skip was expected")
+        if context_length < 1:
+            raise ValueError(f"context_length={context_length}: at least 1 token was expected, such as 128")
+        if stride is not None and not 1 <= stride <= context_length:
+            raise ValueError(f"stride={stride}: 1 to context_length={context_length} was expected, or null")
+        self._root, self._pattern = None if root is None else Path(root), pattern
+        self._length, self._stride = context_length, stride or context_length
+        self._tokens, self._vocab_size = tokens, vocab_size or _VOCAB_SIZE
+        self._split_by, self._shares, self._seed = split_by, {"val": val, "test": test}, seed
+        self._skips = on_bad == "skip"
+        self.fitted: Alphabet | Tokenizer | None = None
+        self.divides = True
+        self.notes: tuple[str, ...] = ()
+
+    def prepare(self) -> None:
+        """Nothing to download."""
+
+    def read(self) -> Mapping[str, Samples]:
+        """The parts `train`, `val` and `test`: inputs and targets `[N, L]`, int16 or int32.
+
+        Raises:
+            DataError: There are no texts or too few, some are not UTF-8, or they do not fit in memory.
+        """
+        files = self._files()
+        texts, digest, notes = read(files, self._where, skips=self._skips)
+        if not texts:
+            raise DataError(
+                f"{self._where}: all of {counted(len(files), 'file')} are empty", hint="name others"
+            )
+        parts = self._divided(texts) if self.divides else {"all": texts}
+        self.notes = (*notes, *_said(parts, self._how(texts)))
+        if self.fitted is None:
+            self.fitted = self._learned([one.text for one in parts["train"]])
+        codec = self.fitted
+        return {part: self._samples(part, some, codec, digest) for part, some in parts.items()}
+
+    def _learned(self, texts: Sequence[str]) -> Alphabet | Tokenizer:
+        if self._tokens == "bpe":
+            return Tokenizer.train(texts, kind="bpe", vocab_size=self._vocab_size)
+        return Alphabet() if self._tokens == "bytes" else Alphabet.of_texts(texts)
+
+    @property
+    def _where(self) -> str:
+        pattern = f" data.source.pattern={self._pattern}" if self._pattern else ""
+        return f"data.source.root={'null' if self._root is None else self._root}{pattern}"
+
+    def _files(self) -> list[tuple[str, Path]]:
+        if self._root is None:
+            return standard_library(self._pattern or "**/*.py")
+        check_argument("assay.data.text_files.TextFiles", "root", self._root)
+        found = find(self._root, self._pattern or "**/*")
+        if not found:
+            raise DataError(
+                f"{self._where}: there is no such file in {self._root.absolute()}",
+                hint="data.source.pattern='**/*' finds all that are not hidden",
+            )
+        return found
+
+    def _how(self, texts: Sequence[Text]) -> str:
+        """How the texts are divided."""
+        if self._split_by != "auto":
+            return self._split_by
+        folders = {one.name.partition("/")[0] for one in texts if "/" in one.name}
+        if "train" in folders <= {*_PARTS} and len(folders) > 1:
+            return "folders"
+        return "files" if len(texts) >= _FEW_FILES else "tail"
+
+    def _divided(self, texts: list[Text]) -> dict[str, list[Text]]:
+        how = self._how(texts)
+        if how == "folders":
+            parts = {part: [one for one in texts if one.name.startswith(f"{part}/")] for part in _PARTS}
+            if sum(map(len, parts.values())) < len(texts) or not parts["train"]:
+                raise DataError(
+                    f"{self._where}: files in folders train, val and test were expected, and no others",
+                    hint="data.source.split_by=files",
+                )
+            return self._with_shares({part: some for part, some in parts.items() if some})
+        if how == "files":
+            parts = by_files(texts, self._shares, self._seed)
+            wanted = [part for part in _PARTS if part == "train" or self._shares[part]]
+            if lacking := [part for part in wanted if part not in parts]:
+                raise DataError(
+                    f"{self._where}: {counted(len(texts), 'file')} are too few, {lacking[0]} gets none",
+                    hint="data.source.split_by=tail cuts the text itself",
+                )
+            return parts
+        return by_tail(texts, self._shares)
+
+    def _with_shares(self, parts: dict[str, list[Text]]) -> dict[str, list[Text]]:
+        """Folders, and what has no folder of its own as a share of the training texts."""
+        shares = {part: 0.0 if part in parts else self._shares[part] for part in ("val", "test")}
+        if not any(shares.values()):
+            return parts
+        texts = parts["train"]
+        cut = by_files(texts, shares, self._seed) if len(texts) >= _FEW_FILES else by_tail(texts, shares)
+        return {**parts, **cut}
+
+    def _samples(self, part: str, texts: Sequence[Text], codec: Alphabet | Tokenizer, digest: str) -> Samples:
+        kind = torch.int16 if codec.vocab_size <= 1 << 15 else torch.int32
+        encoded = [_encoded(codec, one.text, kind) for one in texts]
+        tokens = torch.empty(sum(len(one) + 1 for one in encoded), dtype=kind)
+        starts = [0]
+        for one in encoded:
+            end = starts[-1] + len(one)
+            tokens[starts[-1] : end] = one
+            tokens[end] = END
+            starts.append(end + 1)
+        self._tell_unknown(part, codec, tokens)
+        length, stride = self._length, self._stride if part == "train" else self._length
+        count = 1 + (len(tokens) - 1 - length) // stride
+        if count < 1:
+            raise DataError(
+                f"data.source.context_length={length}: the {part} part has {len(tokens):,} tokens, a window "
+                f"takes {length + 1:,}",
+                hint=f"data.source.context_length={max(1, len(tokens) // 2)}, more text, or a larger share "
+                "(data.split)",
+            )
+        sizes, steps = (count, length), (stride, 1)
+        return Samples(
+            tokens.as_strided(sizes, steps),
+            tokens.as_strided(sizes, steps, 1),
+            identity=f"{digest} {codec.to_json()} {length} {stride}",
+            names=_Windows([one.name for one in texts], starts, count, stride),
+            vocab_size=codec.vocab_size,
+            token_bytes=run_lengths(codec.token_bytes),
+        )
+
+    def _tell_unknown(self, part: str, codec: Alphabet | Tokenizer, tokens: Tensor) -> None:
+        has_unknown = isinstance(codec, Alphabet) and codec.characters is not None
+        number = int((tokens == UNKNOWN).sum()) if has_unknown else 0
+        if number:
+            which = f"{number:,} of {len(tokens):,} characters of the {part} part"
+            self.notes = (
+                *self.notes,
+                f"data.source.tokens=characters: {which} are not in the training part: each counts "
+                "as the same unknown one, and as no byte; "
+                "data.source.tokens=bytes has none",
+            )
+
+
+def _encoded(codec: Alphabet | Tokenizer, text: str, kind: torch.dtype) -> Tensor:
+    """Token ids of a text, which is taken in blocks of whole lines where it is long."""
+    blocks, start = [], 0
+    while start < len(text):
+        end = start + _BLOCK
+        end = text.find("\n", end, end + _BLOCK) + 1 or end
+        blocks.append(text[start:end])
+        start = end
+    found = [torch.as_tensor(ids).to(kind) for ids in codec.encode(blocks)]
+    return torch.cat(found) if found else torch.empty(0, dtype=kind)
+
+
+def _said(parts: Mapping[str, Sequence[Text]], how: str) -> list[str]:
+    """How much text each part has, and what stands in more than one."""
+    sizes = {part: f"{sum(len(one.text) for one in some):,}" for part, some in parts.items()}
+    told = ", ".join(f"{part} {size}" for part, size in sizes.items())
+    notes = [f"characters of text: {told}" + (f" (split by {how})" if len(parts) > 1 else "")]
+    train = {hashlib.sha256(one.text.encode()).digest() for one in parts.get("train", ())}
+    for part in ("val", "test"):
+        same = [one for one in parts.get(part, ()) if hashlib.sha256(one.text.encode()).digest() in train]
+        if same:
+            notes.append(
+                f"{counted(len(same), 'file')} of the {part} part, such as {same[0].name}, "
+                "have the text of a training file"
+            )
+    return notes
+
+
+@final
+class _Windows(Sequence[str]):
+    """Names of windows: of the file that they begin in, and at which of its tokens."""
+
+    def __init__(self, names: Sequence[str], starts: Sequence[int], count: int, stride: int) -> None:
+        self._names, self._starts, self._count, self._stride = names, starts, count, stride
+
+    @override
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+
+    @override
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(self._count))]
+        token = index * self._stride
+        file = bisect_right(self._starts, token) - 1
+        return f"{self._names[file]}:{token - self._starts[file]}"

@@ -1,0 +1,77 @@
+"""How many bits a language model needs for a byte of text, whatever its tokens are."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torchmetrics import Metric
+
+from assay.task.run_lengths import from_run_lengths
+
+
+@final
+class BitsPerByte(Metric):
+    """Bits of all tokens, `-log2 p(token | those before)`, divided by the UTF-8 bytes that they stand for.
+
+    Unlike a loss or a perplexity per token, it compares models of different vocabularies, and with a
+    compressor (Gao et al. 2020, *The Pile*, section 3.1). A token that ends a text, or stands for characters
+    that are not known, costs bits and counts no bytes.
+
+    Args:
+        token_bytes: How many bytes each token id stands for, as `assay.task.run_lengths` writes it; empty:
+            one each.
+
+    >>> metric = BitsPerByte("1*2 3")
+    >>> metric.update(torch.zeros(1, 2, 3), torch.tensor([[0, 2]]))
+    >>> round(float(metric.compute()), 4)  # two tokens of log2(3) bits are four bytes
+    0.7925
+    """
+
+    higher_is_better = False
+    is_differentiable = False
+    full_state_update = False
+    bits: Tensor
+    num_bytes: Tensor
+
+    def __init__(self, token_bytes: str = "") -> None:
+        super().__init__()
+        self.add_state("bits", torch.zeros(()), dist_reduce_fx="sum")
+        self.add_state("num_bytes", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+        self._token_bytes = torch.tensor(from_run_lengths(token_bytes), dtype=torch.int64)
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Take in some tokens.
+
+        Args:
+            preds: Logits, float `[..., C]`.
+            target: The tokens that came, int64 `[...]`.
+
+        Raises:
+            ValueError: Shapes or sizes do not go together.
+        """
+        if preds.shape[:-1] != target.shape:
+            raise ValueError(
+                f"logits {list(preds.shape)} do not fit tokens {list(target.shape)}: [..., C] and [...] were "
+                "expected"
+            )
+        if len(self._token_bytes) not in (0, preds.shape[-1]):
+            raise ValueError(
+                f"there are {preds.shape[-1]} logits for {len(self._token_bytes)} tokens of known length"
+            )
+        nats = F.cross_entropy(preds.flatten(0, -2), target.flatten(), reduction="none")
+        dtype = torch.float32 if target.device.type == "mps" else torch.float64
+        # Not in place: the state starts as float32, so that the module can move to any device.
+        self.bits = self.bits + nats.sum(dtype=dtype) / math.log(2)
+        if len(self._token_bytes):
+            self._token_bytes = self._token_bytes.to(target.device)
+            self.num_bytes = self.num_bytes + self._token_bytes[target].sum()
+        else:
+            self.num_bytes = self.num_bytes + target.numel()
+
+    def compute(self) -> Tensor:
+        """Bits per byte; NaN where the tokens stand for no byte."""
+        return (self.bits / self.num_bytes).float()

@@ -1,0 +1,160 @@
+"""How texts go on, for `assay predict`: prompts that were typed, and those of text files, a line each."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from assay.errors import AssayError, ConfigError
+from assay.run.predict.output_file import check_name, writing
+from assay.run.predict.predict import Predicted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from assay.run.predict.predictor import Predictor
+    from assay.task.generate import Sampling
+
+_BLOCK = 16
+
+
+def predict_texts(
+    predictor: Predictor,
+    run_dir: Path,
+    prompts: Sequence[str],
+    inputs: Sequence[Path],
+    sampling: Sampling,
+    *,
+    out: Path | None = None,
+    limit: int | None = None,
+) -> Predicted:
+    """Let texts go on.
+
+    Args:
+        predictor: Of a run whose task generates.
+        run_dir: The run, for the result.
+        prompts: Beginnings.
+        inputs: UTF-8 files of a beginning per line.
+        sampling: How tokens are drawn.
+        out: A .parquet, .csv or .jsonl file for all rows; None: they are in the result.
+        limit: Stop after so many.
+
+    Raises:
+        AssayError: There is no prompt, or the file cannot be written.
+    """
+    if out is not None:
+        check_name(out)
+    began, kept, notes = time.perf_counter(), list[pd.DataFrame](), list[str]()
+    count, failed, first_error, columns = 0, 0, "", list[str]()
+    with nullcontext(kept.append) if out is None else writing(out) as add:
+        for frame in _frames(predictor, prompts, inputs, sampling, notes, limit):
+            add(frame)
+            columns = list(frame.columns)
+            wrong = frame["error"].notna()
+            if wrong.any() and not first_error:
+                first_error = f"{frame[wrong].iloc[0]['input']}: {frame[wrong].iloc[0]['error']}"
+            count, failed = count + len(frame), failed + int(wrong.sum())
+        if not count:
+            raise AssayError("there is nothing to predict in the inputs", hint="--prompt TEXT")
+    rows = pd.concat(kept, ignore_index=True) if kept else pd.DataFrame()
+    return Predicted(
+        run_dir=run_dir,
+        out=out,
+        num_samples=count,
+        num_failed=failed,
+        first_error=first_error,
+        columns=columns,
+        rows=[
+            {str(name): value for name, value in row.items()}
+            for row in rows.astype(object).where(rows.notna(), None).to_dict("records")
+        ],
+        notes=list(dict.fromkeys(notes)),
+        seconds=round(time.perf_counter() - began, 3),
+    )
+
+
+def _frames(  # noqa: PLR0917 - what `predict_texts` has
+    predictor: Predictor,
+    prompts: Sequence[str],
+    inputs: Sequence[Path],
+    sampling: Sampling,
+    notes: list[str],
+    limit: int | None,
+) -> Iterator[pd.DataFrame]:
+    every = _prompts(prompts, inputs)
+    stream = islice(every, limit)
+    while pending := list(islice(stream, _BLOCK)):
+        yield _frame(predictor, pending, sampling, notes)
+    if next(every, None) is not None:
+        notes.append(f"the first {limit:,} texts are here; --out FILE writes all of them")
+
+
+def _prompts(prompts: Sequence[str], inputs: Sequence[Path]) -> Iterator[tuple[str, int | None, str, str]]:
+    """Where each stands, in which line, the text, and why there is none."""
+    for prompt in prompts:
+        yield "--prompt", None, prompt, ""
+    for path in inputs:
+        try:
+            with path.open(encoding="utf-8", newline="") as lines:
+                row = -1
+                for row, line in enumerate(lines):
+                    yield str(path), row, line.rstrip("\r\n"), ""
+            if row < 0:
+                yield str(path), None, "", "the file is empty"
+        except UnicodeDecodeError as error:
+            yield str(path), None, "", f"it is not UTF-8: {error.reason} at byte {error.start}"
+        except OSError as error:
+            yield str(path), None, "", f"it cannot be read: {error.strerror}"
+
+
+def _frame(
+    predictor: Predictor,
+    prompts: Sequence[tuple[str, int | None, str, str]],
+    sampling: Sampling,
+    notes: list[str],
+) -> pd.DataFrame:
+    sources, rows, texts, errors = (list(column) for column in zip(*prompts, strict=True))
+    frame = pd.DataFrame({"input": sources, "row": pd.array(rows, dtype="Int64")})
+    written = [
+        None if error else predictor.text(text, sampling) for text, error in zip(texts, errors, strict=True)
+    ]
+    notes += [note for text in texts for note in predictor.unknown_in(text)]
+    columns: dict[str, list[Any]] = {
+        "prompt": [text if one else None for text, one in zip(texts, written, strict=True)],
+        "prediction": [one and one.text for one in written],
+        "num_tokens": [one and one.num_tokens for one in written],
+        "bits_per_token": [one and one.bits_per_token for one in written],
+        "error": [error or None for error in errors],
+    }
+    return frame.assign(**{name: pd.Series(values, dtype=object) for name, values in columns.items()})
+
+
+def check_prompts(
+    prompts: Sequence[str], inputs: Sequence[Path], options: dict[str, Any], *, generates: bool
+) -> None:
+    """Refuse what a run's task has no use for.
+
+    Args:
+        prompts: That were typed.
+        inputs: That were typed.
+        options: Of generation, those that were typed.
+        generates: Whether the run's task does.
+
+    Raises:
+        ConfigError: Naming the option.
+    """
+    if not generates and (prompts or options):
+        key = "--prompt" if prompts else f"--{next(iter(options)).replace('_', '-')}"
+        raise ConfigError("the run's model does not write texts", key=key, hint="leave it out")
+    if not prompts and not inputs:
+        what = (
+            "--prompt TEXT, or a file of a prompt per line"
+            if generates
+            else "name files or folders to predict"
+        )
+        raise AssayError("there is nothing to predict", hint=what)

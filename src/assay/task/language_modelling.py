@@ -1,0 +1,114 @@
+"""The next token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+
+from typing_extensions import override
+
+from assay.task.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.figure.figure import Figure
+    from assay.task.prediction_batch import PredictionBatch
+    from assay.task.predictions import Kind, Predictions
+    from assay.task.score import Score
+
+_MOST_BITS: Final = 64.0
+"""Of a token whose probability has become 0."""
+
+
+@final
+class LanguageModelling(Task):
+    """A sample is L tokens, its targets the L tokens that come one later, int64 `[N, L]`.
+
+    The model returns logits `[B, L, C]`. The loss sees each token as a row, the metrics see the logits, and
+    of its test a run keeps the surprisal of each token, `-log2 p` in bits.
+    """
+
+    name = "language_modelling"
+    suits = "loss=cross_entropy metrics=language_modelling"
+    loss_kinds: ClassVar[frozenset[str]] = frozenset({"multiclass"})
+    size_key = "vocab_size"
+    unit = ("kind of token", "kinds of tokens")
+    form = "the next token at each position, int64 [N, L]"
+    takes_logits = True
+    generates = True
+    kept_kind: ClassVar[Kind | None] = "surprisals"
+
+    @override
+    def as_targets(self, values: Tensor) -> Tensor:
+        return values if values.is_floating_point() else values.long()
+
+    @override
+    def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
+        return targets.long()
+
+    @override
+    def for_loss(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        return outputs.flatten(0, -2), targets.flatten()
+
+    @override
+    def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
+        if targets.ndim != 2 or targets.is_floating_point():
+            raise self._wrong_form(part, targets)
+
+    @override
+    def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
+        return {}
+
+    @override
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
+        import torch
+
+        # One window, seen again and again: so many tokens may be more than memory holds.
+        length = input_shape[0] if input_shape else size
+        return (torch.arange(length) % size).expand(num_samples, length)
+
+    @override
+    def output_shape(self, spec: Mapping[str, Any], num_outputs: int) -> tuple[int, ...]:
+        return (*spec["input_shape"], num_outputs)
+
+    @override
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+        raise ValueError("a language model is asked for how a text goes on, not for the logits of it")
+
+    @override
+    def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
+        import math
+
+        from torch.nn import functional as F
+
+        nats = F.cross_entropy(outputs.flatten(0, -2).float(), targets.flatten(), reduction="none")
+        return (nats / math.log(2)).clamp(max=_MOST_BITS).view(targets.shape), targets
+
+    @override
+    def scores(self, predictions: Predictions) -> list[Score]:
+        from assay.task.token_figures import token_scores
+
+        return token_scores(predictions) if predictions.kind == "surprisals" else []
+
+    @override
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        from assay.task.token_figures import token_figures
+
+        return token_figures(predictions) if predictions.kind == "surprisals" else []
+
+    @override
+    def badness(self, predictions: Predictions) -> NDArray[Any]:
+        badness: NDArray[Any] = predictions.outputs.mean(1, dtype=float)
+        return badness
+
+    @override
+    def worst_is(self, predictions: Predictions) -> str:
+        return "The highest mean surprisal first."
+
+    @override
+    def said(self, predictions: Predictions, index: int) -> str:
+        return f"{float(predictions.outputs[index].mean()):.2f} bits per token"

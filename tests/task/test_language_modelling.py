@@ -1,0 +1,261 @@
+"""A language model from its texts to its page, its predictions and its file."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from contextlib import chdir
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from tests.conftest import unchanged_process
+from tests.interrupting import Interrupt, outcome
+from torch.nn import functional as F
+from typer.testing import CliRunner
+
+import assay
+from assay.cli.app import app
+from assay.record import predictions_file, samples_file
+from assay.run.export.export import export
+from assay.run.export.onnx_file import open_onnx
+from assay.run.resume import resume
+from assay.task.text_prediction import TextPrediction, TextPredictions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Train, Trained
+
+MODEL = ("model.num_layers=1", "model.num_heads=2", "model.embedding_size=16", "optimizer.lr=0.01")
+JOB = (
+    *("data=text_files", "data.source.context_length=16", "data.batch_size=8", "trainer.max_epochs=2"),
+    *("trainer.limit_train_batches=6", *MODEL),
+)
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("texts")
+    for at in range(12):
+        lines = [f"def function_{at}_{line}(x):\n    return x + {line}  # <ä>\n" for line in range(12)]
+        (folder / f"{at}.py").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run(train: Train, texts: Path) -> Trained:
+    return train(*JOB, f"data.source.root={texts}", "callbacks=[checkpoint,last_checkpoint]")
+
+
+def typed(*words: str) -> tuple[int, str]:
+    with unchanged_process():
+        done = CliRunner().invoke(app, list(words))
+    return done.exit_code, done.stdout if "--json" in words and not done.exit_code else done.output
+
+
+def test_scores_are_those_of_the_tokens_that_are_kept(run: Trained) -> None:
+    kept = predictions_file.read(run.run_dir / "predictions.parquet")
+
+    assert kept.kind == "surprisals"
+    assert kept.outputs.shape == kept.targets.shape
+    bits, metrics = kept.outputs.astype(float), run.record["metrics"]
+    assert metrics["test/loss"] == pytest.approx(bits.mean() * math.log(2), rel=1e-5)
+    assert metrics["test/perplexity"] == pytest.approx(2 ** bits.mean(), rel=1e-4)
+    assert metrics["test/bits_per_byte"] == pytest.approx(bits.sum() / (kept.targets != 0).sum(), rel=1e-5)
+
+
+def test_what_is_shown_of_a_window_is_its_text(run: Trained, texts: Path) -> None:
+    kept = samples_file.read(run.run_dir / "samples.parquet")
+    windows = [one for one in kept if one.reason != "generated"]
+    for one in windows:
+        name, _, at = one.key.rpartition(":")
+        whole = ((texts / name).read_bytes() + b"\0")[int(at) + 1 : int(at) + 17]
+        shown = [f"\\x{byte:02x}" if byte > 127 else chr(byte) if byte else "" for byte in whole]
+        assert one.row is not None
+        assert one.row["tokens"][: len(shown)] == shown
+    [written] = [one for one in kept if one.reason == "generated"]
+    assert written.row == {"text": assay.load(run.run_dir)("").text}
+
+
+def test_the_same_seed_draws_the_same_text(run: Trained) -> None:
+    predictor = assay.load(run.run_dir)
+    one, same = (predictor("def ", seed=3, max_tokens=30) for _ in range(2))
+    assert isinstance(one, TextPrediction)
+    assert one.text == same.text != predictor("def ", seed=4, max_tokens=30).text
+    assert one.num_tokens == 30
+    several = predictor(["def ", "x"], seed=3, max_tokens=30)
+    assert isinstance(several, TextPredictions)
+    assert several[0].text == one.text
+    assert list(several.to_frame()["prompt"]) == ["def ", "x"]
+    longer = predictor("def ", seed=3, max_tokens=40)
+    assert longer.text.startswith(one.text[:-1])
+
+
+def test_the_likeliest_token_and_its_surprisal_are_the_model_s(run: Trained) -> None:
+    predictor = assay.load(run.run_dir)
+    prompt = "def function_1"  # longer than the context with what is written
+    found = predictor(prompt, temperature=0, max_tokens=12)
+    ids = [0, *prompt.encode()]
+    for bits in found.surprisals:
+        logits = predictor.model(torch.tensor([ids[-16:]])).detach()[0, -1]
+        token = int(logits.argmax())
+        assert bits == pytest.approx(-float(F.log_softmax(logits, 0)[token]) / math.log(2), rel=1e-4)
+        ids.append(token)
+    assert predictor(prompt, top_k=1, max_tokens=12).text == found.text
+
+
+def test_prompts_from_files_and_from_the_command_line(run: Trained, tmp_path: Path) -> None:
+    (tmp_path / "prompts.txt").write_text("def \n\nreturn ä\n", encoding="utf-8")
+    (tmp_path / "latin.txt").write_bytes(b"\xff\n")
+    out, said = tmp_path / "out.csv", str(run.run_dir)
+    words = ("--prompt", "x", "--max-tokens", "5", "--temperature", "0.5", "--top-k", "4", "--seed", "1")
+    files = (str(tmp_path / "prompts.txt"), str(tmp_path / "latin.txt"))
+    code, output = typed("predict", said, *files, *words, "--out", str(out))
+    assert code == 0, output
+    frame = pd.read_csv(out, keep_default_na=False)
+    assert list(frame["prompt"]) == ["x", "def ", "", "return ä", ""]
+    assert list(frame["error"][:4]) == [""] * 4
+    assert "UTF-8" in frame["error"][4]
+    expected = assay.load(run.run_dir)("def ", max_tokens=5, temperature=0.5, top_k=4, seed=1)
+    assert frame["prediction"][1] == expected.text
+    code, output = typed("predict", said, *words, "--json")
+    assert code == 0
+    assert json.loads(output)["rows"][0]["prompt"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--prompt", "x", "--temperature", "-1"), "--temperature: -1.0: a number from 0"),
+        (("--prompt", "x", "--max-tokens", "0"), "--max-tokens: 0: at least 1"),
+        ((), "there is nothing to predict"),
+        (("nowhere.txt",), "it cannot be read: No such file"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_written(run: Trained, words: tuple[str, ...], message: str) -> None:
+    code, output = typed("predict", str(run.run_dir), *words)
+    assert code == (2 if "--prompt" in words else 1)
+    assert message in " ".join(output.split())
+
+
+@pytest.mark.parametrize("option", ["--prompt=x", "--temperature=1", "--max-tokens=3", "--seed=1"])
+def test_other_models_write_nothing(digits_run: Trained, option: str) -> None:
+    code, output = typed("predict", str(digits_run.run_dir), "digits.npy", option)
+    assert code == 2
+    assert f"{option.partition('=')[0]}: the run's model does not write texts" in output
+
+
+def test_the_page_escapes_text_and_marks_tokens(run: Trained) -> None:
+    code, output = typed("report", str(run.run_dir))
+    assert code == 0, output
+    page = (run.run_dir / "report.html").read_text(encoding="utf-8")
+    assert 'class="passage"' in page
+    assert "What the model writes" in page
+    assert "surprisal_by_position" in page
+    assert "bits</" not in page
+    assert "&lt;" in page
+    assert "# <\\xc3" not in page
+
+
+def test_an_exported_file_takes_texts_of_any_length(run: Trained, tmp_path: Path) -> None:
+    exported = export(run.run_dir, out=tmp_path)
+    assert exported.description["inputs"][0]["shape"] == ["batch", "length"]
+    assert json.loads((tmp_path / "model.tokenizer.json").read_text())["kind"] == "bytes"
+    call, predictor = open_onnx(exported.path), assay.load(run.run_dir)
+    for rows, length in ((1, 16), (3, 5), (2, 1)):
+        ids = torch.randint(256, (rows, length))
+        np.testing.assert_allclose(
+            call({"inputs": ids.numpy()}), predictor.model(ids).detach().numpy(), atol=1e-4
+        )
+
+
+def test_the_run_is_evaluated_on_its_own_and_on_other_texts(run: Trained, tmp_path: Path) -> None:
+    code, output = typed("eval", str(run.run_dir), "--json")
+    assert code == 0, output
+    assert json.loads(output)["metrics"]["test/loss"] == pytest.approx(run.record["metrics"]["test/loss"])
+    (tmp_path / "other.txt").write_text("an other text\n" * 40)
+    code, output = typed("eval", str(run.run_dir), f"data.source.root={tmp_path}", "--json")
+    assert code == 0, output
+    found = json.loads(output)
+    assert (found["subset"], found["num_samples"]) == ("all", 35)
+
+
+@pytest.mark.parametrize("tokens", ["characters", "bpe"])
+def test_other_tokens_are_kept_in_the_run(train: Train, texts: Path, tokens: str) -> None:
+    options = (f"data.source.tokens={tokens}", f"data.source.root={texts}", "trainer.max_epochs=1")
+    run_dir = train(*JOB, *options, "callbacks=[checkpoint]").run_dir
+    predictor = assay.load(run_dir)
+    assert predictor("def ", max_tokens=20).num_tokens
+    with (
+        pytest.warns(UserWarning, match="1 of 2 tokens .* unknown")
+        if tokens == "characters"
+        else io.StringIO()
+    ):
+        predictor("жx", max_tokens=1)
+    assert (run_dir / "tokenizer.json").exists() == (tokens == "bpe")
+
+
+@pytest.mark.parametrize("step", [2, 8])
+def test_an_interrupted_run_comes_to_the_same_weights(train: Train, texts: Path, step: int) -> None:
+    job = (
+        *(*JOB, f"data.source.root={texts}", "model.dropout=0.1", "param_groups=no_decay"),
+        *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
+    )
+    whole = train(*job).run_dir
+    stopped = train(*job, callbacks=[Interrupt("batch", step)]).run_dir
+    with chdir(stopped.parent), unchanged_process():
+        resume(stopped)
+    assert outcome(stopped) == outcome(whole)
+
+
+def test_pieces_and_accumulated_batches_are_the_mean_over_tokens(train: Train, texts: Path) -> None:
+    job = (*JOB, f"data.source.root={texts}", "optimizer=sgd", "optimizer.lr=0.1", "trainer.max_epochs=1")
+    whole = train(*job, keep_weights=True).weights
+    for other in (
+        ("trainer.micro_batch=3",),
+        (*("data.batch_size=4", "trainer.accumulate_grad_batches=2"), "trainer.limit_train_batches=12"),
+    ):
+        found = train(*job, *other, keep_weights=True).weights
+        for name, value in found.items():
+            torch.testing.assert_close(value, whole[name], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", [("precision=bf16",), ("device=ddp_cpu", "trainer.devices=2")])
+def test_other_precisions_and_devices(train: Train, texts: Path, how: tuple[str, ...]) -> None:
+    found = train(*JOB, f"data.source.root={texts}", *how)
+    assert math.isfinite(found.record["metrics"]["test/bits_per_byte"])
+
+
+def test_declared_bytes_are_proved_without_reading(tmp_path: Path) -> None:
+    declared = (
+        "+data.spec={task: language_modelling, input_shape: [16], dtype: int64, vocab_size: 256, "
+        "num_samples: {train: 1000, val: 100, test: 100}}"
+    )
+    (tmp_path / "texts").mkdir()  # where nothing can be read
+    words = ("check", *JOB, declared, f"data.source.root={tmp_path / 'texts'}", "device=cpu")
+    code, output = typed(*words)
+    assert code == 0, output
+    assert "1,000 + 100 + 100 samples" in output
+
+
+def test_what_is_wrong_is_told_with_its_key(texts: Path) -> None:
+    for words, message in {
+        ("model.embedding_size=18", "model.num_heads=4"): "error: model.embedding_size",
+        ("data.source.context_length=0",): "error: data.source.context_length",
+        ("loss=mse",): "error: loss",
+        ("metrics=multiclass",): "error: metrics",
+        ("model=mlp",): "error: model",
+        ("data.source.vocab_size=300",): "error: data.source.vocab_size",
+    }.items():
+        code, output = typed("check", *JOB, f"data.source.root={texts}", "device=cpu", *words)
+        assert code == 1, output
+        assert output.startswith(message), output
+    code, output = typed("check", "data=digits", "model=gpt", "device=cpu")
+    assert code == 1
+    assert "use data=text_files" in output
