@@ -38,6 +38,11 @@ def test_what_is_taken(values: dict[str, Any]) -> None:
             ({"split.folds": folds, "split.fold": 0}, f"data.split.folds: {folds} was given; a whole number")
             for folds in (1, True, 2.5, "x")
         ),
+        ({"split.inner_fold": 0}, "inner_fold: 0 was given, but not how many inner folds there are"),
+        (
+            {"split.inner_folds": 3, "split.inner_fold": 0},
+            "data.split.inner_folds: inner folds divide what a fold leaves",
+        ),
         ({"split.fold": 0}, "fold: 0 was given, but not how many folds there are"),
         ({"split.folds": 5}, "fold: there are 5 folds, and none is chosen"),
         *(

@@ -67,3 +67,24 @@ def test_folds_are_one_configuration(
     assert f"{100 * accuracy:.2f} %" in page
     groups = pd.read_csv(sweep / "groups.csv")
     assert groups[["finished", "of", "test/accuracy n"]].to_numpy().tolist() == [[3, 3, 3]]
+
+
+@pytest.mark.long
+def test_inner_folds_choose_and_outer_folds_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stopped after its inner jobs of the first fold, it comes to the same as a sweep that was not."""
+    monkeypatch.chdir(tmp_path)
+    typed = [*(word for word in TYPED if not word.startswith("data.split")), "data.split.folds=2"]
+    nested = ["data.split.inner_folds=2", "inner_fold=range(2)", "optimizer.lr=1e-6,0.1"]
+    start([*typed, *nested, "fold=0"])
+    assert "fold 1 of 2 is missing" in capsys.readouterr().out
+    result = go_on(tmp_path / "sweep", ["fold=0,1"])
+    assert [job.status for job in result.jobs] == ["finished"] * 10
+    said = capsys.readouterr().out
+    assert [f"fold {fold}, seed 0: optimizer.lr=0.1  (finished)" in said for fold in (0, 1)] == [True, True]
+    assert "over 2 outer folds" in said
+    table = pd.read_parquet(tmp_path / "sweep" / FILE)
+    assert sorted(table.key.astype(int)) == list(range(150))
+    page = report([tmp_path / "sweep"]).page.read_text(encoding="utf-8")
+    assert "What the inner folds of each fold have chosen" in page

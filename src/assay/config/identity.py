@@ -14,5 +14,5 @@ NOT_IDENTITY: Final = (
     "predictions",
 )
 """They leave the outcome alone, or follow from the rest."""
-REPETITIONS: Final = ("seed", "fold")
+REPETITIONS: Final = ("seed", "fold", "inner_fold")
 """Jobs that differ in these alone repeat one configuration."""

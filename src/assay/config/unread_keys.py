@@ -61,7 +61,18 @@ _OF_SWEEPS: Final = (
 _FIXED: Final = {
     "metrics": ("train", "eval"),
     "predictions": ("max_megabytes", "num_samples"),
-    "data.split": ("val", "test", "seed", "group", "time", "column", "folds", "fold"),
+    "data.split": (
+        "val",
+        "test",
+        "seed",
+        "group",
+        "time",
+        "column",
+        "folds",
+        "fold",
+        "inner_folds",
+        "inner_fold",
+    ),
     "data.transform": ("train", "eval", "normalize"),
 }
 """Nodes that no class takes whole, and all that is read of them."""
@@ -207,7 +218,11 @@ def _unread(config: DictConfig, entries: Sequence[Entry], read: set[str]) -> Ite
     for entry in entries:
         parent, _, name = entry.key.partition("[")[0].rpartition(".")
         known = _FIXED.get(parent) if ours or not parent.startswith("data") else None
-        top = not parent and name not in (*TOP, "hydra") and not (name == "fold" and is_null(entry.node))
+        top = (
+            not parent
+            and name not in (*TOP, "hydra")
+            and not (name in ("fold", "inner_fold") and is_null(entry.node))
+        )
         inside = parent in empty or (known is not None and name not in known and not name.startswith("_"))
         if (top or inside) and not _is_read(entry.key, read):
             yield entry

@@ -201,7 +201,7 @@ class DataModule(L.LightningDataModule):
                 self._divides = False
                 parts = read_parts(self.source, self.split, self.imbalance, trained)
             if self.split.folds and parts.digest() != digest:  # folds of other samples are of no use
-                plain = replace(self.split, folds=None, fold=None)
+                plain = replace(self.split, folds=None, fold=None, inner_folds=None, inner_fold=None)
                 parts = read_parts(self.source, plain, self.imbalance, trained)
             self._parts, self.encoder, self.spec = parts, parts.encoder, trained.spec
             self._normalize = Normalize(trained.spec.mean, trained.spec.std)

@@ -17,7 +17,7 @@ _WHOLE: Final = {
 }
 _SHARES: Final = ("split.val", "split.test")
 _COLUMNS: Final = ("split.group", "split.time", "split.column")
-_FOLDS: Final = ("split.folds", "split.fold")
+_FOLDS: Final = ("split.folds", "split.fold", "split.inner_folds", "split.inner_fold")
 NAMES: Final = (*_WHOLE, *_SHARES, *_COLUMNS, *_FOLDS, "imbalance")
 
 
@@ -39,7 +39,14 @@ def check_limits(values: Mapping[str, Any]) -> None:
         fits = isinstance(share, int | float) and 0 <= share < 1
         _check(name, share, fits, "a share from 0 to below 1", 0.1)
     _check_columns(values)
-    _check_folds(*(values.get(name) for name in _FOLDS))
+    _check_folds("data.split.folds", *(values.get(name) for name in _FOLDS[:2]))
+    _check_folds("data.split.inner_folds", *(values.get(name) for name in _FOLDS[2:]))
+    if values.get("split.inner_folds") and not values.get("split.folds"):
+        raise ConfigError(
+            "inner folds divide what a fold leaves, and there are no folds",
+            key="data.split.inner_folds",
+            hint="data.split.folds=5 fold=0, or data.split.inner_folds=null inner_fold=null",
+        )
     if folds := values.get("split.folds"):
         if (shares[0] or 0) >= 1 - 1 / folds:
             raise ConfigError(
@@ -92,12 +99,15 @@ def _check_columns(values: Mapping[str, Any]) -> None:
         )
 
 
-def _check_folds(folds: Any, fold: Any) -> None:
-    key = "data.split.folds"
+def _check_folds(key: str, folds: Any, fold: Any) -> None:
+    name = key.rpartition(".")[2].removesuffix("s")
+    what = "folds" if name == "fold" else "inner folds"
     if folds is None:
         if fold is not None:
             raise ConfigError(
-                f"{fold} was given, but not how many folds there are", key="fold", hint=f"fold={fold} {key}=5"
+                f"{fold} was given, but not how many {what} there are",
+                key=name,
+                hint=f"{name}={fold} {key}=5",
             )
         return
     if not isinstance(folds, int) or isinstance(folds, bool) or folds < 2:
@@ -108,15 +118,15 @@ def _check_folds(folds: Any, fold: Any) -> None:
         )
     if fold is None:
         raise ConfigError(
-            f"there are {folds} folds, and none is chosen to be tested",
-            key="fold",
-            hint=f"assay train -m 'fold=range({folds})' {key}={folds}; fold=0 for one of them",
+            f"there are {folds} {what}, and none is chosen",
+            key=name,
+            hint=f"assay train -m '{name}=range({folds})' {key}={folds}; {name}=0 for one of them",
         )
     if not isinstance(fold, int) or isinstance(fold, bool) or not 0 <= fold < folds:
         raise ConfigError(
             f"{fold} was given; with {key}={folds} a whole number from 0 to {folds - 1} was expected",
-            key="fold",
-            hint=f"fold={folds - 1}, or all: assay train -m 'fold=range({folds})'",
+            key=name,
+            hint=f"{name}={folds - 1}, or all: assay train -m '{name}=range({folds})'",
         )
 
 

@@ -13,7 +13,7 @@ from assay.errors import AssayError, first_line
 from assay.files.atomic import write_bytes
 from assay.record import predictions_file
 from assay.record.statistics import mean_of
-from assay.record.varying import fold_of, varying
+from assay.record.varying import INNER_FOLDS, fold_of, varying
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -106,10 +106,25 @@ def fold_runs(jobs: Sequence[JobRecord], place: Callable[[JobRecord], Path]) -> 
     found = []
     for job, values in zip(jobs, varying(jobs), strict=True):
         fold = fold_of(job.overrides)
-        if fold is not None and job.status == "finished":
-            own = {name: value for name, value in values.items() if name not in REPETITIONS}
+        own = tested_values({name: value for name, value in values.items() if name not in REPETITIONS})
+        if fold is not None and own is not None and job.status == "finished":
             found.append(FoldRun(str(job.number), own, str(job.seed), fold, place(job)))
     return found
+
+
+def tested_values(values: Mapping[str, str]) -> Mapping[str, str] | None:
+    """What tells apart the configurations that folds test.
+
+    Args:
+        values: What not all jobs share, by key.
+
+    Returns:
+        Nothing for what a nested search has chosen, which is one procedure whatever it chose; None for its
+        inner jobs, which test nothing.
+    """
+    if INNER_FOLDS not in values:
+        return values
+    return {} if values[INNER_FOLDS] == "null" else None
 
 
 def gathered(runs: Sequence[FoldRun]) -> list[OutOfFold]:

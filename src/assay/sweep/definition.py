@@ -18,8 +18,10 @@ from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.policy import Policy
 from assay.sweep.search.constraint import read_constraints
+from assay.sweep.search.nested import NestedSearch
 from assay.sweep.search.samplers import import_sampler
 from assay.sweep.search.search import Search
+from assay.sweep.search.space import parse
 from assay.targets.trust import within
 
 if TYPE_CHECKING:
@@ -142,8 +144,26 @@ def _search(
     if kind.learns:
         values |= {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
         given["sweep_dir"] = directory
-    search: Search = made(kind, values, "hydra.sweeper", others=() if kind.learns else _AIMS, **given)
-    return search
+    others = () if kind.learns else _AIMS
+
+    def make(overrides: Sequence[str]) -> Search:
+        search: Search = made(
+            kind, values, "hydra.sweeper", others=others, **{**given, "overrides": overrides}
+        )
+        return search
+
+    params = values.get("params")
+    inner = parse(given["overrides"], params, given["config_loader"]).get("inner_fold")
+    if inner is None or not inner.is_sweep_override():
+        return make(given["overrides"])
+    if kind.learns or not make(given["overrides"]).ahead:
+        raise ConfigError(
+            "a nested search lists or draws its configurations ahead; this one asks for them one by one",
+            key="hydra/sweeper",
+            hint="hydra/sweeper=random, or hydra/sweeper=grid",
+        )
+    nested = {"params": params, "config_loader": given["config_loader"]}
+    return NestedSearch(given["overrides"], make, aims[0], **nested)
 
 
 def refuse_shared(sweep: SweepDefinition, jobs: Mapping[int, Job]) -> None:

@@ -106,3 +106,22 @@ def test_a_class_in_fewer_groups_than_folds_is_said() -> None:
     assert "fewer groups than folds have: rare" in "\n".join(
         divide(whole, {}, split, labels, ["much", "rare"])[1]
     )
+
+
+def test_inner_folds_never_see_the_outer_one() -> None:
+    """Over inner folds each sample outside fold k is validated once, those of fold k never."""
+    for fold in range(3):
+        outer, _ = cut(folds=3, fold=fold)
+        validated: list[int] = []
+        for inner in range(4):
+            split = Split(0.1, 0.2, folds=3, fold=fold, inner_folds=4, inner_fold=inner, group="patient")
+            rows, notes = divide(WHOLE, OWN, split, LABELS, ["a", "b", "c"])
+            own = divide(WHOLE, OWN, Split(0.1, 0.2, folds=3, fold=fold, group="patient"), LABELS, "abc")[0]
+            left = set(own["train"]) | set(own["val"])
+            assert set(rows["train"]) | set(rows["val"]) == left
+            assert not len(rows["test"])
+            assert not {PATIENTS[row] for row in rows["train"]} & {PATIENTS[row] for row in rows["val"]}
+            assert f"inner fold {inner} of 4 is validated" in "\n".join(notes)
+            validated += rows["val"].tolist()
+        assert sorted(validated) == sorted(left)
+        assert len(outer["test"]) == 40

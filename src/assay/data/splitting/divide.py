@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -76,6 +76,8 @@ def divide(
         _find_times(state, split.time)
     if split.folds:
         _cut_fold(state)
+    if split.inner_folds:
+        _cut_inner_fold(state)
     own = set(state.rows)
     # The test part is taken first, so that changing the share for validation leaves it as it is.
     for part in ("test", "val"):
@@ -169,6 +171,23 @@ def _cut_fold(state: _Divided) -> None:
     state.notes.append(
         f"fold {split.fold} of {split.folds} is tested: {len(fold):,} of {len(train):,} samples{how} "
         f"(data.split.test is not used)"
+    )
+
+
+def _cut_inner_fold(state: _Divided) -> None:
+    """The inner fold is validated; the outer one is left out, so that nothing is chosen by it."""
+    split, train = state.split, state.rows["train"]
+    inner = replace(split, folds=split.inner_folds, fold=split.inner_fold)
+    state.rows["train"], state.rows["val"] = cut_fold(
+        train, inner, state.labels, state.groups, state.class_names, key="data.split.inner_folds"
+    )
+    left_out = len(state.rows["test"])
+    state.rows["test"] = train[:0]
+    state.given = {}
+    state.notes[-1] = (
+        f"inner fold {split.inner_fold} of {split.inner_folds} is validated: {len(state.rows['val']):,} of "
+        f"{len(train):,} samples (data.split.val is not used); the {left_out:,} samples of fold {split.fold} "
+        "are left out, and nothing is tested"
     )
 
 

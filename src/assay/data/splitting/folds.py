@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 
 def cut_fold(
-    indices: Rows, split: Split, labels: Rows | None, groups: Rows | None, class_names: Sequence[str]
+    indices: Rows,
+    split: Split,
+    labels: Rows | None,
+    groups: Rows | None,
+    class_names: Sequence[str],
+    *,
+    key: str = "data.split.folds",
 ) -> tuple[Rows, Rows]:
     """The samples without fold `split.fold` of `split.folds`, and that fold.
 
@@ -38,6 +44,7 @@ def cut_fold(
         labels: Class of every sample of the data set; None for other tasks.
         groups: Group of every sample of the data set; None where samples stand alone.
         class_names: For messages.
+        key: That says how many folds, for messages.
 
     Returns:
         The rest and the fold, each in ascending order.
@@ -46,12 +53,12 @@ def cut_fold(
         DataError: There are fewer samples, groups, or samples of a class than folds.
     """
     folds = int(split.folds or 0)
-    told = f"data.split.folds={folds}"
+    told = f"{key}={folds}"
     what, there = (
         ("group", len(np.unique(groups[indices]))) if groups is not None else ("sample", len(indices))
     )
     if there < folds:
-        raise DataError(f"{told}: there are only {there} {what}s, fewer than folds", hint=_fewer(there))
+        raise DataError(f"{told}: there are only {there} {what}s, fewer than folds", hint=_fewer(key, there))
     own = None if labels is None else labels[indices]
     if own is not None and groups is None:
         present, counts = np.unique(own, return_counts=True)
@@ -59,7 +66,7 @@ def cut_fold(
             name = class_names[int(present[counts.argmin()])]
             raise DataError(
                 f"{told}: the class {name!r} has only {least} sample(s), fewer than folds",
-                hint=f"{_fewer(least)}, or add samples of it, or leave the class out",
+                hint=f"{_fewer(key, least)}, or add samples of it, or leave the class out",
             )
     seeded = {"n_splits": folds, "shuffle": True, "random_state": split.seed}
     classes = np.zeros(len(indices), np.int64) if own is None else own
@@ -73,14 +80,15 @@ def cut_fold(
             rest, fold = list(cuts)[int(split.fold or 0)]
         except ValueError as error:  # groups of classes each of which has fewer samples than folds
             raise DataError(
-                f"{told}: each class has fewer samples than folds", hint=_fewer(folds - 1)
+                f"{told}: each class has fewer samples than folds", hint=_fewer(key, folds - 1)
             ) from error
     if not len(fold) or not len(rest):
         raise DataError(
-            f"{told}: fold {split.fold} is empty, as some groups are too large", hint=_fewer(folds - 1)
+            f"{told}: fold {split.fold} is empty, as some groups are too large", hint=_fewer(key, folds - 1)
         )
     return indices[rest], indices[fold]
 
 
-def _fewer(most: int) -> str:
-    return f"data.split.folds={most}" if most > 1 else "data.split.folds=null fold=null"
+def _fewer(key: str, most: int) -> str:
+    fold = key.rpartition(".")[2].removesuffix("s")
+    return f"{key}={most}" if most > 1 else f"{key}=null {fold}=null"

@@ -37,12 +37,14 @@ def leaks(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> s
         return ""
     of = {part: (part if part in every else "train") for part in rows}
     inputs = {part: hashes[of[part]][own] for part, own in rows.items()}
-    targets = {part: _rows(every[of[part]].targets)[own] for part, own in rows.items()}
     found = []
     for part in ("val", "test"):
         if len(shared := np.flatnonzero(np.isin(inputs[part], inputs["train"]))):
-            pairs = set(zip(inputs["train"].tolist(), targets["train"].tolist(), strict=True))
-            both = sum((inputs[part][at], targets[part][at]) in pairs for at in shared)
+            there = np.flatnonzero(np.isin(inputs["train"], inputs[part][shared]))
+            twins = _targets(every["train"], rows["train"][there])
+            own = _targets(every[of[part]], rows[part][shared])
+            pairs = set(zip(inputs["train"][there].tolist(), twins, strict=True))
+            both = sum(pair in pairs for pair in zip(inputs[part][shared].tolist(), own, strict=True))
             name = _name(every[of[part]], int(rows[part][shared[0]]))
             twin = int(rows["train"][np.flatnonzero(inputs["train"] == inputs[part][shared[0]])[0]])
             found.append(
@@ -86,6 +88,11 @@ def _rows(tensor: Tensor) -> NDArray[np.int64]:
         plain = block.reshape(len(block), -1).contiguous().view(torch.uint8).numpy()
         numbers += [hash(row.tobytes()) for row in plain]
     return np.array(numbers, dtype=np.int64)
+
+
+def _targets(data: Data, rows: NDArray[np.int64]) -> list[int]:
+    found: list[int] = _rows(data.targets[torch.as_tensor(rows)]).tolist()
+    return found
 
 
 def _name(data: Data, row: int) -> str:

@@ -34,6 +34,9 @@ class Split:
         column: A column that says `train`, `val` or `test`.
         folds: Into how many parts the samples are divided, one of which is tested.
         fold: Which one, from 0.
+        inner_folds: Into how many parts the rest is divided, one of which is the validation part; there is
+            no test part then.
+        inner_fold: Which one, from 0.
     """
 
     val: float
@@ -44,6 +47,8 @@ class Split:
     column: str | None = None
     folds: int | None = None
     fold: int | None = None
+    inner_folds: int | None = None
+    inner_fold: int | None = None
 
     @property
     def columns(self) -> dict[str, str]:

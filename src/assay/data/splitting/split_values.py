@@ -114,12 +114,15 @@ def times_of(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
     if values.dtype.kind in "iufM":
         return values
     if isinstance(values.dtype, pd.DatetimeTZDtype):
-        return values.dt.tz_convert("UTC").dt.tz_localize(None)
+        plain: pd.Series[Any] = values.dt.tz_convert("UTC").dt.tz_localize(None)
+        return plain
     texts = values.astype(str).str.strip()
     if texts.str.fullmatch(r"\d{1,15}").all():  # years, or 20240131
         numbers: pd.Series[Any] = pd.to_numeric(texts)
         return numbers
-    dates = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce").dt.tz_localize(None)
+    dates: pd.Series[Any] = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce").dt.tz_localize(
+        None
+    )
     if (wrong := dates.isna().to_numpy()).any():
         row = int(wrong.argmax())
         raise DataError(

@@ -197,6 +197,8 @@ def read_parts(
         rows, notes = {part: rows.get(part, np.arange(0)) for part in ("train", "val", "test")}, []
     if split.folds:
         given.pop("test", None)
+    if split.inner_folds:
+        given.pop("val", None)
     if imbalance is not None:
         if labels is None:
             raise DataError(

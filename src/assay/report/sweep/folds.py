@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from assay.record.out_of_fold import FoldRun, gathered, mean_scores
+from assay.record.out_of_fold import FoldRun, gathered, mean_scores, tested_values
 from assay.record.score_text import format_score, score_text
 from assay.record.statistics import mean_of
-from assay.record.varying import in_short
+from assay.record.varying import INNER_FOLDS, in_short
 from assay.report.page.page import Cell, Note, Table
 
 if TYPE_CHECKING:
@@ -33,18 +33,21 @@ def fold_blocks(contents: Contents, groups: Sequence[Group]) -> list[Block]:
         groups: Configurations, the best first.
     """
     runs = [
-        FoldRun(job.name, job.values, job.seed, job.fold, job.run_dir)
+        FoldRun(job.name, values, job.seed, job.fold, job.run_dir)
         for job in contents.jobs
         if job.fold is not None and job.status == "finished" and job.run_dir is not None
+        if (values := tested_values(job.values)) is not None
     ]
     if not runs:
         return []
-    best = next(group for group in groups if any(job.fold is not None for job in group.jobs))
+    names = {run.name for run in runs}
+    best = next(group for group in groups if any(job.name in names for job in group.jobs))
+    nested = [job for job in contents.jobs if job.name in names and INNER_FOLDS in job.values]
     together: dict[tuple[tuple[str, str], ...], list[OutOfFold]] = {}
     for one in gathered(runs):
         together.setdefault(tuple(one.values.items()), []).append(one)
     blocks: list[Block] = [
-        _folds(best),
+        _folds(nested or best.jobs, "" if nested else best.label),
         _scores(list(together.values()), contents.keys, is_sweep=contents.is_sweep),
     ]
     problems = dict.fromkeys(
@@ -56,9 +59,9 @@ def fold_blocks(contents: Contents, groups: Sequence[Group]) -> list[Block]:
     return [*[Note(f"{problem[:1].upper()}{problem[1:]}.", "warn") for problem in problems], *blocks]
 
 
-def _folds(group: Group) -> Table:
+def _folds(tested: Sequence[Job], label: str) -> Table:
     of_fold: dict[int, list[Job]] = {}
-    for job in group.jobs:
+    for job in tested:
         if job.fold is not None and job.status == "finished":
             of_fold.setdefault(job.fold, []).append(job)
     names = dict.fromkeys(name for jobs in of_fold.values() for job in jobs for name in _tested(job))
@@ -69,15 +72,18 @@ def _folds(group: Group) -> Table:
             Cell("" if mean is None else format_score(name, mean.mean), None if mean is None else mean.mean)
             for name, mean in zip(names, means, strict=True)
         ]
-        rows.append([Cell(str(fold), fold), ", ".join(job.name for job in jobs), *cells])
+        chosen = dict.fromkeys(_chosen(job) for job in jobs)
+        own = [] if label else [", ".join(chosen)]
+        rows.append([Cell(str(fold), fold), ", ".join(job.name for job in jobs), *own, *cells])
     every = [(fold, job) for fold, jobs in sorted(of_fold.items()) for job in jobs]
     whole = [
         mean_of([_tested(job).get(name) for _, job in every], [fold for fold, _ in every]) for name in names
     ]
     scores = ["" if mean is None else score_text(name, mean) for name, mean in zip(names, whole, strict=True)]
-    rows.append([Cell("mean"), f"{len(of_fold)} folds", *scores])
-    title = f"The best configuration: {group.label}" if group.values else ""
-    return Table(["fold", "run", *names], rows, numeric=frozenset(names), title=title)
+    rows.append([Cell("mean"), f"{len(of_fold)} folds", *([] if label else [""]), *scores])
+    title = f"The best configuration: {label}" if label else "What the inner folds of each fold have chosen"
+    head = ["fold", "run", *([] if label else ["chosen"]), *names]
+    return Table(head, rows, numeric=frozenset(names), title=title)
 
 
 def _scores(found: Sequence[Sequence[OutOfFold]], keys: Sequence[str], *, is_sweep: bool) -> Table:
@@ -98,6 +104,11 @@ def _scores(found: Sequence[Sequence[OutOfFold]], keys: Sequence[str], *, is_swe
         caption="Each prediction is in out_of_fold.parquet." if is_sweep else "",
         title="Out of fold",
     )
+
+
+def _chosen(job: Job) -> str:
+    values = in_short({key: value for key, value in job.values.items() if key != INNER_FOLDS})
+    return " ".join(f"{key}={value}" for key, value in values.items()) or "as typed"
 
 
 def _tested(job: Job) -> dict[str, float]:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Final
 from rich.markup import escape
 from rich.table import Table
 
+from assay.config.identity import REPETITIONS
 from assay.files.atomic import write_text
 from assay.record import out_of_fold
 from assay.record.log_file import FILE, logs_of
 from assay.record.score_text import format_score, score_text
-from assay.record.varying import in_short, varying
+from assay.record.statistics import mean_of
+from assay.record.varying import INNER_FOLDS, fold_of, in_short, varying
 from assay.sweep.output.progress import said, why
 from assay.sweep.output.tables import RESULTS, best_job, groups, ranked, write_tables
 
@@ -135,10 +137,23 @@ def _say_out_of_fold(console: Console, result: SweepResult) -> None:
     together: dict[tuple[tuple[str, str], ...], list[OutOfFold]] = {}
     for one in _out_of_fold(result):
         together.setdefault(tuple(one.values.items()), []).append(one)
-    for values, several in list(together.items())[:_ROWS]:
+    chosen = [
+        (job, {key: value for key, value in values.items() if key not in (*REPETITIONS, INNER_FOLDS)})
+        for job, values in zip(result.jobs, varying(result.jobs), strict=True)
+        if values.get(INNER_FOLDS) == "null"
+    ]
+    for job, values in chosen:
+        own = " ".join(f"{key}={value}" for key, value in in_short(values).items())
+        console.print(
+            f"[bold]chosen[/bold]  fold {fold_of(job.overrides)}, seed {job.seed}: "
+            f"{escape(own or 'as typed')}  ({job.status})"
+        )
+    if chosen:
+        _say_tested(console, [job for job, _ in chosen if job.status == "finished"])
+    for pairs, several in list(together.items())[:_ROWS]:
         means = list(out_of_fold.mean_scores(several).items())[:_SCORES]
         scores = ", ".join(f"{name} {format_score(name, value)}" for name, value in means)
-        label = " ".join(f"{key}={value}" for key, value in in_short(dict(values)).items())
+        label = " ".join(f"{key}={value}" for key, value in in_short(dict(pairs)).items())
         rows = f"{len(several[0].predictions.keys):,} samples"
         seeds = f", mean of {len(several)} seeds" if len(several) > 1 else ""
         console.print(
@@ -149,6 +164,16 @@ def _say_out_of_fold(console: Console, result: SweepResult) -> None:
             console.print(f"[yellow]note[/yellow]   {escape(problem)}")
     if together:
         console.print(f"       {escape(str(result.directory / out_of_fold.FILE))}\n")
+
+
+def _say_tested(console: Console, jobs: Sequence[JobRecord]) -> None:
+    """The mean and interval of each score over the outer folds of a nested search."""
+    metrics = [job.outcome.metrics if job.outcome is not None else {} for job in jobs]
+    names = dict.fromkeys(name for own in metrics for name in own if name.startswith("test/"))
+    for name in names:
+        mean = mean_of([own.get(name) for own in metrics], [fold_of(job.overrides) for job in jobs])
+        if mean is not None:
+            console.print(f"[bold]nested[/bold]  {name} {score_text(name, mean)} over {mean.n} outer folds")
 
 
 def _say_failures(console: Console, result: SweepResult) -> None:
