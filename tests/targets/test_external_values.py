@@ -40,6 +40,7 @@ OUTSIDE = {
     "trainer.default_root_dir": "/var/x",
     "trainer.strategy.init_method": "tcp://10.0.0.1:1",
     "model.weights": "https://evil/w.safetensors",
+    "model.network.weights": "DEFAULT",
     "data.source.path": "s3://evil/rows.csv",
 }
 INSIDE = {
