@@ -238,3 +238,12 @@ def test_a_long_text_is_encoded_in_blocks(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(text_files, "_BLOCK", 10)
     found = TextFiles(folder, context_length=16).read()["train"].inputs
     assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("split", [{"folds": 3, "fold": 0}, {"group": "(.*)"}])
+def test_windows_of_a_text_are_not_divided(folder: Path, split: dict[str, Any]) -> None:
+    """A fold would be tested on windows next to those that were trained on."""
+    source = TextFiles(folder, context_length=16)
+    data = DataModule(source, 4, 4, {"val": 0.1, "test": 0.1, **split}, TRANSFORM)
+    with pytest.raises(DataError, match=r"data\.split\.\w+=.*: this source divides its texts itself"):
+        data.setup()

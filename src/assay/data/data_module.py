@@ -231,6 +231,13 @@ class DataModule(L.LightningDataModule):
                 f"{key}={name}: this data is declared (data.spec), without such a column",
                 hint=f"{key}=null; where the data has it: ~data.spec, so that it is read",
             )
+        asked = {**columns, **({"data.split.folds": self.split.folds} if self.split.folds else {})}
+        if asked and getattr(self.source, "divides_itself", False):
+            key, value = next(iter(asked.items()))
+            raise DataError(
+                f"{key}={value}: this source divides its texts itself, and not into samples that stand alone",
+                hint=f"{key}=null fold=null; data.source.split_by says how they are divided",
+            )
         if hasattr(self.source, "split_columns"):
             self.source.split_columns = columns
 

@@ -72,6 +72,8 @@ class TextFiles:
     """
 
     task: TaskName = "language_modelling"
+    divides_itself = True
+    """Windows of one text do not stand alone: neither folds nor columns divide them."""
     class_names: tuple[str, ...] = ()
 
     def __init__(
