@@ -73,7 +73,7 @@ def test_what_is_not_installed() -> None:
     error = ModuleNotFoundError("No module named 'wandb'", name="wandb")
     assert build_error(error, config(), "logger.wandb").hint == "pip install 'assay[wandb]'"
     other = ModuleNotFoundError("No module named 'timm'", name="timm")
-    assert build_error(other, config(), "model").hint == "pip install timm"
+    assert build_error(other, config(), "model").hint == "pip install 'assay[timm]'"
 
 
 def test_an_interpolation_that_the_data_does_not_answer() -> None:

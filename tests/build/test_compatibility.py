@@ -19,6 +19,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "multilabel": {"task": "multilabel", "num_classes": 5, "num_targets": 0},
     "regression": {"task": "regression", "num_classes": 0, "num_targets": 3},
     "language_modelling": {"task": "language_modelling", "vocab_size": 7},
+    "multitask": {"task": "multitask", "num_classes": 0, "num_targets": 2},
 }
 GOES = {
     "multiclass": {"cross_entropy", "focal", "ldam", "kl_div", "triplet"},
@@ -26,6 +27,7 @@ GOES = {
     "multilabel": {"bce", "bce_with_logits"},
     "regression": {"mse", "l1", "huber"},
     "language_modelling": {"cross_entropy", "focal", "ldam", "kl_div"},
+    "multitask": {"multitask"},
 }
 LOSSES = {
     option.name: str(OmegaConf.select(OmegaConf.load(option.path), "_target_"))

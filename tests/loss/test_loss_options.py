@@ -18,6 +18,7 @@ BATCH = {
     "multiclass": (torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])),
     "binary": (torch.rand(6, 1), torch.tensor([0, 1, 1, 0, 1, 0])),
     "embedding": (torch.randn(6, 2), torch.tensor([0, 1, 1, 0, 1, 0])),
+    "multitask": (torch.randn(6, 3), torch.tensor([[0, 0.1], [1, 0.2]] * 3)),
     None: (torch.randn(6, 2), torch.randn(6, 2)),
 }
 
@@ -26,6 +27,7 @@ def load(option: str, spec: dict[str, Any] | None = None, **overrides: object) -
     """Build an option as a run does: below a node `spec` that knows the data."""
     config = OmegaConf.load(CONF / f"{option}.yaml")
     known = {"task": "multiclass", "num_classes": 3, "class_counts": [20, 5, 10], "num_train": 35}
+    known |= {"class_names": ["kind=a", "kind=b", "size"], "target_mean": [], "target_std": []}
     root = OmegaConf.create({"spec": spec or known, "loss": OmegaConf.merge(config, overrides)})
     return instantiate(root.loss)
 
@@ -33,7 +35,7 @@ def load(option: str, spec: dict[str, Any] | None = None, **overrides: object) -
 def test_the_options_are_these() -> None:
     assert {path.stem for path in CONF.glob("*.yaml")} == {
         *("cross_entropy", "focal", "ldam", "kl_div", "triplet"),
-        *("bce", "bce_with_logits", "mse", "l1", "huber"),
+        *("bce", "bce_with_logits", "mse", "l1", "huber", "multitask"),
     }
 
 

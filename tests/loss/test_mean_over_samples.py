@@ -13,6 +13,7 @@ from assay.loss.focal import Focal
 from assay.loss.kl_div import KLDiv
 from assay.loss.ldam import LDAM
 from assay.loss.mean_over_samples import is_mean_over_samples
+from assay.loss.multitask import Multitask
 from assay.loss.triplet import Triplet
 from assay.paths import CONF_DIR
 
@@ -27,6 +28,10 @@ LOSSES: dict[str, tuple[nn.Module, Tensor]] = {
     "kl_div": (KLDiv(), torch.rand(7, 3, generator=torch.Generator().manual_seed(1)).softmax(1)),
     "ldam": (LDAM([2, 3, 2]), CLASSES),
     "triplet": (Triplet(), CLASSES),
+    "multitask": (
+        Multitask(["kind=a", "kind=b", "size"], weights={"size": 0.5}),
+        torch.tensor([[0.0, 1], [1, 2], [1, 3], [0, 4], [1, 5], [0, 6], [1, 7]]),
+    ),
     "mse": (nn.MSELoss(), torch.arange(7.0)),
     "l1": (nn.L1Loss(), torch.arange(7.0)),
     "huber": (nn.HuberLoss(), torch.arange(7.0)),

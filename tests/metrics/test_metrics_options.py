@@ -114,7 +114,8 @@ def compare(computed: dict[str, Tensor], expected: dict[str, Any]) -> None:
 
 
 def test_the_options_are_these() -> None:
-    assert {path.stem for path in CONF.glob("*.yaml")} == TASKS.keys()
+    own = {"multitask"}  # see tests/metrics/test_multitask.py
+    assert {path.stem for path in CONF.glob("*.yaml")} - own == TASKS.keys()
 
 
 @pytest.mark.parametrize("task", TASKS)

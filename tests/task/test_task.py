@@ -13,13 +13,21 @@ from assay.errors import DataError
 from assay.task.task import LOSS_KINDS
 from assay.task.task_of import TASKS
 
-SIZES = {"multiclass": 5, "binary": 2, "multilabel": 4, "regression": 3, "language_modelling": 6}
+SIZES = {
+    "multiclass": 5,
+    "binary": 2,
+    "multilabel": 4,
+    "regression": 3,
+    "language_modelling": 6,
+    "multitask": 2,
+}
 FORMS = {
     "multiclass": "multiclass",
     "binary": "binary",
     "multilabel": "multilabel-indicator",
     "regression": "continuous-multioutput",
     "language_modelling": "multiclass-multioutput",
+    "multitask": "multilabel-indicator",
 }
 """As scikit-learn calls them."""
 
@@ -27,6 +35,8 @@ pytestmark = pytest.mark.parametrize("name", TASKS)
 
 
 def names_of(name: str) -> list[str]:
+    if TASKS[name].has_heads:
+        return ["kind=a", "kind=b", "size"]
     nameless = TASKS[name].has_real_targets or TASKS[name].size_key == "vocab_size"
     return [] if nameless else [f"class {i}" for i in range(SIZES[name])]
 
@@ -48,9 +58,11 @@ def test_sizes_are_those_of_a_spec(name: str) -> None:
     spec = Spec(
         task.name, (2,), **tokens, **task.sizes(task.fake_targets(60, size), names_of(name))
     ).as_config()
-    assert task.num_outputs(spec) == spec[task.size_key] == size
+    spec["class_names"] = names_of(name)
+    assert spec[task.size_key] == size
+    assert task.num_outputs(spec) == (3 if task.has_heads else size)
     assert task.in_words(spec).startswith(f"{size} ")
-    assert len(spec["class_counts"]) == len(names_of(name))
+    assert len(spec["class_counts"]) == (0 if task.has_heads else len(names_of(name)))
 
 
 def test_only_the_own_form_passes(name: str) -> None:
@@ -59,7 +71,7 @@ def test_only_the_own_form_passes(name: str) -> None:
     for other, targets in every.items():
         if forms[other] == forms[name]:
             continue
-        if name == "multilabel" and other == "regression":
+        if name == "multilabel" and other in ("regression", "multitask"):
             continue  # labels may come as floats from 0 to 1
         with pytest.raises(DataError, match=f"a {name} task has") as caught:
             TASKS[name].check("val", targets, names_of(name))

@@ -11,7 +11,7 @@ from assay.build.model import build_model
 from assay.build.monitor_mode import mode_argument
 from assay.build.node import NOT_ARGUMENTS, build
 from assay.config.unread_keys import OUR_MODULE
-from assay.data.transform.target_scale import TargetScale
+from assay.data.transform.target_scale import target_scale
 from assay.targets.judge_name import trusted_in
 from assay.targets.resolve import resolve
 from assay.task.task_of import task_of
@@ -54,7 +54,7 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
         metrics=metrics,
         augment=build(config, "augment"),
         channels_last=bool(config.trainer.get("channels_last")),
-        target_scale=TargetScale(config.spec.target_mean, config.spec.target_std),
+        target_scale=target_scale(config.spec),
         finetune=finetune,
         **build_optimization(config),
     )

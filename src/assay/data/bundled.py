@@ -8,10 +8,12 @@ import torch
 from sklearn import datasets  # type: ignore[import-untyped]  # scikit-learn ships no types
 
 from assay.data.samples import Samples
+from assay.task.heads import output_names
+from assay.task.multitask import Multitask
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from assay.task.task_name import TaskName
 
@@ -30,29 +32,44 @@ class Bundled:
     Args:
         name: `breast_cancer` (569 samples of 30 features, 2 classes), `iris` (150 of 4, 3 classes), `wine`
             (178 of 13, 3 classes) or `diabetes` (442 of 10, a number to predict).
+        also: Features to predict as well, as numbers, in place of using them: the task is `multitask` then.
 
     Raises:
-        ValueError: There is no such table.
+        ValueError: There is no such table or feature.
 
     >>> samples = Bundled("iris").read()["all"]
     >>> samples.inputs.shape, samples.inputs.dtype
     (torch.Size([150, 4]), torch.float32)
     """
 
-    def __init__(self, name: Literal["breast_cancer", "diabetes", "iris", "wine"]) -> None:
+    def __init__(
+        self, name: Literal["breast_cancer", "diabetes", "iris", "wine"], also: Sequence[str] = ()
+    ) -> None:
         if name not in _TASKS:
             raise ValueError(f"name={name!r}: one of {', '.join(_TASKS)} was expected")
-        self.name = name
-        self.task = _TASKS[name]
+        self.name, self.also = name, list(also)
+        self.task: TaskName = Multitask.name if self.also else _TASKS[name]
         self.class_names: tuple[str, ...] = ()
 
     def prepare(self) -> None:
         """Nothing to download."""
 
     def read(self) -> Mapping[str, Samples]:
-        """All samples: inputs float32 `[N, F]`; targets int64 `[N]`, of diabetes float32 `[N, 1]`."""
+        """All samples: inputs float32 `[N, F]`; targets int64 `[N]`, of diabetes float32 `[N, 1]`.
+
+        Of several targets float32 `[N, 1 + also]`.
+        """
         table = getattr(datasets, f"load_{self.name}")()
-        self.class_names = tuple(str(name) for name in table.get("target_names", ()))
-        targets = task_of(self.task).as_targets(torch.from_numpy(table.target))
-        columns = tuple(str(name) for name in table.feature_names)
-        return {"all": Samples(torch.from_numpy(table.data).float(), targets, columns=columns)}
+        names = tuple(str(name) for name in table.get("target_names", ()))
+        columns = [str(name) for name in table.feature_names]
+        if unknown := [name for name in self.also if columns.count(name) != 1]:
+            raise ValueError(f"also={unknown[0]!r}: one of {', '.join(columns)} was expected")
+        asked = [columns.index(name) for name in self.also]
+        used = [index for index in range(len(columns)) if index not in asked]
+        data, target = torch.from_numpy(table.data).float(), torch.from_numpy(table.target)
+        if self.also:
+            self.class_names = (*output_names(self.name, names), *(str(name) for name in self.also))
+            target = torch.cat([target.float()[:, None], data[:, asked]], 1)
+        else:
+            self.class_names, target = names, task_of(self.task).as_targets(target)
+        return {"all": Samples(data[:, used], target, columns=tuple(columns[index] for index in used))}

@@ -294,11 +294,23 @@ class DataModule(L.LightningDataModule):
         return mean, std
 
     def target_statistics(self) -> Scale:
-        """Mean and deviation of each target of a regression over the training part; empty for other tasks."""
+        """Mean and deviation of each real target over the training part; empty where there is none.
+
+        Beside real targets, classes count with 0 and 1: they stay what they are.
+        """
         parts = self._parts
-        if parts is None or not parts.task.has_real_targets:
+        if parts is None:
             return (), ()
-        return statistics(blocks(parts.data["train"].targets, torch.as_tensor(parts.rows["train"])))
+        targets = parts.data["train"].targets
+        columns = range(targets.shape[1] if targets.ndim == 2 else 1)
+        real = [parts.task.standardizes(column, parts.class_names) for column in columns]
+        if not any(real):
+            return (), ()
+        mean, std = statistics(blocks(targets, torch.as_tensor(parts.rows["train"])))
+        return (
+            tuple(value if is_real else 0.0 for value, is_real in zip(mean, real, strict=True)),
+            tuple(value if is_real else 1.0 for value, is_real in zip(std, real, strict=True)),
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:

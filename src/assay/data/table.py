@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
 import pandas as pd
-import torch
 
 from assay.data.samples import Unfitted
 from assay.data.tabular.column_kind import CLEAN, is_number, kind_of
 from assay.data.tabular.csv_dialect import AUTO, is_csv, resolved
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.tabular.table_file import check_columns, read_table
+from assay.data.tabular.table_targets import TableTargets
 from assay.data.tabular.target_leak import leak
 from assay.data.tabular.target_task import task_of_columns, with_targets
 from assay.errors import DataError
@@ -21,10 +21,9 @@ from assay.quoting import counted, override
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from assay.task.task_name import TaskName
 
@@ -44,7 +43,8 @@ class Table:
     Args:
         path: A .csv or .tsv (also compressed), .parquet, .feather or .xlsx file; all samples, or those for
             training.
-        target: Column to predict, or several: labels of a multilabel task, numbers of a regression.
+        target: Column to predict, or several: labels of a multilabel task, numbers of a regression, or
+            classes and numbers side by side (`multitask`).
         test_path: A file of the same columns for the test; None: a share of `path`, see `data.split`.
         features: Columns to predict from, whatever they hold; None for all others that are fit for it.
         exclude: Columns to leave out.
@@ -158,10 +158,10 @@ class Table:
         dates = [one.name for one in fitted if one.kind == "date"] if fitted else self._keep
         for frame in frames.values():
             _read_dates(frame, [name for name in dates if name in features])
-        task = task_of(self.task)
-        classes = self._find_classes(frames.values()) if task.by_class else []
-        names = classes or ([] if task.has_real_targets else self.targets)
-        self.class_names = tuple(str(name) for name in names)
+        every = pd.concat([frame[self.targets] for frame in frames.values()])
+        targets = TableTargets(self.task, self.targets, every)
+        self._note(*targets.notes)
+        self.class_names = targets.class_names
         encoder = self.fitted or TableEncoder(self._impute, self._max_categories)
         if not fitted and is_csv(path):
             encoder.csv = {
@@ -170,7 +170,7 @@ class Table:
         return {
             part: Unfitted(
                 frame[features],
-                self._encode_target(frame, classes),
+                targets.encode(frame),
                 encoder,
                 _row_names(frame),
                 {name: frame[name] for name in self.split_columns.values() if name in frame},
@@ -225,8 +225,8 @@ class Table:
                 "data.source.missing=error refuses them"
             )
 
-    def _note(self, sentence: str) -> None:
-        self.notes = (*self.notes, sentence)
+    def _note(self, *sentences: str) -> None:
+        self.notes = (*self.notes, *sentences)
 
     def _choose_features(self, frame: pd.DataFrame, path: str) -> list[str]:
         for option, names in (("features", self._features), ("exclude", self._exclude), ("keep", self._keep)):
@@ -295,8 +295,7 @@ class Table:
     def _find_task(self, frame: pd.DataFrame) -> TaskName:
         if self._asked == "auto":
             found, note = task_of_columns(frame, self.targets)
-            if note:
-                self._note(note)
+            self._note(*([note] if note else []))
             return found
         if task_of(self._asked).by_class and len(self.targets) > 1:
             raise DataError(
@@ -304,40 +303,6 @@ class Table:
                 hint="data.source.task=multilabel, or data.source.task=regression",
             )
         return self._asked
-
-    def _find_classes(self, frames: Iterable[pd.DataFrame]) -> list[Any]:
-        values: list[Any] = pd.concat([frame[self.targets[0]] for frame in frames]).unique().tolist()
-        alike: dict[str, list[Any]] = {}
-        for value in values:
-            alike.setdefault(" ".join(str(value).split()).casefold(), []).append(value)
-        if several := next((same for same in alike.values() if len(same) > 1), None):
-            told = f"classes that differ only in blanks or capital letters: {', '.join(map(repr, several))}"
-            self._note(told)
-        return sorted(values, key=str if len({type(value) for value in values}) > 1 else None)
-
-    def _encode_target(self, frame: pd.DataFrame, classes: list[Any]) -> Tensor:
-        if classes:
-            index = {value: position for position, value in enumerate(classes)}
-            return torch.tensor([index[value] for value in frame[self.targets[0]]], dtype=torch.int64)
-        try:
-            exact = frame[self.targets].to_numpy(dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise DataError(
-                f"data.source.target: {', '.join(self.targets)} cannot be numbers ({self.task}): {error}",
-                hint="data.source.task=multiclass, or choose another target",
-            ) from error
-        with np.errstate(over="ignore"):
-            values = exact.astype(np.float32)
-        if task_of(self.task).has_real_targets:
-            for column, name in enumerate(self.targets):
-                _check_precision(name, exact[:, column], values[:, column])
-            return torch.from_numpy(values)
-        if not ((values == 0) | (values == 1)).all():
-            raise DataError(
-                f"data.source.target: {', '.join(self.targets)} hold more than 0 and 1, which labels are",
-                hint="data.source.task=regression, or choose other columns",
-            )
-        return torch.from_numpy(values).to(torch.int64)
 
 
 def _option(part: str) -> str:
@@ -409,14 +374,3 @@ def _check_size(frame: pd.DataFrame, names: Sequence[str]) -> None:
                     "too large for 32-bit numbers",
                     hint=f"scale the column, leave such rows out, or {_override('exclude', name)}",
                 )
-
-
-def _check_precision(name: str, exact: np.ndarray[Any, Any], stored: np.ndarray[Any, Any]) -> None:
-    """Refuse numbers that differ by less than float32 can tell so far from 0."""
-    spread = exact.std()
-    if spread > 0 and not np.abs(exact - stored).max() <= 1e-2 * spread:
-        raise DataError(
-            f"data.source.target: the values of {name!r} differ too little for 32-bit numbers of their size "
-            f"(mean {exact.mean():.6g}, deviation {spread:.3g})",
-            hint="subtract a constant, or scale the column",
-        )

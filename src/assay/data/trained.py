@@ -11,6 +11,7 @@ from assay.data.samples import Samples, Unfitted
 from assay.data.spec import Spec  # noqa: TC001 - dataclasses look their annotations up
 from assay.data.transform.normalize import stored_type
 from assay.errors import DataError
+from assay.task.heads import heads_of
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import Encoder, Source, Stream
+    from assay.task.heads import Head
 
     _Data = Samples | Stream | Unfitted
 
@@ -60,8 +62,13 @@ class Trained:
         if task.has_real_targets:
             self._check_width(targets)
         elif names != self.spec.class_names:
-            map_ = self._classes if task.by_class else self._labels
-            targets = map_(names, targets)
+            known = self.spec.class_names
+            if task.has_heads:
+                targets = self._heads(heads_of(names), heads_of(known), targets)
+            else:
+                targets = (
+                    self._classes(names, known, targets) if task.by_class else self._labels(names, targets)
+                )
         return {part: self._encoded(replace(data, targets=targets[part])) for part, data in given.items()}
 
     def _check_width(self, targets: Mapping[str, Tensor]) -> None:
@@ -72,14 +79,41 @@ class Trained:
                     hint="name the same targets as in training",
                 )
 
-    def _classes(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        known = {name: index for index, name in enumerate(self.spec.class_names)}
+    def _heads(
+        self, heads: Sequence[Head], known: Sequence[Head], targets: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Targets as columns in the order of the model's heads, classes numbered as it numbers them."""
+        by_name = {head.name: head for head in heads}
+        if lacking := [head.name for head in known if head.name not in by_name]:
+            raise DataError(
+                f"data: it lacks the target {lacking[0]!r}, which the model was trained on",
+                hint=f"targets: {', '.join(head.name for head in known)}",
+            )
+        columns: dict[str, list[Tensor]] = {part: [] for part in targets}
+        for head in known:
+            of = by_name[head.name]
+            own = {part: values[:, of.column] for part, values in targets.items()}
+            if bool(of.class_names) != bool(head.class_names):
+                raise DataError(
+                    f"data: the target {head.name!r} is not of the kind that the model was trained on",
+                    hint="name the same targets as in training",
+                )
+            if head.class_names:
+                indices = {part: values.long() for part, values in own.items()}
+                own = self._classes(of.class_names, head.class_names, indices)
+            for part, values in own.items():
+                columns[part].append(values.float())
+        return {part: torch.stack(several, 1) for part, several in columns.items()}
+
+    def _classes(
+        self, names: Sequence[str], wanted: Sequence[str], targets: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        known = {name: index for index, name in enumerate(wanted)}
         present = {int(label) for values in targets.values() for label in torch.unique(values)}
         strange = [name for label, name in enumerate(names) if name not in known and label in present]
         if strange:
-            raise _unknown("class", strange, self.spec.class_names)
-        lacking = [name for name in known if name not in names]
-        self._say(names, lacking)
+            raise _unknown("class", strange, wanted)
+        self._say(names, wanted, [name for name in known if name not in names])
         new = torch.tensor([known.get(name, -1) for name in names])
         return {part: new[values] for part, values in targets.items()}
 
@@ -91,16 +125,16 @@ class Trained:
                 f"data: it lacks the label {lacking[0]!r}, which the model was trained on",
                 hint=f"labels: {', '.join(self.spec.class_names)}",
             )
-        self._say(names, [])
+        self._say(names, self.spec.class_names, [])
         order = torch.tensor([names.index(name) for name in self.spec.class_names])
         return {part: values.index_select(1, order) for part, values in targets.items()}
 
-    def _say(self, names: Sequence[str], lacking: Sequence[str]) -> None:
+    def _say(self, names: Sequence[str], wanted: Sequence[str], lacking: Sequence[str]) -> None:
         if lacking:
             self.notes.append(
                 f"the data has no class {', '.join(lacking)}: scores averaged over the classes mean little"
             )
-        ours = [name for name in self.spec.class_names if name in names]
+        ours = [name for name in wanted if name in names]
         if ours != [name for name in names if name in ours]:
             self.notes.append("the classes come in another order than in training; they were matched by name")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 from typing_extensions import override
 
 from assay.task.single_label import SingleLabel
-from assay.task.task import LOSS_KINDS
+from assay.task.task import LOGIT_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ class Binary(SingleLabel):
 
     name = "binary"
     suits = "loss=bce_with_logits metrics=binary"
-    loss_kinds = LOSS_KINDS
+    loss_kinds = LOGIT_KINDS | {"embedding"}
     form = "0 or 1 per sample, [N]"
     num_classes = 2
 

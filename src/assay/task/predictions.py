@@ -86,7 +86,7 @@ class Predictions:
                 f"targets of {len(self.keys)} samples of a {self.task} task are {targets.dtype} "
                 f"{list(targets.shape)}; {wanted} was expected"
             )
-        if ndim == 2 and compared and targets.shape[1] != self.outputs.shape[1]:
+        if self.task in _TARGETS and ndim == 2 and compared and targets.shape[1] != self.outputs.shape[1]:
             raise ValueError(f"there are {targets.shape[1]} targets for {self.outputs.shape[1]} outputs")
         if self.task == "regression" or self.task not in _TARGETS or not targets.size:
             return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LOGIT_KINDS: Final = frozenset({"multiclass", "binary"})
 """What a loss may have as its class attribute `kind`: one logit per class, or one per yes-or-no label."""
-LOSS_KINDS: Final = LOGIT_KINDS | {"embedding"}
+LOSS_KINDS: Final = LOGIT_KINDS | {"embedding", "multitask"}
 
 
 class Task(ABC):
@@ -41,6 +41,7 @@ class Task(ABC):
         by_class: Each sample has one class, so that classes can be counted, stratified and thinned out.
         has_real_targets: Targets are real numbers, which the loss may see standardised.
         kept_kind: Of the outputs that `kept` makes; None where they stay what they are.
+        has_heads: Each of several targets is a class or a number of its own, see `assay.task.heads`.
         num_classes: Where only one number of classes is possible.
         takes_logits: Metrics and predictions are made of the model's outputs as they are, whatever
             probabilities the loss says.
@@ -55,6 +56,7 @@ class Task(ABC):
     form: ClassVar[str]
     by_class: ClassVar[bool] = False
     has_real_targets: ClassVar[bool] = False
+    has_heads: ClassVar[bool] = False
     kept_kind: ClassVar[Kind | None] = None
     num_classes: ClassVar[int | None] = None
     takes_logits: ClassVar[bool] = False
@@ -132,6 +134,16 @@ class Task(ABC):
             targets: Of the training part.
             class_names: Of the data set.
         """
+
+    def standardizes(self, column: int, class_names: Sequence[str]) -> bool:
+        """Whether the loss may see a column of the targets standardised.
+
+        Args:
+            column: Of the targets.
+            class_names: Of the data set.
+        """
+        del column, class_names
+        return self.has_real_targets
 
     def number_classes(self, parts: Sequence[Tensor]) -> tuple[str, ...]:
         """Names of classes or labels that have none: their numbers.

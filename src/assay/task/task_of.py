@@ -9,6 +9,7 @@ from assay.task.binary import Binary
 from assay.task.language_modelling import LanguageModelling
 from assay.task.multiclass import Multiclass
 from assay.task.multilabel import Multilabel
+from assay.task.multitask import Multitask
 from assay.task.regression import Regression
 from assay.task.task import Task
 
@@ -18,7 +19,17 @@ if TYPE_CHECKING:
     from assay.task.task_name import TaskName
 
 TASKS: Final[Mapping[str, Task]] = MappingProxyType(
-    {task.name: task for task in (Multiclass(), Binary(), Multilabel(), Regression(), LanguageModelling())}
+    {
+        task.name: task
+        for task in (
+            Multiclass(),
+            Binary(),
+            Multilabel(),
+            Regression(),
+            Multitask(),
+            LanguageModelling(),
+        )
+    }
 )
 """assay's own, by the name that stands in a config."""
 _OWN: Final[dict[str, Task]] = {}

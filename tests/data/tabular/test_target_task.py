@@ -33,6 +33,8 @@ def test_several_columns() -> None:
     frame = pd.DataFrame({"a": [0, 1] * 5, "b": [1, 0] * 5, "x": [0.5, 1.5] * 5, "y": [2.5, 3.5] * 5})
     assert task_of_columns(frame, ["a", "b"]) == ("multilabel", "")
     assert task_of_columns(frame, ["x", "y"]) == ("regression", "")
+    assert task_of_columns(frame, ["a", "x"]) == ("multitask", "")
+    assert task_of_columns(frame.assign(kind=["u", "v"] * 5), ["a", "kind"]) == ("multitask", "")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from torch import nn
 from assay.config.tree import walk
 from assay.data.transform.normalize import input_dtype
 from assay.errors import AssayError, ConfigError, first_line
+from assay.metrics.multitask import Multitask
 from assay.metrics.values import is_scalar, listed
 from assay.module import Module
 from assay.task.task_of import task_of
@@ -113,7 +114,7 @@ def made_up(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor
     """
     spec = config.spec
     task = task_of(spec.task)
-    halved = task.fake_targets((rows + 1) // 2, max(1, task.num_outputs(spec)), shape)
+    halved = task.fake_targets((rows + 1) // 2, max(1, int(spec[task.size_key])), shape)
     targets = halved.repeat_interleave(2, 0)[:rows]  # two of each class, for losses of pairs
     if vocab_size := int(spec.get("vocab_size") or 0):  # the first and the last id among them; 0 is padding
         ids = torch.linspace(1, vocab_size - 1, rows * math.prod(shape), dtype=torch.float64)
@@ -183,12 +184,14 @@ def _try_stage(
     observed = stand_in._step.observed
     assert observed is not None  # noqa: S101 - training_step has just set it
     predictions, targets = stand_in.scored(observed), observed[2]
+    several = tracker.metrics
     for name, metric in tracker.metrics.items(keep_base=True, copy_state=False):
         try:
             one = metric.clone()
             if hasattr(one, "validate_args"):
                 one.validate_args = True  # off in a run, where it would wait for the device
-            one.update(predictions.float(), targets)
+            given = predictions.float(), targets
+            one.update(*(several.given_to(str(name), *given) if isinstance(several, Multitask) else given))
             listed(one.compute())
         except Exception as error:
             key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"

@@ -9,6 +9,7 @@ import pandas as pd
 
 from assay.data.tabular.column_kind import CLEAN, is_number, kind_of
 from assay.errors import DataError
+from assay.task.multitask import Multitask
 from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[TaskNa
     """What there is to predict, and a note where that could be meant otherwise.
 
     Numbers with a fraction are a regression, and so are integers of which there are many: more than 20
-    different ones, each in fewer than 20 rows on average. Anything else in one column is classes, in several
-    columns labels. Rows that lack a target are not looked at.
+    different ones, each in fewer than 20 rows on average. Anything else in one column is classes. Several
+    columns of 0 and 1 are labels; of several others each is predicted as what it is by itself. Rows that lack
+    a target are not looked at.
 
     Args:
         frame: Holds the targets.
@@ -58,17 +60,25 @@ def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[TaskNa
     >>> task_of_columns(pd.DataFrame({"price": [1.5, 2.5], "kind": ["a", "b"]}), ["price"])
     ('regression', '')
     """
-    numbers, notes = [], []
     frame = with_targets(frame, targets)
-    for name in targets:
-        is_real, note = _is_real(frame[name], name)
-        numbers.append(is_real)
-        notes += [note] if note else []
-    is_real = bool(numbers) and all(numbers)
-    return infer_task(is_real=is_real, num_columns=len(targets)), "; ".join(notes) if is_real else ""
+    found = [is_real(frame[name], name) for name in targets]
+    real = bool(found) and all(is_number for is_number, _ in found)
+    if len(targets) > 1 and not real and not frame[list(targets)].isin([0, 1]).to_numpy().all():
+        return Multitask.name, ""
+    notes = "; ".join(note for _, note in found if note)
+    return infer_task(is_real=real, num_columns=len(targets)), notes if real else ""
 
 
-def _is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
+def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
+    """Whether a target is predicted as a number, and a note where that could be meant otherwise.
+
+    Args:
+        values: Of the column.
+        name: Of the column.
+
+    Raises:
+        DataError: See `task_of_columns`.
+    """
     different = values.nunique() if not values.empty else 0
     if not is_number(values):
         _check_classes(values, name, different)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 
+from assay.task.task_of import task_of
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
@@ -71,3 +73,14 @@ class TargetScale:
             mean, std = (value.to(dtype).to(like.device) for value in values)
             self._ready[key] = mean, std
         return self._ready[key]
+
+
+def target_scale(spec: Mapping[str, Any]) -> TargetScale:
+    """That of a run; one that changes nothing where the loss itself does what there is to do.
+
+    Args:
+        spec: Of the data.
+    """
+    if "task" not in spec or not task_of(spec["task"]).has_real_targets:
+        return TargetScale()
+    return TargetScale(spec.get("target_mean") or (), spec.get("target_std") or ())

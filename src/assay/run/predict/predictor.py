@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from torch import Tensor, nn
 
-from assay.data.transform.target_scale import TargetScale
+from assay.data.transform.target_scale import target_scale
 from assay.errors import DataError
 from assay.task.generate import Sampling, generate
 from assay.task.task_of import task_of
@@ -72,9 +72,7 @@ class Predictor(nn.Module):
         self.spec = {} if preprocess is None else preprocess.spec
         self._probabilities, self.codec = probabilities, codec
         self._task = task_of(self.spec["task"]) if "task" in self.spec else None
-        self._target_scale = TargetScale(
-            self.spec.get("target_mean") or (), self.spec.get("target_std") or ()
-        )
+        self._target_scale = target_scale(self.spec)
 
     @torch.no_grad()
     def forward(self, raw: Any, **sampling: Any) -> Any:

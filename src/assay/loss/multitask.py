@@ -1,0 +1,119 @@
+"""The weighted sum of the losses of several heads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, final
+
+import torch
+from torch import Tensor, nn
+
+from assay.loss.at_least_float32 import at_least_float32
+from assay.loss.cross_entropy import CrossEntropy
+from assay.loss.mean_over_samples import is_mean_over_samples
+from assay.task.heads import heads_of
+from assay.task.multiclass import Multiclass
+from assay.task.task import LOGIT_KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.task.heads import Head
+
+
+@final
+class Multitask(nn.Module):
+    """The weighted sum of one loss per target: of classes `CrossEntropy`, of numbers `torch.nn.MSELoss`.
+
+    Numbers are compared in standard deviations of the training samples, so that no head rules the sum by the
+    unit of its target.
+
+    Args:
+        output_names: One per output, such as `["species=setosa", "species=versicolor", "weight"]`.
+        losses: Of the heads that are to have another one, by name: `(outputs, targets)` to a scalar.
+        weights: Of the heads whose loss does not count 1, by name.
+        target_mean: Of each target; 0 for classes. Empty: numbers are compared in their own unit.
+        target_std: As `target_mean`; 1 for classes.
+
+    Raises:
+        ValueError: There is no head of a name, a loss does not suit its head, or a weight is negative.
+
+    >>> loss = Multitask(["kind=a", "kind=b", "size"], weights={"size": 0.5})
+    >>> outputs, targets = torch.tensor([[0.0, 0.0, 3.0]]), torch.tensor([[1.0, 1.0]])
+    >>> loss(outputs, targets)  # log 2 + (3 - 1)² / 2
+    tensor(2.6931)
+    """
+
+    kind: ClassVar[str] = "multitask"
+
+    def __init__(
+        self,
+        output_names: Sequence[str],
+        losses: Mapping[str, nn.Module] | None = None,
+        weights: Mapping[str, float] | None = None,
+        target_mean: Sequence[float] = (),
+        target_std: Sequence[float] = (),
+    ) -> None:
+        super().__init__()
+        self.heads = heads_of(output_names)
+        names = [head.name for head in self.heads]
+        for option, given in (("losses", losses or {}), ("weights", weights or {})):
+            if unknown := [name for name in given if name not in names]:
+                msg = f"{option}: {unknown[0]!r} is not a target; they are {', '.join(names)}."
+                raise ValueError(msg)
+        self.weights = {name: float((weights or {}).get(name, 1.0)) for name in names}
+        if wrong := [name for name, weight in self.weights.items() if not 0 <= weight < float("inf")]:
+            msg = f"weights.{wrong[0]} must be a number of at least 0, got {self.weights[wrong[0]]}."
+            raise ValueError(msg)
+        self.losses = nn.ModuleList(_loss(head, (losses or {}).get(head.name)) for head in self.heads)
+        self.mean, self.std = ([float(value) for value in given] for given in (target_mean, target_std))
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Average the losses over a batch, and add them up.
+
+        Args:
+            outputs: Float `[B, all outputs]`.
+            targets: Float `[B, heads]`: class indices and numbers in their own unit.
+
+        Returns:
+            A scalar.
+        """
+        outputs = at_least_float32(outputs)
+        total = outputs.new_zeros(())
+        for head, loss in zip(self.heads, self.losses, strict=True):
+            column = targets[:, head.column]
+            of_head = column.long() if head.class_names else self._standardized(head, column)[:, None]
+            total = total + self.weights[head.name] * loss(head.of(outputs), of_head)
+        return total
+
+    @property
+    def mean_over_samples(self) -> bool:
+        """Whether the loss of a batch is the mean of those of its samples: where that of each head is."""
+        return all(map(is_mean_over_samples, self.losses))
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Probabilities of classes, and numbers in their own unit: float `[B, all outputs]`."""
+        outputs = at_least_float32(outputs)
+        parts = []
+        for head, loss in zip(self.heads, self.losses, strict=True):
+            part: Tensor = head.of(outputs)
+            if head.class_names:
+                part = loss.probabilities(part)  # type: ignore[operator]  # `_loss` has seen that it is there
+            elif self.mean:
+                part = part * self.std[head.column] + self.mean[head.column]
+            parts.append(part)
+        return torch.cat(parts, dim=1)
+
+    def _standardized(self, head: Head, column: Tensor) -> Tensor:
+        return (column - self.mean[head.column]) / self.std[head.column] if self.mean else column
+
+
+def _loss(head: Head, given: nn.Module | None) -> nn.Module:
+    if given is None:
+        return CrossEntropy() if head.class_names else nn.MSELoss()
+    kind = getattr(given, "kind", None)
+    if (kind in LOGIT_KINDS & Multiclass.loss_kinds) != bool(head.class_names):
+        wanted = "one over classes, such as assay.loss.cross_entropy.CrossEntropy"
+        wanted = wanted if head.class_names else "one of numbers, such as torch.nn.HuberLoss"
+        msg = f"losses.{head.name}: {type(given).__name__} does not suit this target; {wanted} was expected."
+        raise ValueError(msg)
+    return given

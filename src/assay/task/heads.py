@@ -1,0 +1,73 @@
+"""The heads of a multitask model, as the names of its outputs tell them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SIGN: Final = "="
+"""Between the name of a head and that of a class, such as `species=setosa`; no head's name holds it."""
+
+
+@final
+@dataclass(frozen=True)
+class Head:
+    """What predicts one target.
+
+    Attributes:
+        name: Of the target.
+        column: Of the targets.
+        start: First of its outputs.
+        class_names: Empty where the target is a number.
+    """
+
+    name: str
+    column: int
+    start: int
+    class_names: tuple[str, ...] = ()
+
+    @property
+    def num_outputs(self) -> int:
+        """One for each class, or a single one."""
+        return len(self.class_names) or 1
+
+    def of(self, outputs: Any) -> Any:
+        """Its part of all outputs.
+
+        Args:
+            outputs: `[B, all outputs]`.
+        """
+        return outputs[:, self.start : self.start + self.num_outputs]
+
+
+def heads_of(output_names: Sequence[str]) -> tuple[Head, ...]:
+    """The heads, in the order of their outputs and targets.
+
+    Args:
+        output_names: One per output: `head=class` of classes, `head` of a number.
+
+    >>> [(head.name, head.start, head.class_names) for head in heads_of(["kind=a", "kind=b", "size"])]
+    [('kind', 0, ('a', 'b')), ('size', 2, ())]
+    """
+    heads: list[Head] = []
+    for index, output_name in enumerate(output_names):
+        name, sign, class_name = output_name.partition(SIGN)
+        if sign and heads and heads[-1].name == name:
+            last = heads[-1]
+            heads[-1] = Head(name, last.column, last.start, (*last.class_names, class_name))
+        else:
+            heads.append(Head(name, len(heads), index, (class_name,) if sign else ()))
+    return tuple(heads)
+
+
+def output_names(name: str, class_names: Sequence[str] = ()) -> list[str]:
+    """Names of the outputs of a head, from which `heads_of` makes it again.
+
+    Args:
+        name: Of the target.
+        class_names: Empty where the target is a number.
+    """
+    return [f"{name}{SIGN}{one}" for one in class_names] or [name]

@@ -1,0 +1,167 @@
+"""Several targets at once, classes and numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, final
+
+from typing_extensions import override
+
+from assay.task.heads import heads_of
+from assay.task.multiclass import Multiclass
+from assay.task.regression import Regression
+from assay.task.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.figure.figure import Figure
+    from assay.task.heads import Head
+    from assay.task.prediction_batch import PredictionBatch
+    from assay.task.predictions import Kind, Predictions
+    from assay.task.score import Score
+
+_CLASSES, _NUMBERS = Multiclass(), Regression()
+
+
+@final
+class Multitask(Task):
+    """H targets per sample, each a class or a number: float `[N, H]`, class indices as numbers.
+
+    The model returns one value per class of each class target and one per number, side by side; their names,
+    `target=class` and `target`, are the data's class names and say which belongs to which head
+    (`assay.task.heads`).
+    """
+
+    name = "multitask"
+    suits = "loss=multitask metrics=multitask"
+    loss_kinds = frozenset({"multitask"})
+    size_key = "num_targets"
+    unit = ("target", "targets")
+    has_heads = True
+    form = "a column of class indices or numbers per target, [N, H]"
+
+    @override
+    def as_targets(self, values: Tensor) -> Tensor:
+        return values.float()
+
+    @override
+    def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
+        import torch
+
+        # 16 bits would hold no index of a class above 256.
+        return targets.to(torch.promote_types(dtype, torch.float32))
+
+    @override
+    def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
+        if targets.ndim != 2 or not targets.is_floating_point():
+            raise self._wrong_form(part, targets)
+        for head in heads_of(class_names):
+            if head.class_names:
+                _CLASSES.check(part, targets[:, head.column].long(), head.class_names)
+
+    @override
+    def check_parts(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
+        for head in heads_of(class_names):
+            own = {part: _column(values, head) for part, values in targets.items()}
+            (_CLASSES if head.class_names else _NUMBERS).check_parts(own, head.class_names)
+
+    @override
+    def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
+        return {"num_targets": targets.shape[1]}
+
+    @override
+    def standardizes(self, column: int, class_names: Sequence[str]) -> bool:
+        return not heads_of(class_names)[column].class_names
+
+    @override
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
+        import torch
+
+        # Numbers as well as classes, of which each head has two at least.
+        return ((torch.arange(num_samples)[:, None] + torch.arange(size)) % 2).float()
+
+    @override
+    def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
+        return len(spec["class_names"])
+
+    @override
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+        from assay.task.multitask_predictions import MultitaskPredictions
+
+        return MultitaskPredictions(outputs, names)
+
+    @override
+    def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
+        return outputs, targets.float()
+
+    @override
+    def scores(self, predictions: Predictions) -> list[Score]:
+        return [
+            replace(score, name=f"{head.name}: {score.name}")
+            for head, own in _by_head(predictions)
+            for score in _task(head).scores(own)
+        ]
+
+    @override
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        return [
+            replace(figure, name=f"head_{head.column}_{figure.name}", title=f"{head.name}: {figure.title}")
+            for head, own in _by_head(predictions)
+            for figure in _task(head).figures(own)
+        ]
+
+    @override
+    def badness(self, predictions: Predictions) -> NDArray[Any]:
+        import numpy as np
+
+        shares = []
+        for head, own in _by_head(predictions):
+            badness = _task(head).badness(own)
+            largest = np.nanmax(badness, initial=0.0)
+            shares.append(badness / largest if largest > 0 else badness)
+        worst: NDArray[Any] = np.max(shares, axis=0)
+        return worst
+
+    @override
+    def worst_is(self, predictions: Predictions) -> str:
+        return "By the target that is furthest off, as a share of the largest error of that target."
+
+    @override
+    def said(self, predictions: Predictions, index: int) -> str:
+        return ", ".join(f"{head.name} {_task(head).said(own, index)}" for head, own in _by_head(predictions))
+
+
+def _task(head: Head) -> Task:
+    return _CLASSES if head.class_names else _NUMBERS
+
+
+def _column(targets: Any, head: Head) -> Any:
+    """Targets of a head in the form of its own task."""
+    column = targets[:, head.column]
+    return column.long() if head.class_names else column[:, None]
+
+
+def _by_head(predictions: Predictions) -> list[tuple[Head, Predictions]]:
+    import numpy as np
+
+    pairs = []
+    for head in heads_of(predictions.class_names):
+        targets = predictions.targets
+        if targets is not None:
+            column = targets[:, head.column]
+            targets = column.astype(np.int64) if head.class_names else column[:, None]
+        own = replace(
+            predictions,
+            task=_task(head).name,
+            kind="probabilities" if head.class_names else "values",
+            outputs=np.ascontiguousarray(head.of(predictions.outputs)),
+            targets=targets,
+            class_names=head.class_names or (head.name,),
+        )
+        pairs.append((head, own))
+    return pairs
