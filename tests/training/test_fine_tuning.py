@@ -11,6 +11,7 @@ from tests.conftest import unchanged_process
 from tests.interrupting import Interrupt, outcome
 
 import assay
+from assay.run.evaluate import evaluate
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
@@ -95,6 +96,9 @@ def test_a_lora_run_gives_the_merged_model(train: Train, tmp_path: Path) -> None
     # The file that the weights came from is not needed any more, and others go on from the merged ones.
     (base / "checkpoints" / "last.ckpt").unlink()
     assert assay.load(run.run_dir, map_location="cpu")(images[0] * 0).label is not None
+    with unchanged_process():
+        again = evaluate(run.run_dir, checkpoint="last")
+    assert again.metrics["test/loss"] == run.record["metrics"]["test/loss"]
     with pytest.raises(assay.errors.AssayError, match=r"finetune=lora: `assay export"):
         train(*VIT, *SHORT, f"model.weights={run.run_dir}")
 

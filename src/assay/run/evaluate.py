@@ -17,6 +17,7 @@ from assay.build.assembly import Assembly
 from assay.build.datamodule import describe, open_data
 from assay.build.device import check_device
 from assay.build.library_warnings import quiet
+from assay.build.model import has_weights
 from assay.build.module import build_module
 from assay.build.node import build
 from assay.callbacks.seed_each_step import SeedEachStep
@@ -167,6 +168,8 @@ def _test(
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
     with open_dict(config):
         config.update(dict.fromkeys(_NOT_NEEDED))
+        if has_weights(config):
+            config.model.weights = None  # the checkpoint's take their place, and the file may be gone
         config.trainer.update({"devices": 1, "num_nodes": 1, "strategy": "auto", "profiler": None})
     data = _data(config, trained, split, record.data_sha256)
     digest = data.digest() if isinstance(data, DataModule) else record.data_sha256 if not other else ""
