@@ -194,7 +194,7 @@ def test_more_text_than_memory_is_refused_before_it_is_read(
         ({"tokens": "words"}, "tokens='words': one of bytes, characters, bpe"),
         ({"split_by": "rows"}, "split_by='rows'"),
         ({"on_bad": "ignore"}, "on_bad='ignore'"),
-        ({"vocab_size": 500}, "vocab_size=500: it is of tokens=bpe"),
+        ({"vocab_size": 500}, "vocab_size=500 is of byte pairs, and the tokens are bytes"),
         ({"tokens": "bpe", "vocab_size": 10}, "vocab_size=10"),
     ],
     ids=str,

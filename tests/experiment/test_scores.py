@@ -27,7 +27,7 @@ SCORES = {
     "digits_distillation": ("test/accuracy", 0.96),
 }
 """A little below the lowest of the seeds that the head comments speak of."""
-MOST = {"stdlib_gpt": ("test/bits_per_byte", 2.38)}
+MOST = {"stdlib_gpt": ("test/bits_per_byte", 2.16)}
 """A little above the highest of the seeds, where lower is better; each takes a minute or more."""
 
 
@@ -78,12 +78,12 @@ def test_a_score_that_is_better_the_lower_it_is(name: str, experiment: Experimen
 @pytest.mark.long
 def test_a_gpt_beats_the_n_grams_of_its_texts(experiment: Experiment) -> None:
     result = experiment("stdlib_gpt")
-    texts = read(standard_library("[a-i]*.py"), "", skips=False)[0]
+    texts = read(standard_library("*.py"), "", skips=False)[0]
     parts = by_files(texts, {"val": 0.1, "test": 0.1}, seed=0)
     joined = {part: "\0".join(one.text for one in some).encode() for part, some in parts.items()}
-    baseline = kneser_ney_bits(joined["train"], joined["test"], order=4)
-    assert baseline == pytest.approx(2.39, abs=0.03)
-    assert result.metrics["test/bits_per_byte"] < baseline
+    baseline = kneser_ney_bits(joined["train"], joined["test"])
+    assert 2.1 < baseline < 2.4
+    assert result.metrics["test/bits_per_byte"] < baseline - 0.03
 
 
 def test_distillation_beats_the_same_student_alone(tmp_path: Path, experiment: Experiment) -> None:

@@ -83,7 +83,10 @@ def test_dropout_is_for_training_alone() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"embedding_size": 30}, "multiple of model.num_heads=4, got 30; use model.embedding_size=32"),
+        (
+            {"embedding_size": 30},
+            "=30 is not a multiple of model.num_heads, which is 4; use model.embedding_size=32",
+        ),
         ({"embedding_size": 2}, "use model.embedding_size=4"),
         ({"num_heads": 0}, "model.num_heads must be at least 1, got 0"),
         ({"num_layers": -1}, "model.num_layers must be at least 1"),

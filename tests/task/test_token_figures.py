@@ -23,9 +23,9 @@ def test_scores_are_over_all_tokens() -> None:
 def test_figures_count_each_token_once() -> None:
     by_position, histogram = token_figures(MADE)
     assert np.allclose(by_position.marks[0].y, BITS.mean(0), rtol=1e-6)  # type: ignore[union-attr]  # a line
-    assert sum(histogram.marks[0].values) == BITS.size  # type: ignore[union-attr,arg-type]  # bars
+    assert sum(histogram.marks[0].values) == BITS.size  # type: ignore[union-attr]  # bars
 
 
 def test_certain_tokens_have_figures() -> None:
     none = Predictions(MADE.task, MADE.kind, MADE.keys, BITS * 0, MADE.targets, ())
-    assert sum(token_figures(none)[1].marks[0].values) == BITS.size  # type: ignore[union-attr,arg-type]  # bars
+    assert sum(token_figures(none)[1].marks[0].values) == BITS.size  # type: ignore[union-attr]  # bars

@@ -97,7 +97,10 @@ class TextFiles:
         if tokens == "bpe":
             check_tokenizer(tokens, vocab_size or _VOCAB_SIZE)
         elif vocab_size is not None:
-            raise ValueError(f"vocab_size={vocab_size}: it is of tokens=bpe, and tokens={tokens} was given")
+            raise ValueError(
+                f"data.source.vocab_size={vocab_size} is of byte pairs, and the tokens are {tokens}; use "
+                "data.source.vocab_size=null"
+            )
         if on_bad not in ("error", "skip"):
             raise ValueError(f"on_bad={on_bad!r}: error or skip was expected")
         if context_length < 1:

@@ -63,8 +63,8 @@ class GPT(nn.Module):
         if embedding_size % num_heads:
             fitting = max(num_heads, round(embedding_size / num_heads) * num_heads)
             raise ValueError(
-                f"model.embedding_size must be a multiple of model.num_heads={num_heads}, got "
-                f"{embedding_size}; use model.embedding_size={fitting}"
+                f"model.embedding_size={embedding_size} is not a multiple of model.num_heads, which is "
+                f"{num_heads}; use model.embedding_size={fitting}"
             )
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"model.dropout must be in [0, 1), got {dropout}; use model.dropout=0.1")
@@ -107,7 +107,8 @@ class GPT(nn.Module):
                 "model.context_length=${spec.input_shape.0}"
             )
         hidden = self.dropout(self.tokens(inputs) + self.positions.weight[:length])
-        return F.linear(self.norm(self.blocks(hidden)), self.tokens.weight)
+        logits: Tensor = F.linear(self.norm(self.blocks(hidden)), self.tokens.weight)
+        return logits
 
 
 @final
@@ -123,7 +124,8 @@ class _Block(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         hidden = hidden + self.attention(self.attention_norm(hidden))
-        return hidden + self.mlp(self.mlp_norm(hidden))
+        outputs: Tensor = hidden + self.mlp(self.mlp_norm(hidden))
+        return outputs
 
 
 @final
