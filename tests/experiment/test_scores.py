@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]  # no types
+from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]  # no types
+from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # no types
 from tests.experiment.n_gram import kneser_ney_bits
 
 from assay.compose.options import list_options
+from assay.data.splitting.split_rows import Split
+from assay.data.splitting.splits import read_parts
+from assay.data.stdlib_docs import StdlibDocs
 from assay.data.text.text_reader import read, standard_library
 from assay.data.text.text_split import by_files
 from assay.run.train import train
@@ -25,6 +31,7 @@ SCORES = {
     "digits_embedding": ("test/one_nn", 0.975),
     "wine_multitask": ("test/wine/accuracy", 0.94),
     "digits_distillation": ("test/accuracy", 0.96),
+    "text_topics": ("test/accuracy", 0.79),
 }
 """A little below the lowest of the seeds that the head comments speak of."""
 MOST = {"stdlib_gpt": ("test/bits_per_byte", 2.16)}
@@ -96,3 +103,19 @@ def test_distillation_beats_the_same_student_alone(tmp_path: Path, experiment: E
 def test_default_run_over_several_seeds(seed: int, tmp_path: Path) -> None:
     result = train([f"seed={seed}", f"hydra.run.dir={tmp_path / 'run'}"])
     assert result.metrics["test/accuracy"] >= 0.98
+
+
+def test_topics_of_texts_are_told_better_than_by_tfidf_and_logistic_regression(
+    experiment: Experiment,
+) -> None:
+    """scikit-learn's usual way on the same split, by its defaults."""
+    source = StdlibDocs(tokenizer="word")
+    split = Split(val=0.1, test=0.2, seed=0)
+    parts = read_parts(source, split, None)
+    texts, targets = source.read()["all"].raw["text"].to_numpy(), parts.data["train"].targets.numpy()
+    train, test = parts.rows["train"], parts.rows["test"]
+    baseline = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000))
+    baseline.fit(texts[train], targets[train])
+    assert (
+        experiment("text_topics").metrics["test/accuracy"] > baseline.score(texts[test], targets[test]) + 0.01
+    )

@@ -47,11 +47,11 @@ def test_a_changed_file_is_refused(written: Path, change: object) -> None:
 def test_a_table_has_one(written: Path) -> None:
     written.unlink()
     with pytest.raises(AssayError, match=r"encoder\.json is not there"):
-        read_encoder(written.parent, of_table=True)
+        read_encoder(written.parent, must_be=True)
     written.mkdir()
-    for of_table in (True, False):
+    for must_be in (True, False):
         with pytest.raises(AssayError, match=r"encoder\.json cannot be read: .*not a regular file"):
-            read_encoder(written.parent, of_table=of_table)
+            read_encoder(written.parent, must_be=must_be)
 
 
 def test_a_run_without_a_table_has_none(tmp_path: Path) -> None:

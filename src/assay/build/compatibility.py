@@ -41,7 +41,7 @@ def num_outputs(config: DictConfig, loss: nn.Module | None) -> int:
 
 
 def check_fit(config: DictConfig, loss: Any) -> None:
-    """Refuse a loss that cannot take the data's targets.
+    """Refuse a loss that cannot take the data's targets, or an augmentation its inputs.
 
     Args:
         config: The job, with its `spec`.
@@ -68,9 +68,30 @@ def check_fit(config: DictConfig, loss: Any) -> None:
             key="loss",
             hint="data.standardize_targets=false",
         )
+    if config.spec.get("vocab_size"):
+        _check_tokens(config)
     if getattr(loss, "kind", None) in LOSS_KINDS - task.loss_kinds:
         raise ConfigError(
             f"{name} cannot be used with {task.in_words(config.spec)}", key="loss", hint=task.suits
+        )
+
+
+def _check_tokens(config: DictConfig) -> None:
+    """Refuse what is for pictures or numbers, where inputs are token ids of texts."""
+    augment = str(OmegaConf.select(config, "augment._target_") or "")
+    if augment.startswith(("assay.", "torchvision.")):
+        raise ConfigError(
+            f"{augment.rpartition('.')[2]} changes numbers, and this data has token ids of texts",
+            key="augment",
+            hint="augment=none",
+        )
+    names = {entry.name for entry in walk(config.model, "model")}
+    if names & {"input_shape", "in_features"} and "vocab_size" not in names:
+        name = str(config.model.get("_target_")).rpartition(".")[2]
+        raise ConfigError(
+            f"{name} takes pictures or numbers, and this data has token ids of texts",
+            key="model",
+            hint="model=bag_of_embeddings, or model=text_transformer",
         )
 
 

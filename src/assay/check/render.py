@@ -146,6 +146,8 @@ def _data(report: Report) -> str:
     if not spec:
         return "a datamodule of your own, which tells no spec"
     shape = "×".join(map(str, spec["input_shape"]))
+    if vocab_size := spec.get("vocab_size"):
+        shape = f"up to {shape} tokens, vocabulary {vocab_size:,}"
     task = known_task(spec["task"])  # one of the user's own may have been imported by another process
     parts = f"{spec['num_train']:,} + {spec['num_val']:,} + {spec['num_test']:,} samples"
     read = "read" if report.data_read else "not read"

@@ -95,6 +95,7 @@ def _of_arrays(source: dict[str, Any]) -> str:
 _SOURCES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "assay.data.arrays.Arrays": _of_arrays,
     "assay.data.table.Table": _of_table,
+    "assay.data.text_table.TextTable": _of_table,
 }
 """Sources that find out themselves, by a look at their targets."""
 

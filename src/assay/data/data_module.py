@@ -160,12 +160,12 @@ class DataModule(L.LightningDataModule):
             declared = isinstance(self.source, Declared)
             parts = read_parts(self.source, self.split, self.imbalance, compare=not declared)
             parts.check(self.batch_size if self.drop_last is True else 1)
+            if getattr(parts.data["train"], "vocab_size", 0):
+                check_tokens(self._transforms, self._given_scale)
             trained = next(preview(self._part(parts, "train", "train"), _FEW_SAMPLES, self.split.seed))
             part = self._part(parts, "train", "eval")
             first = next(preview(part, _FEW_SAMPLES, self.split.seed))
             self._check_alike(parts, first, trained)
-            if getattr(parts.data["train"], "vocab_size", 0):
-                check_tokens(self._transforms, self._given_scale)
             mean, std = self._scale(part, first)
         self.encoder = parts.encoder
         self._parts, self._normalize = parts, Normalize(mean, std)

@@ -23,6 +23,7 @@ TOKENS: Final = "tokens"
 _LARGEST = 256
 """Pixels along the longer side, beyond which a picture is made smaller."""
 _MOST_COLUMNS = 1000
+_LONGEST_TEXT = 400
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
@@ -111,5 +112,8 @@ def _rows(raw: pd.DataFrame) -> list[dict[str, Any] | None]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; what JSON has not, such as a date, as text."""
-    return value if isinstance(value, str | int | float | bool) else str(value)
+    """A value as JSON has it; what JSON has not, such as a date, as text; of a long text its beginning."""
+    if isinstance(value, int | float | bool):
+        return value
+    text = str(value)
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"

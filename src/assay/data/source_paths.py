@@ -35,9 +35,9 @@ class SourcePath:
 
 
 _TABLE: Final = (
-    "a .csv, .tsv, .parquet, .feather or .xlsx file",
+    "a .csv, .tsv, .jsonl, .parquet, .feather or .xlsx file",
     "file",
-    re.compile(r"\.[ct]sv|\.(parquet|pq|feather|xlsx)$", re.IGNORECASE),
+    re.compile(r"\.[ct]sv|\.(jsonl|ndjson|parquet|pq|feather|xlsx)$", re.IGNORECASE),
 )
 SOURCE_PATHS: Final[Mapping[str, tuple[SourcePath, ...]]] = {
     "assay.data.arrays.Arrays": (
@@ -50,6 +50,7 @@ SOURCE_PATHS: Final[Mapping[str, tuple[SourcePath, ...]]] = {
     "assay.data.text_files.TextFiles": (
         SourcePath("root", "a folder of text files, or one such file", "file or folder"),
     ),
+    "assay.data.text_table.TextTable": (SourcePath("path", *_TABLE), SourcePath("test_path", *_TABLE)),
     "assay.data.torchvision_images.TorchvisionImages": (
         SourcePath("root", "the files of the data set", downloads=True),
     ),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from assay.data.text.text_encoder import TextEncoder
     from assay.task.task_name import TaskName
 
 _NAMED: Final = 10
@@ -129,7 +130,7 @@ class Table:
         self.class_names: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
         self.split_columns: Mapping[str, str] = {}
-        self.fitted: TableEncoder | None = None
+        self.fitted: TableEncoder | TextEncoder | None = None
 
     def prepare(self) -> None:
         """Nothing to download."""

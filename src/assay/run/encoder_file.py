@@ -1,12 +1,13 @@
-"""`encoder.json` of a run: what its table's columns are turned into, as plain data."""
+"""`encoder.json` of a run: what its table's columns or its texts are turned into, as plain data."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.text.alphabet import Alphabet
+from assay.data.text.text_encoder import TextEncoder
 from assay.data.text.tokenizer import Tokenizer
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
@@ -20,29 +21,42 @@ if TYPE_CHECKING:
     from assay.data.samples import Encoder
 
 FILE = "encoder.json"
+ENCODED: Final = frozenset(
+    {
+        *("assay.data.table.Table", "assay.data.text_table.TextTable", "assay.data.stdlib_docs.StdlibDocs"),
+        "assay.data.text_files.TextFiles",
+    }
+)
+"""Sources whose runs have one."""
 
 
 def write_encoder(run_dir: Path, encoder: Encoder | Alphabet | Tokenizer | None) -> None:
-    """Keep what a table's encoder has learned.
+    """Keep what the encoder of a table or of texts has learned.
 
     Args:
         run_dir: The run directory.
         encoder: Of the run's data; one of somebody's own is not kept.
     """
     if isinstance(encoder, Alphabet | Tokenizer):
-        plain = json.dumps({"codec": _codec_as_plain(run_dir, encoder)}, indent=2, ensure_ascii=False)
-        write_text(run_dir / FILE, seal_json(plain))
-    if isinstance(encoder, TableEncoder):
-        plain = json.dumps(encoder.as_plain(), indent=2, ensure_ascii=False)
-        write_text(run_dir / FILE, seal_json(plain))
+        plain: dict[str, Any] = {"codec": _codec_as_plain(run_dir, encoder)}
+    elif isinstance(encoder, TextEncoder):
+        sha256 = write_tokenizer(run_dir, encoder.tokenizer)
+        plain = {"text": {**encoder.as_plain(), "tokenizer_sha256": sha256}}
+    elif isinstance(encoder, TableEncoder):
+        plain = encoder.as_plain()
+    else:
+        return
+    write_text(run_dir / FILE, seal_json(json.dumps(plain, indent=2, ensure_ascii=False)))
 
 
-def read_encoder(run_dir: Path, *, of_table: bool = False) -> TableEncoder | Alphabet | Tokenizer | None:
-    """The encoder of a run's table; None where the run has none.
+def read_encoder(
+    run_dir: Path, *, must_be: bool = False
+) -> TableEncoder | TextEncoder | Alphabet | Tokenizer | None:
+    """The encoder of a run's table or texts; None where the run has none.
 
     Args:
         run_dir: Run directory, perhaps somebody else's.
-        of_table: The run was trained on a table, so that it must have one.
+        must_be: The run was trained on a table or texts, so that it must have one.
 
     Raises:
         AssayError: The file is damaged, or missing.
@@ -56,8 +70,10 @@ def read_encoder(run_dir: Path, *, of_table: bool = False) -> TableEncoder | Alp
             return TableEncoder.from_plain(plain)
         if isinstance(plain, dict) and isinstance(codec := plain.get("codec"), dict):
             return _codec_of_plain(run_dir, codec)
+        if isinstance(plain, dict) and isinstance(text := plain.get("text"), dict):
+            return TextEncoder.from_plain(text, read_tokenizer(run_dir, str(text.get("tokenizer_sha256"))))
     except FileNotFoundError as error:
-        if of_table:
+        if must_be:
             raise AssayError(
                 f"{path} is not there: what the run's columns or texts are turned into is not known",
                 hint="restore it from a copy",
@@ -79,7 +95,7 @@ def read_codec(run_dir: Path) -> Alphabet | Tokenizer:
     Raises:
         AssayError: The file is damaged, or missing.
     """
-    codec = read_encoder(run_dir, of_table=True)
+    codec = read_encoder(run_dir, must_be=True)
     if not isinstance(codec, Alphabet | Tokenizer):
         raise AssayError(f"{run_dir / FILE} does not say what makes tokens of the run's texts")
     return codec

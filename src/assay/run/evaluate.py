@@ -23,8 +23,6 @@ from assay.build.node import build
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.data.data_module import DataModule
 from assay.data.spec import Spec
-from assay.data.table import Table
-from assay.data.text_files import TextFiles
 from assay.data.trained import Trained
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
@@ -34,7 +32,7 @@ from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, finite, now
 from assay.record.secrets import redact_tree
 from assay.run.continuation import threads_of
-from assay.run.encoder_file import read_encoder
+from assay.run.encoder_file import ENCODED, read_encoder
 from assay.run.evaluated_data import change_data
 from assay.run.kept_predictions import gathered, predictions_of
 from assay.run.load import checkpoint_path, read_config, said_of, weights_of
@@ -47,8 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("assay")
 FOLDER: Final = "evaluations"
-_TABLE: Final = f"{Table.__module__}.{Table.__qualname__}"
-_TEXTS: Final = f"{TextFiles.__module__}.{TextFiles.__qualname__}"
 _NEEDED: Final = ("data", "trainer", "seed", "module", "loss", "metrics")
 _NOT_NEEDED: Final = ("augment", "scheduler", "param_groups", "callbacks", "logger")
 
@@ -241,8 +237,8 @@ def _trained(config: DictConfig, run_dir: Path) -> Trained | None:
         if not spec:
             return None
         raise AssayError(f"{run_dir / 'config.yaml'}: spec is not what a run writes: {error}") from error
-    of_table = OmegaConf.select(config, "data.source._target_") in (_TABLE, _TEXTS)
-    return Trained(described, read_encoder(run_dir, of_table=of_table))
+    must_be = OmegaConf.select(config, "data.source._target_") in ENCODED
+    return Trained(described, read_encoder(run_dir, must_be=must_be))
 
 
 def _data(config: DictConfig, trained: Trained | None, split: str, digest: str) -> L.LightningDataModule:

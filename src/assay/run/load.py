@@ -20,13 +20,15 @@ from assay.data.arrays import Arrays
 from assay.data.image_folder import ImageFolder
 from assay.data.table import Table
 from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.text.text_encoder import TextEncoder
+from assay.data.text_table import TextTable
 from assay.data.transform.transforms import Transforms
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.sealed import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.paths import project_conf
 from assay.record.run_record import RunRecord
-from assay.run.encoder_file import read_codec, read_encoder
+from assay.run.encoder_file import ENCODED, read_codec, read_encoder
 from assay.run.predict.predictor import Predictor
 from assay.run.predict.preprocess import Preprocess
 from assay.targets.judge_name import check_targets
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _PREFIX = "model."
-_SOURCES = {f"{one.__module__}.{one.__qualname__}" for one in (Arrays, ImageFolder, Table)}
+_SOURCES = {f"{one.__module__}.{one.__qualname__}" for one in (Arrays, ImageFolder, Table, TextTable)}
 """Sources that read files as a user has them; they read nothing before they are told to."""
 
 
@@ -217,22 +219,24 @@ def _preprocess(
         return Preprocess(spec, dtype=dtype), names
     with said_of(run_dir / "config.yaml"):
         chain = build(config, "data.transform.eval")
-        known = OmegaConf.select(config, "data.source._target_") in _SOURCES
-        source = build(config, "data.source") if known else None
+        target = OmegaConf.select(config, "data.source._target_")
+        source = build(config, "data.source") if target in _SOURCES else None
     raw_shape = OmegaConf.select(config, "data.spec.input_shape") or ()
     if not chain and isinstance(source, Arrays):
         raw_shape = spec["input_shape"]
-    encoder = read_encoder(run_dir, of_table=isinstance(source, Table))
+    encoder = read_encoder(run_dir, must_be=target in ENCODED)
     preprocess = Preprocess(
         spec,
         source=source,
         transforms=Transforms(chain or ()),
-        encoder=encoder if isinstance(encoder, TableEncoder) else None,
+        encoder=encoder if isinstance(encoder, TableEncoder | TextEncoder) else None,
         raw_shape=tuple(raw_shape),
         dtype=dtype,
     )
     num_targets = int(spec.get("num_targets") or 0)
-    targets = source.targets if isinstance(source, Table) else ["value"] if num_targets == 1 else []
+    targets = (
+        source.targets if isinstance(source, Table | TextTable) else ["value"] if num_targets == 1 else []
+    )
     return preprocess, names or tuple(targets or (f"value_{at}" for at in range(num_targets)))
 
 

@@ -53,8 +53,9 @@ def say_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) 
     spec = assembly.config.get("spec")
     if spec is not None:
         sizes = "×".join(str(n) for n in spec.input_shape)
-        unit = "token" if spec.get("vocab_size") else "feature"
-        shape = sizes if len(spec.input_shape) > 1 else counted(spec.num_features, unit)
+        shape = sizes if len(spec.input_shape) > 1 else counted(spec.num_features, "feature")
+        if vocab_size := spec.get("vocab_size"):
+            shape = f"up to {sizes} tokens, vocabulary {vocab_size:,}"
         parts = f"{spec.num_train:,} train, {spec.num_val:,} val, {spec.num_test:,} test"
         lines.append(
             ("data", f"{record.choices.get('data')}: {parts}; {shape}, {task_of(spec.task).in_words(spec)}")

@@ -176,6 +176,8 @@ def refusal(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
 
 def _of_integers(config: DictConfig, dtype: str) -> str:
     """What to do with integers that a model does not take."""
+    if config.spec.get("vocab_size"):
+        return "the inputs are token ids of texts: model=bag_of_embeddings, or model=text_transformer"
     takes = ", which an embedding takes" if dtype in ("int32", "int64") else "; an embedding takes int64"
     own = "dtype" not in (OmegaConf.select(config, "data.source") or {})
     instead = "return floating-point numbers from the data set" if own else "data.source.dtype=float32"

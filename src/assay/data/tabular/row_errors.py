@@ -50,7 +50,13 @@ def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str =
     judged = JudgedRows(pd.DataFrame(index=range(len(frame))))
     for learned in columns:
         column = frame[learned.name].reset_index(drop=True)
-        if learned.kind == "category":
+        if learned.kind == "text":
+            values, missing = column, blank_texts(column)
+            foreign = ~missing & column.astype(str).str.contains("\ufffd", regex=False).to_numpy(dtype=bool)
+            _note(
+                judged.warnings, foreign, column, f"{learned.name!r} is {{}}, which is not all text in UTF-8"
+            )
+        elif learned.kind == "category":
             values, missing = column, column.isna().to_numpy()
             _judge_categories(judged, learned, column, missing)
         else:
@@ -63,9 +69,20 @@ def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str =
                 large = (np.abs(numbers) > _LARGEST) & (np.isfinite(numbers) | (learned.fill is None))
                 _note(judged.errors, large, column, f"{learned.name!r} is {{}}, which is too large")
         if learned.fill is None:
-            _note(judged.errors, missing, column, f"{learned.name!r} has no value")
+            what = "text" if learned.kind == "text" else "value"
+            _note(judged.errors, missing, column, f"{learned.name!r} has no {what}")
         judged.frame[learned.name] = values
     return judged
+
+
+def blank_texts(texts: pd.Series[Any]) -> NDArray[np.bool_]:
+    """Which texts are missing, or are nothing but white space.
+
+    Args:
+        texts: N values.
+    """
+    blank: NDArray[np.bool_] = (texts.isna() | ~texts.astype(str).str.contains(r"\S")).to_numpy(dtype=bool)
+    return blank
 
 
 def _judge_categories(

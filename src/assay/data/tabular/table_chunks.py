@@ -11,6 +11,7 @@ import pandas as pd
 
 from assay.data.tabular.column_kind import plain_numbers
 from assay.data.tabular.csv_dialect import is_csv, resolved
+from assay.data.tabular.line_file import first_keys, is_json_lines, line_chunks
 from assay.data.tabular.table_file import check_names, check_separator, read_excel
 from assay.errors import DataError
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.data.tabular.table_encoder import TableEncoder
+    from assay.data.text.text_encoder import TextEncoder
 
 _SKIPPED = re.compile(r"Skipping line (\d+): expected (\d+) fields, saw (\d+)")
 _TRUTH = {"True", "False"}
@@ -38,6 +40,16 @@ class TableChunk:
     frame: pd.DataFrame
     rows: Sequence[int]
     bad: dict[int, str] = field(default_factory=dict)
+
+
+def is_texts(path: Path, encoder: TableEncoder | TextEncoder) -> bool:
+    """Whether each line of a file is a text.
+
+    Args:
+        path: Of the file.
+        encoder: That has learned.
+    """
+    return path.name.lower().endswith(".txt") and encoder.columns[0].kind == "text"
 
 
 def found_options(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,6 +81,8 @@ def columns_of(path: Path, *, separator: str = ",", encoding: str = "utf-8", **o
         DataError: It cannot be read.
     """
     try:
+        if is_json_lines(path):
+            return first_keys(path)
         if is_parquet(path):
             import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
@@ -86,7 +100,7 @@ def columns_of(path: Path, *, separator: str = ",", encoding: str = "utf-8", **o
 
 def table_chunks(
     path: Path,
-    encoder: TableEncoder,
+    encoder: TableEncoder | TextEncoder,
     size: int,
     *,
     separator: str = ",",
@@ -111,7 +125,9 @@ def table_chunks(
     Raises:
         DataError: It cannot be read, or not to its end, or it lacks a column.
     """
-    names = columns_of(path, separator=separator, encoding=encoding, sheet=sheet)
+    wanted = [column.name for column in encoder.columns]
+    of_texts = is_texts(path, encoder)
+    names = wanted if of_texts else columns_of(path, separator=separator, encoding=encoding, sheet=sheet)
     try:
         encoder.check_columns(names)
     except DataError as error:
@@ -119,8 +135,11 @@ def table_chunks(
             check_separator(pd.Index(names), str(path), separator)
         raise DataError(f"{path}: {error.message.removeprefix('data: ')}", hint=error.hint) from error
     try:
+        if of_texts or is_json_lines(path):
+            yield from (TableChunk(*chunk) for chunk in line_chunks(path, wanted, size))
+            return
         if is_parquet(path):
-            yield from _of_parquet(path, [column.name for column in encoder.columns], size)
+            yield from _of_parquet(path, wanted, size)
             return
         texts = dict.fromkeys(text_columns(encoder), str)
         if not is_csv(path):
@@ -136,7 +155,7 @@ def table_chunks(
         raise _unreadable(path, error) from error
 
 
-def text_columns(encoder: TableEncoder) -> list[str]:
+def text_columns(encoder: TableEncoder | TextEncoder) -> list[str]:
     """Columns of a CSV file to be read as text.
 
     One of codes such as 01 and 02 alone would be read as numbers, which in training it was not.
@@ -145,7 +164,8 @@ def text_columns(encoder: TableEncoder) -> list[str]:
         encoder: That has learned.
     """
     categories = [column for column in encoder.columns if column.kind == "category"]
-    return [column.name for column in categories if not set(column.codes) <= _TRUTH]
+    texts = [column.name for column in encoder.columns if column.kind == "text"]
+    return texts + [column.name for column in categories if not set(column.codes) <= _TRUTH]
 
 
 def is_parquet(path: Path) -> bool:

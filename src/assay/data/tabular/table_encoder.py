@@ -29,7 +29,7 @@ class Column:
 
     Attributes:
         name: Of the column.
-        kind: `number`, `date` (days since 1970) or `category`.
+        kind: `number`, `date` (days since 1970), `category`, or `text` of a `TextEncoder`.
         fill: What stands for a missing value; None: there must be none.
         codes: Of categories: which of the column's positions is 1; those that share one were rare.
         other: Position of a category that training lacks; None: none of them is 1.
@@ -131,18 +131,7 @@ class TableEncoder:
         Raises:
             DataError: Naming those that it lacks, or one that it has twice.
         """
-        if missing := [column.name for column in self.columns if column.name not in names]:
-            columns = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
-            raise DataError(
-                f"data: the table has no {columns}, which the model was trained on",
-                hint=f"columns: {', '.join(column.name for column in self.columns)}",
-            )
-        if len(set(names)) < len(names):
-            for column in self.columns:
-                if names.count(column.name) > 1:
-                    raise DataError(
-                        f"data: the table has two columns called {column.name!r}", hint="rename one of them"
-                    )
+        check_columns(self.columns, names)
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
         """Sentences on categories that the training rows lack, one a column.
@@ -186,6 +175,30 @@ class TableEncoder:
         if not encoder.columns:
             raise ValueError("not what a table's encoder has learned: no column")
         return encoder
+
+
+def check_columns(columns: Sequence[Column], names: Sequence[str]) -> None:
+    """Refuse a table that lacks a column.
+
+    Args:
+        columns: As an encoder has learned them.
+        names: Of the table's columns.
+
+    Raises:
+        DataError: Naming those that it lacks, or one that it has twice.
+    """
+    if missing := [column.name for column in columns if column.name not in names]:
+        named = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
+        raise DataError(
+            f"data: the table has no {named}, which the model was trained on",
+            hint=f"columns: {', '.join(column.name for column in columns)}",
+        )
+    if len(set(names)) < len(names):
+        for column in columns:
+            if names.count(column.name) > 1:
+                raise DataError(
+                    f"data: the table has two columns called {column.name!r}", hint="rename one of them"
+                )
 
 
 def _checked(column: Column) -> Column:

@@ -17,6 +17,7 @@ import pandas as pd
 from assay.data.source_paths import check_argument
 from assay.data.tabular.column_kind import is_number, plain_numbers
 from assay.data.tabular.csv_dialect import AUTO, SEPARATORS, is_csv, resolved
+from assay.data.tabular.line_file import is_json_lines, read_json_lines
 from assay.errors import DataError
 from assay.quoting import counted, override, reads_as_number
 
@@ -38,7 +39,7 @@ def read_table(
     columns: Sequence[str] | None = None,
     texts: Sequence[str] = (),
 ) -> pd.DataFrame:
-    r"""Read a .csv or .tsv (also compressed), .parquet, .feather or .xlsx file.
+    r"""Read a .csv or .tsv (also compressed), .jsonl, .parquet, .feather or .xlsx file.
 
     Args:
         path: The file.
@@ -64,6 +65,8 @@ def read_table(
         csv = resolved(path, csv)
         if is_csv(path):
             frame = _read_csv(path, csv, na_values, wanted, texts)
+        elif is_json_lines(path):
+            frame = read_json_lines(path, key, wanted)
         elif path.lower().endswith(".xlsx"):
             frame = read_excel(path, key, sheet, na_values, texts)
             frame = frame if wanted is None else frame[[name for name in frame if name in wanted]]

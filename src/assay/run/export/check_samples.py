@@ -14,6 +14,7 @@ from assay.build.datamodule import open_data
 from assay.build.node import build
 from assay.data.data_module import DataModule
 from assay.data.loading.loaders import KeyedDataset
+from assay.data.loading.placement import padded_length
 from assay.data.samples import Samples, Unfitted
 from assay.data.transform.normalize import stored_type
 from assay.data.transform.transforms import Transforms
@@ -100,8 +101,12 @@ def _of_ours(original: Original, datamodule: DataModule) -> CheckSamples:
     elif (originals := _originals(original, subset)) is not None:
         raw = _joined([originals[row][0][None] for row in rows.tolist()])
     elif isinstance(part.data, Samples):
-        inputs = part.data.inputs.index_select(0, rows)
-        raw = list(_cut(inputs.long() if stored_type(inputs.dtype) == "int64" else inputs))
+        inputs = part.data.inputs
+        if (lengths := part.data.lengths) is not None:  # from short to long, so that batches have several
+            rows = rows[lengths[rows].argsort(stable=True)]
+        chosen = inputs.index_select(0, rows)
+        chosen = chosen.long() if stored_type(inputs.dtype) == "int64" else chosen
+        raw = [_without_padding(original, some) for some in _cut(chosen)]
     else:
         dataset = KeyedDataset(part.data, Transforms(), 0)
         raw = _joined([next(iter(_values(dataset[0, row, row])))[None] for row in rows.tolist()])
@@ -146,6 +151,13 @@ def _spread(rows: Tensor, data: Any, output_bytes: int) -> Tensor:
     most = min(max(_BATCH, _MOST_BYTES // size), max(2, _MOST_BYTES // output_bytes))
     count = min(len(rows), _MOST, most)
     return rows[torch.linspace(0, len(rows) - 1, count).round().long()]
+
+
+def _without_padding(original: Original, samples: Tensor) -> Tensor:
+    """Token ids as a batch of evaluation has them; anything else as it is."""
+    if original.texts is None:
+        return samples
+    return samples[:, : padded_length(int((samples != 0).sum(1).max()))]
 
 
 def _cut(samples: Any) -> Iterable[Any]:
@@ -194,7 +206,8 @@ def made_up(original: Original) -> list[Any]:
         sizes = [1, -1] + [1] * (len(shape) - 1)
         return list(_cut((mean.view(sizes) + std.view(sizes) * drawn).to(dtype)))
     highest = 256 if dtype == torch.uint8 else int(spec.get("vocab_size") or 2)
-    return list(_cut(torch.randint(highest, (_MADE_UP, *shape), generator=draw).to(dtype)))
+    lowest = 0 if original.texts is None else 1
+    return list(_cut(torch.randint(lowest, highest, (_MADE_UP, *shape), generator=draw).to(dtype)))
 
 
 def prepared(original: Original, raw: Any, *, with_transforms: bool) -> dict[str, NDArray[Any]]:

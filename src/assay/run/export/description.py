@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
+from assay.data.text.tokenizer import PAD
 from assay.run.export.table_inputs import text_codes, unknown_code
+from assay.run.tokenizer_file import FILE as TOKENIZER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from assay.data.tabular.table_encoder import Column
+    from assay.data.text.text_encoder import TextEncoder
     from assay.run.export.agreement import Agreement
     from assay.run.export.check_samples import CheckSamples
     from assay.run.export.original import Original
@@ -112,7 +115,10 @@ def _inputs(
     spec = original.spec
     if file_format == "safetensors":
         shape = list(spec.get("input_shape") or samples.raw[0].shape[1:])
-        return [{"name": "inputs", "dtype": "float32", "shape": ["batch", *shape], "prepared": True}]
+        dtype = spec["input_dtype"] if spec.get("vocab_size") else "float32"
+        return [{"name": "inputs", "dtype": dtype, "shape": ["batch", *shape], "prepared": True}]
+    if original.texts is not None:
+        return [_describe_tokens(original.texts)]
     if original.encoder is not None:
         return describe_columns(original.encoder.columns, texts=file_format == "onnx")
     first = samples.raw[0]
@@ -133,6 +139,20 @@ def _inputs(
         lows, highs = zip(*((float(one.min()), float(one.max())) for one in samples.raw), strict=True)
         described["range_seen"] = [min(lows), max(highs)]
     return [described]
+
+
+def _describe_tokens(texts: TextEncoder) -> dict[str, Any]:
+    return {
+        "name": "inputs",
+        "dtype": "int64",
+        "shape": ["batch", "length"],
+        "tokens": {
+            "tokenizer": TOKENIZER,
+            "vocab_size": texts.vocab_size,
+            "max_length": texts.max_length,
+            "padding": PAD,
+        },
+    }
 
 
 def describe_columns(columns: Sequence[Column], *, texts: bool) -> list[dict[str, Any]]:

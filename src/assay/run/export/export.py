@@ -23,6 +23,8 @@ from assay.run.export.model_card import MARK, model_card
 from assay.run.export.original import read_original
 from assay.run.export.table_inputs import codes_of
 from assay.run.export.trace import trace
+from assay.run.tokenizer_file import FILE as TOKENIZER
+from assay.run.tokenizer_file import write_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -73,6 +75,8 @@ def export(
         raise AssayError(f"{path.parent} leads out of the run by a link", hint="--out FOLDER")
     _check_replaced(path, path.with_name(CARD))
     original = read_original(run_dir, checkpoint, trusted_packages)
+    if original.texts is not None:
+        _check_replaced(path.with_name(TOKENIZER), path.with_name(CARD))
     samples = read_samples(original)
     outputs = original_outputs(original, samples)
     with _unfinished(path.parent) as folder:
@@ -81,6 +85,8 @@ def export(
         agreement = _compare(original, samples, outputs, made, file_format, inside=inside)
         if quantize:
             agreement = _quantize(original, samples, outputs, made, inside=inside)
+        if original.texts is not None:
+            write_tokenizer(folder, original.texts.tokenizer)
         size = sum(one.stat().st_size for one in folder.iterdir())
         description = describe(original, samples, file_format=file_format, inside=inside)
         notes = tuple(note for note in (*notes, samples.note, *_notes(original)) if note)
@@ -188,6 +194,7 @@ def _write(original: Original, samples: CheckSamples, made: Path, file_format: s
         example,
         any_size=inside and original.takes_any_size,
         any_length=original.codec is not None,
+        longest=0 if original.texts is None else original.texts.max_length,
     )
     if file_format == "torch_export":
         from assay.run.export.torch_file import write_torch_export

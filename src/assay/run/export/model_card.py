@@ -39,6 +39,14 @@ inputs["numbers"] = rows[columns["numbers"]].astype("Float64").to_numpy("float32
 _TEXTS = """\
 inputs["categories"] = rows[columns["categories"]].astype("string").fillna("").to_numpy(object)
 """
+_TOKENS = """\
+tokens = about["inputs"][0]["tokens"]
+tokenizer = Tokenizer.from_file(tokens["tokenizer"])
+tokenizer.enable_truncation(tokens["max_length"])
+tokenizer.enable_padding(pad_id=tokens["padding"])
+texts = ["put your texts here"]
+inputs = {"inputs": np.array([found.ids for found in tokenizer.encode_batch(texts)], "int64")}
+"""
 _CODES = """\
 texts = rows[columns["codes"]].astype("string").fillna("")
 inputs["codes"] = np.column_stack(
@@ -100,6 +108,11 @@ def _interface(exported: Exported, original: Original) -> Iterable[str]:
             values = f", from {one['range'][0]} to {one['range'][1]}"
         elif "range_seen" in one:
             values = f", from {one['range_seen'][0]:.4g} to {one['range_seen'][1]:.4g} in the samples checked"
+        if tokens := one.get("tokens"):
+            values = (
+                f", token ids that `{tokens['tokenizer']}` beside the file makes of texts, from 0 (padding "
+                f"at the end) to {tokens['vocab_size'] - 1}; at most {tokens['max_length']} of a text"
+            )
         prepared = ", encoded, transformed and normalised already" if one.get("prepared") else ""
         yield f"- Input `{one['name']}`: {one['dtype']} [{shape}]{values}{prepared}."
     yield f"- Output `{about['output']['name']}`: {_output(about, original)}."
@@ -297,9 +310,13 @@ def _how_to_run(description: Mapping[str, Any], file_name: str, *, pictures: str
     imports += ["import pandas as pd"] if is_table else []
     imports += [] if onnx else ["import torch"]
     imports += ["from PIL import Image"] if pictures else []
+    imports += ["from tokenizers import Tokenizer"] if "tokens" in inputs[0] else []
     lines = [*sorted(imports[2:], key=lambda one: one.startswith("from"))]
     code = "\n".join([*imports[:2], *lines, "", _open(file_name, onnx=onnx)]) + "\n"
-    code += _of_table(inputs, csv) if is_table else _of_arrays(inputs[0], pictures)
+    if "tokens" in inputs[0]:
+        code += _TOKENS
+    else:
+        code += _of_table(inputs, csv) if is_table else _of_arrays(inputs[0], pictures)
     if onnx:
         code += "outputs = session.run(None, inputs)[0]\n"
     else:

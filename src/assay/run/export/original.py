@@ -12,6 +12,8 @@ from torch import nn
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.config.unread_keys import OUR_DATA
+from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.text.text_encoder import TextEncoder
 from assay.data.transform.normalize import Normalize
 from assay.data.transform.transforms import Transforms
 from assay.record.run_record import RunRecord
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from assay.data.tabular.table_encoder import TableEncoder
     from assay.run.predict.predictor import Predictor
     from assay.task.task import Task
 
@@ -79,6 +80,17 @@ class Original:
     @property
     def encoder(self) -> TableEncoder | None:
         """Of a table."""
+        encoder = self._encoder
+        return encoder if isinstance(encoder, TableEncoder) else None
+
+    @property
+    def texts(self) -> TextEncoder | None:
+        """Of texts, of which an exported model takes the token ids."""
+        encoder = self._encoder
+        return encoder if isinstance(encoder, TextEncoder) else None
+
+    @property
+    def _encoder(self) -> TableEncoder | TextEncoder | None:
         return None if self.predictor.preprocess is None else self.predictor.preprocess.encoder
 
     @property

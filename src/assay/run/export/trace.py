@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 
 def trace(
-    exportable: Exportable, example: tuple[Tensor, ...], *, any_size: bool = False, any_length: bool = False
+    exportable: Exportable,
+    example: tuple[Tensor, ...],
+    *,
+    any_size: bool = False,
+    any_length: bool = False,
+    longest: int = 0,
 ) -> ExportedProgram:
     """Trace what a module does to a batch.
 
@@ -31,6 +36,7 @@ def trace(
         example: Inputs of at least two samples.
         any_size: Height and width may differ from the example's, too.
         any_length: So may the number of tokens.
+        longest: So may the number of tokens, up to this; 0: it may not.
 
     Raises:
         AssayError: It does what cannot be traced, or fixes the number of samples.
@@ -40,6 +46,8 @@ def trace(
         sizes |= {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}
     if any_length:
         sizes |= {1: torch.export.Dim.DYNAMIC}
+    if longest > 1:
+        sizes |= {1: torch.export.Dim("length", max=longest)}
     try:
         with quiet(), torch.no_grad():
             outputs = exportable(*example)  # statistics are brought to the inputs' type before the trace

@@ -17,7 +17,8 @@ from assay.data.array_file import read_inputs
 from assay.data.arrays import Arrays
 from assay.data.image_folder import images_below
 from assay.data.tabular.row_errors import judge_rows
-from assay.data.tabular.table_chunks import columns_of, found_options, table_chunks
+from assay.data.tabular.table_chunks import columns_of, found_options, is_texts, table_chunks
+from assay.data.text.text_encoder import TextEncoder
 from assay.errors import AssayError, DataError
 from assay.quoting import counted
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _PACKED = ("", ".gz", ".bz2", ".xz", ".zst", ".zip")
 _TABLES = (
     *(f"{text}{packed}" for text in (".csv", ".tsv") for packed in _PACKED),
-    *(".parquet", ".pq", ".feather", ".xlsx"),
+    *(".jsonl", ".ndjson", ".parquet", ".pq", ".feather", ".xlsx"),
 )
 _ARRAYS = (".npy", ".npz")
 _ROWS, _CELLS = 1 << 15, 1 << 19
@@ -148,6 +149,7 @@ def _passed_over(preprocess: Preprocess, folder: Path) -> str:
 def _below(preprocess: Preprocess, folder: Path) -> list[Path]:
     """Files below a folder that are of the kind of the run's data."""
     suffixes = _TABLES if preprocess.encoder is not None else _ARRAYS
+    suffixes += (".txt",) if isinstance(preprocess.encoder, TextEncoder) else ()
     files = sorted(path for path in _files(folder) if path.name.lower().endswith(suffixes))
     pictures = [Path(path) for path in images_below(folder)[0]] if preprocess.takes_pictures else []
     if not isinstance(preprocess.source, Arrays):
@@ -158,7 +160,9 @@ def _below(preprocess: Preprocess, folder: Path) -> list[Path]:
 
 def _taken(preprocess: Preprocess) -> str:
     if preprocess.encoder is not None:
-        return "it takes CSV, Parquet, Feather or Excel files"
+        files = "CSV, JSONL, Parquet, Feather or Excel files"
+        is_text = isinstance(preprocess.encoder, TextEncoder)
+        return f"it takes {files}, or .txt files of a text per line" if is_text else f"it takes {files}"
     sizes = ", ".join(map(str, preprocess.input_shape))
     pictures = "pictures, or " if preprocess.takes_pictures else ""
     return f"it takes {pictures}.npy or .npz files of arrays [N, {sizes}]"
@@ -201,8 +205,10 @@ def _picture(preprocess: Preprocess, path: Path) -> tuple[Tensor | None, str]:
 
 def _of_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
     encoder, options = preprocess.fitted_encoder(), found_options(path, preprocess.file_options)
-    note = _unused(preprocess, path, columns_of(path, **options))
-    rows = max(size, min(_ROWS, _CELLS // len(encoder.columns)))
+    names = [] if is_texts(path, encoder) else columns_of(path, **options)
+    note = _unused(preprocess, path, names)
+    # Of texts, which may be long, as many as the model takes at a time.
+    rows = size if isinstance(encoder, TextEncoder) else max(size, min(_ROWS, _CELLS // len(encoder.columns)))
     for chunk in table_chunks(path, encoder, rows, **options):
         judged = judge_rows(chunk.frame, encoder.columns, decimal=options["decimal"])
         errors = {**chunk.bad, **{chunk.rows[at]: error for at, error in judged.errors.items()}}
@@ -211,12 +217,17 @@ def _of_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
         if judged.errors:
             frame = frame.iloc[[at for at in range(len(frame)) if at not in judged.errors]]
         numbers = sorted([*chunk.rows, *chunk.bad]) if chunk.bad else chunk.rows
+        samples = preprocess.encoded(frame)
+        if isinstance(encoder, TextEncoder):
+            for at, odd in encoder.odd(samples).items():
+                row = chunk.rows[frame.index[at]]
+                warned[row] = f"{warned[row]}; {odd}" if row in warned else odd
         yield Block(
             [str(path)] * len(numbers),
             numbers,
             _told(errors, numbers),
             _told({row: warned[row] for row in warned if row not in errors}, numbers),
-            preprocess.encoded(frame),
+            samples,
             note,
         )
         note = ""

@@ -171,7 +171,7 @@ def _frames(
 ) -> Generator[pd.DataFrame]:
     """Tables of the same columns; where nothing can be predicted at first, a sample of zeros says which."""
     size = batch_size or predictor.batch_size
-    if batch_size is None and len(preprocess.input_shape) == 1:
+    if batch_size is None and len(preprocess.input_shape) == 1 and not preprocess.spec.get("vocab_size"):
         size = max(size, min(_FLAT, _NUMBERS // preprocess.input_shape[0]))
     run = _Batches(predictor, size, may_shrink=batch_size is None)
     none: Tensor | None = None

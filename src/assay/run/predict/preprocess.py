@@ -19,10 +19,13 @@ from assay.data.arrays import Arrays, as_tensor
 from assay.data.image_folder import ImageFolder, images_below
 from assay.data.images.image_file import as_tensor as picture_as_tensor
 from assay.data.images.image_file import read_image
+from assay.data.loading.placement import padded_length
 from assay.data.table import Table
 from assay.data.tabular.csv_dialect import AUTO
 from assay.data.tabular.row_errors import judge_rows
 from assay.data.tabular.table_chunks import found_options, table_chunks
+from assay.data.text.text_encoder import TextEncoder
+from assay.data.text_table import TextTable
 from assay.data.transform.normalize import Normalize
 from assay.data.transform.transforms import Transforms, stack
 from assay.errors import DataError
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 _Decoding = tuple[str, tuple[int, int] | None]
 
 _ROWS = 8192
+_LONGEST_PATH = 200
 _FAR = 30.0
 """Standard deviations from the training data, on average, that no input of the same kind is away."""
 _MODE_OF = {1: "GRAY", 3: "RGB"}
@@ -51,16 +55,19 @@ class Preprocess(nn.Module):
     - **rows of a table** (`data=table`): a `pandas.DataFrame`, a `Series` or mapping (one row), or the path
       of a CSV or Parquet file, with at least the columns that the model was trained on, in any order. A
       category that training lacked counts with the rarest ones, or as none, of which a warning tells;
+    - **texts** (of a model that was trained on texts): a string, a list of them, or, as rows of a table,
+      anything with the column of texts; a `Path` is a CSV, Parquet or JSONL file, or a .txt file of a
+      text per line;
     - **arrays** as the run's source has them, of one sample or of several, or the path of a .npy or .npz
       file;
     - a list of any of these.
 
     Args:
         spec: Node `spec` of the run.
-        source: What decodes files as the run did, an `ImageFolder`, a `Table` or `Arrays`; None for data that
-            comes in no files of a user's.
+        source: What decodes files as the run did, an `ImageFolder`, a `Table`, a `TextTable` or `Arrays`;
+            None for data that comes in no files of a user's.
         transforms: Of evaluation.
-        encoder: Of a table.
+        encoder: Of a table, or of texts.
         raw_shape: Of a sample before the transforms, where the config declares it; empty where nobody knows.
         dtype: Floating type that the model takes.
 
@@ -82,9 +89,9 @@ class Preprocess(nn.Module):
         self,
         spec: Mapping[str, Any],
         *,
-        source: ImageFolder | Table | Arrays | None = None,
+        source: ImageFolder | Table | TextTable | Arrays | None = None,
         transforms: Transforms | None = None,
-        encoder: TableEncoder | None = None,
+        encoder: TableEncoder | TextEncoder | None = None,
         raw_shape: Sequence[int] = (),
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -97,8 +104,9 @@ class Preprocess(nn.Module):
         self._decoding = _decoding_of(source, self._raw_shape, str(spec.get("input_dtype") or ""))
         self.takes_pictures = self._decoding is not None
         self.array_names = source.input_names if isinstance(source, Arrays) else ("inputs",)
-        self.file_options = source.file_options if isinstance(source, Table) else {"decimal": "."}
-        self.targets = tuple(source.targets) if isinstance(source, Table) else ()
+        of_table = isinstance(source, Table | TextTable)
+        self.file_options = source.file_options if of_table else {"separator": AUTO, "decimal": "."}
+        self.targets = tuple(source.targets) if of_table else ()
         self._here: Tensor
         self.register_buffer("_here", torch.empty(0), persistent=False)  # moves along with the model
 
@@ -122,6 +130,8 @@ class Preprocess(nn.Module):
         Args:
             samples: `[N, *input_shape]` after the transforms, in the data's own type.
         """
+        if isinstance(self.encoder, TextEncoder) and len(samples):  # as the batches of its run are cut
+            samples = samples[:, : padded_length(int((samples != 0).sum(1).max()))]
         return self.normalize(samples.to(self._here.device), self.dtype)
 
     def far_off(self, samples: Tensor) -> str:
@@ -147,6 +157,8 @@ class Preprocess(nn.Module):
         Raises:
             DataError: It is not what the model was trained on.
         """
+        if isinstance(self.encoder, TextEncoder):
+            raw = as_rows(raw, self.encoder.column)
         if isinstance(raw, str | os.PathLike):
             raw = self._opened(Path(raw))
         if isinstance(raw, Image.Image | Path):
@@ -195,8 +207,8 @@ class Preprocess(nn.Module):
         """
         return self._checked(self._transformed(self.fitted_encoder().transform(frame)))
 
-    def fitted_encoder(self) -> TableEncoder:
-        """What encodes rows of a table.
+    def fitted_encoder(self) -> TableEncoder | TextEncoder:
+        """What encodes rows of a table, or of texts.
 
         Raises:
             DataError: The model was not trained on a table.
@@ -357,6 +369,32 @@ def _decoding_of(source: Any, raw_shape: tuple[int, ...], dtype: str) -> _Decodi
     if len(raw_shape) == 3 and raw_shape[0] in _MODE_OF and dtype == "uint8":
         return _MODE_OF[raw_shape[0]], None
     return None
+
+
+def as_rows(raw: Any, column: str) -> Any:
+    """Texts as rows of a table; anything else as it is.
+
+    Args:
+        raw: A string, or a list, array or series of strings, among others.
+        column: What the texts are called.
+
+    Raises:
+        DataError: The string is the name of a file.
+
+    >>> as_rows("some text", "text")
+    {'text': 'some text'}
+    """
+    if isinstance(raw, str):
+        if len(raw) < _LONGEST_PATH and "\n" not in raw and Path(raw).is_file():
+            raise DataError(
+                f"{raw!r} is a text for this model, and there is a file of this name",
+                hint=f"for the texts in the file: pathlib.Path({raw!r})",
+            )
+        return {column: raw}
+    of_texts = (isinstance(raw, pd.Series) and column not in raw.index) or (
+        isinstance(raw, list | tuple | np.ndarray) and len(raw) and all(isinstance(one, str) for one in raw)
+    )
+    return pd.DataFrame({column: list(raw)}) if of_texts else raw
 
 
 def _as_frame(raw: Sequence[Any]) -> pd.DataFrame:

@@ -1,0 +1,178 @@
+"""A table with a column of texts, and one to predict from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+
+from assay.data.table import Table
+from assay.data.tabular.column_kind import is_number
+from assay.data.tabular.csv_dialect import AUTO
+from assay.data.tabular.row_errors import blank_texts
+from assay.data.text.text_encoder import TextEncoder
+from assay.errors import DataError
+from assay.quoting import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.data.samples import Unfitted
+    from assay.data.text.tokenizer import Kind
+    from assay.task.task_name import TaskName
+
+
+@final
+class TextTable:
+    """Texts of one column; the tokenizer is trained on the training rows alone.
+
+    Args:
+        path: As for `assay.data.table.Table`; also a .jsonl file.
+        text: Column of texts.
+        target: Column to predict, or several: labels of a multilabel task, numbers of a regression.
+        test_path: A file of the same columns for the test; None: a share of `path`, see `data.split`.
+        task: As for `assay.data.table.Table`.
+        tokenizer: `bpe` (byte pairs) or `word`, see `assay.data.text.tokenizer.Tokenizer`.
+        vocab_size: Tokens at most.
+        max_length: Tokens of a text; what comes after them is cut off, which `notes` says.
+        lowercase: Fold capital letters, and compatible forms of characters.
+        missing: What to do about rows without a target or a text, or with a blank one: `error`, or `drop`.
+        separator: As for `assay.data.table.Table`, and so the others.
+        decimal: As there.
+        encoding: As there.
+        na_values: As there.
+        sheet: As there.
+
+    Attributes:
+        text: As given.
+        targets: Columns to predict.
+        fitted: An encoder that has learned, set before `read()`.
+
+    Raises:
+        ValueError: An argument is not one of its choices.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        text: str,
+        target: str | Sequence[str],
+        *,
+        test_path: str | None = None,
+        task: TaskName | Literal["auto"] = "auto",
+        tokenizer: Kind = "bpe",
+        vocab_size: int = 8192,
+        max_length: int = 256,
+        lowercase: bool = True,
+        missing: str = "error",
+        separator: str = AUTO,
+        decimal: str = AUTO,
+        encoding: str = "utf-8",
+        na_values: Sequence[str] = (),
+        sheet: str | None = None,
+    ) -> None:
+        if missing not in ("error", "drop"):
+            raise ValueError(f"missing={missing!r}: error or drop was expected")
+        self._table = Table(
+            path,
+            target,
+            test_path=test_path,
+            features=[text],
+            task=task,
+            missing="impute" if missing == "drop" else "error",
+            separator=separator,
+            decimal=decimal,
+            encoding=encoding,
+            na_values=na_values,
+            sheet=sheet,
+        )
+        self.targets, self.text = self._table.targets, text
+        if text in self.targets:
+            raise ValueError(f"text={text!r}: a column other than the target was expected")
+        self._encoder = TextEncoder(
+            text, tokenizer=tokenizer, vocab_size=vocab_size, max_length=max_length, lowercase=lowercase
+        )
+        self._drop = missing == "drop"
+        self._said: tuple[str, ...] = ()
+        self.fitted: TextEncoder | None = None
+
+    @property
+    def task(self) -> TaskName:
+        """What is predicted; there after `read()`."""
+        return self._table.task
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """One name per class or label, none for a regression; there after `read()`."""
+        return self._table.class_names
+
+    @property
+    def file_options(self) -> dict[str, Any]:
+        """How files are read."""
+        return self._table.file_options
+
+    @property
+    def split_columns(self) -> Mapping[str, str]:
+        """As in `assay.data.table.Table`."""
+        return self._table.split_columns
+
+    @split_columns.setter
+    def split_columns(self, columns: Mapping[str, str]) -> None:
+        self._table.split_columns = columns
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was decided about the rows and became of the texts, a sentence each."""
+        return (*self._table.notes, *self._said, *self._encoder.notes)
+
+    def prepare(self) -> None:
+        """Nothing to download."""
+
+    def read(self) -> Mapping[str, Unfitted]:
+        """The parts given, to be encoded once the training rows are known: token ids `[N, max_length]`.
+
+        Raises:
+            DataError: A file or a column is missing, or holds what cannot be used.
+        """
+        self._said = ()
+        self._table.fitted = encoder = self.fitted or self._encoder
+        parts = {part: self._with_texts(part, data) for part, data in self._table.read().items()}
+        first = next(iter(parts.values())).raw[encoder.column]
+        if self.fitted is None and len(first) > 1 and first.nunique() == 1:
+            raise DataError(
+                f"data.source.text={self.text}: all {len(first):,} texts are equal: nothing can be learnt",
+                hint="choose another column",
+            )
+        return parts
+
+    def _with_texts(self, part: str, data: Unfitted) -> Unfitted:
+        """The rows that have a text."""
+        texts = data.raw.iloc[:, 0]
+        option = "test_path" if part == "test" else "text"
+        if is_number(texts) and texts.notna().any():
+            raise DataError(
+                f"data.source.text={self.text}: the column holds numbers, not texts",
+                hint="choose another column; data=table predicts from numbers",
+            )
+        blank = blank_texts(texts)
+        if not blank.any():
+            return data
+        row, number = int(blank.argmax()), int(blank.sum())
+        if not self._drop or blank.all():
+            raise DataError(
+                f"data.source.{option}: {counted(number, 'row')} of {len(texts):,} of the {part} part "
+                f"{'have' if number > 1 else 'has'} no text in {self.text!r}, first row {row} (from 0)",
+                hint="choose another column" if blank.all() else "data.source.missing=drop leaves them out",
+            )
+        self._said += (
+            f"data.source.missing=drop: {counted(number, 'row')} of {len(texts):,} without a text left out",
+        )
+        kept = np.flatnonzero(~blank)
+        return replace(
+            data,
+            raw=data.raw.iloc[kept],
+            targets=data.targets[kept],
+            names=[data.names[at] for at in kept] if data.names else list(map(str, kept)),
+            split_values={name: values.iloc[kept] for name, values in data.split_values.items()},
+        )

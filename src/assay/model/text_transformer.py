@@ -1,0 +1,99 @@
+"""A small transformer that reads a text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from assay.model.token_ids import check_vocabulary
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@final
+class TextTransformer(nn.Module):
+    """A transformer encoder with normalisation before each layer, and the mean over a text's tokens.
+
+    Vaswani et al., "Attention Is All You Need" (2017), with learned positions; pre-norm as in Xiong et al.,
+    "On Layer Normalization in the Transformer Architecture" (2020). Token ids int64 `[B, L]`, padded with 0,
+    to outputs `[B, num_outputs]`, which do not depend on how far a text is padded.
+
+    Args:
+        vocab_size: Token ids go from 0 to below this.
+        num_outputs: Values per text.
+        max_length: Tokens of the longest text.
+        width: Of a token's vector.
+        depth: Number of layers.
+        num_heads: Of the attention; the width is a multiple of it.
+        mlp_ratio: Width within a layer's perceptron, in widths.
+        dropout: Share of values that are left out in training.
+
+    Raises:
+        ValueError: The data has no token ids, or a size is not one that goes with the others.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        num_outputs: int,
+        max_length: int,
+        *,
+        width: int = 128,
+        depth: int = 2,
+        num_heads: int = 4,
+        mlp_ratio: float = 4.0,
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        check_vocabulary("text_transformer", vocab_size)
+        if min(num_outputs, max_length, width, depth, num_heads) < 1 or width % num_heads:
+            raise ValueError(
+                f"width={width}, depth={depth}, num_heads={num_heads}, max_length={max_length}, "
+                f"num_outputs={num_outputs}: at least 1, and a width that num_heads divides, was expected"
+            )
+        self.embedding = nn.Embedding(vocab_size, width, padding_idx=0)
+        self.position = nn.Embedding(max_length, width)
+        for embedding in (self.embedding, self.position):
+            nn.init.normal_(embedding.weight, std=0.02)
+        self.dropout = nn.Dropout(dropout)
+        hidden = max(1, round(width * mlp_ratio))
+        self.layers = nn.ModuleList(_Layer(width, num_heads, hidden, dropout) for _ in range(depth))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, num_outputs)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Map token ids `[B, L]` to outputs `[B, num_outputs]`."""
+        there = tokens != 0
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        values = self.dropout(self.embedding(tokens) + self.position(places))
+        # Nothing looks at padding; the first place is always looked at, as a softmax over nothing is NaN.
+        seen = (there | (places == 0))[:, None, None, :]
+        for layer in self.layers:
+            values = layer(values, seen)
+        weights = there.to(values.dtype)[:, :, None]
+        mean = (self.norm(values) * weights).sum(1) / weights.sum(1).clamp(min=1)
+        outputs: Tensor = self.head(self.dropout(mean))
+        return outputs
+
+
+class _Layer(nn.Module):
+    def __init__(self, width: int, num_heads: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        self._num_heads, self._dropout = num_heads, dropout
+        self.attention_norm, self.mlp_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, values: Tensor, seen: Tensor) -> Tensor:
+        heads = self.qkv(self.attention_norm(values)).unflatten(-1, (3, self._num_heads, -1))
+        query, key, value = heads.permute(2, 0, 3, 1, 4)
+        dropout = self._dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=dropout)
+        values = values + self.dropout(self.out(mixed.transpose(1, 2).flatten(2)))
+        done: Tensor = values + self.dropout(self.mlp(self.mlp_norm(values)))
+        return done

@@ -1,0 +1,271 @@
+"""A run on texts: trained, gone on with, evaluated, used for predictions, shown and exported."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.interrupting import Interrupt, outcome
+
+import assay
+from assay.check.checker import Checker
+from assay.cli.app import app
+from assay.errors import AssayError, DataError
+from assay.record import predictions_file
+from assay.run.evaluate import evaluate
+from assay.run.export.export import export
+from assay.run.predict.predict import predict
+from assay.run.resume import resume
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Train, Trained
+
+    from assay.check.report import Report
+
+WORDS = {
+    "fruit": ["apple", "pear", "plum"],
+    "tool": ["hammer", "saw", "drill"],
+    "bird": ["owl", "wren", "crow"],
+}
+HOSTILE = "<script>alert(1)</script> \x1b[31mapple pear plum apple pear"
+SETTINGS = (
+    *("data=text_table", "data.source.text=words", "data.source.target=kind", "data.source.tokenizer=word"),
+    *("data.source.max_length=24", "data.batch_size=16", "optimizer.lr=0.05", "trainer.max_epochs=3"),
+    "callbacks=[checkpoint,last_checkpoint]",
+)
+
+
+def table() -> pd.DataFrame:
+    draw = random.Random(0)
+    rows = []
+    for number in range(160):
+        kind = draw.choice(list(WORDS))
+        words = draw.choices([*WORDS[kind], "the", "of"], k=draw.randint(3, 40))
+        rows.append(
+            {
+                "words": " ".join([f"n{number}", *words, WORDS[kind][0]]),
+                "kind": kind,
+                "length": len(words) / 2,
+            }
+        )
+    rows[7]["words"] = HOSTILE
+    rows[7]["kind"] = "bird"  # so that it is predicted wrongly, and shown
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("texts") / "texts.csv"
+    table().to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def text_run(train: Train, path: Path) -> Trained:
+    return train(*SETTINGS, f"data.source.path={path}")
+
+
+def predicted(run_dir: Path, *paths: Path, **options: Any) -> pd.DataFrame:
+    return pd.DataFrame(predict(assay.load(run_dir), run_dir, paths, **options).rows)
+
+
+def checked(*words: str) -> Report:
+    checker = Checker()
+    return checker.check(checker.job([*words, "device=cpu"])).report
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return "".join(capsys.readouterr())
+
+
+def test_it_learns_and_says_what_became_of_the_texts(text_run: Trained) -> None:
+    assert text_run.record["metrics"]["test/accuracy"] > 0.9
+    log = (text_run.run_dir / "log.txt").read_text(encoding="utf-8")
+    assert re.search(r"max_length=24: \d+ texts \(\d+\.\d%\) are longer", log)
+    kept = json.loads((text_run.run_dir / "encoder.json").read_text(encoding="utf-8"))
+    assert kept["text"]["column"] == "words"
+    assert (text_run.run_dir / "tokenizer.json").is_file()
+
+
+def test_stopped_within_an_epoch_it_goes_on_bit_for_bit(train: Train, path: Path, text_run: Trained) -> None:
+    stopped = train(*SETTINGS, f"data.source.path={path}", callbacks=[Interrupt("batch", 10)]).run_dir
+    resume(stopped)
+    assert outcome(stopped) == outcome(text_run.run_dir)
+
+
+def test_evaluated_again_the_scores_are_the_same_and_in_the_order_of_the_rows(text_run: Trained) -> None:
+    again = evaluate(text_run.run_dir)
+    for name, value in again.metrics.items():
+        assert value == pytest.approx(text_run.record["metrics"][name], abs=1e-6)
+    kept = predictions_file.read(text_run.run_dir / "predictions.parquet")
+    assert kept.targets is not None
+    texts = table()
+    predictor = assay.load(text_run.run_dir)
+    rows = [int(key) for key in kept.keys]
+    assert rows == sorted(rows)
+    expected = [kept.class_names[label] for label in kept.targets]
+    assert expected == texts["kind"].iloc[rows].tolist()
+    found = predictor(texts["words"].iloc[rows].tolist()).probabilities
+    np.testing.assert_allclose(found, kept.outputs, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*are longer than 24 tokens", "ignore:.*words are unknown")
+def test_all_that_a_text_may_come_in_is_predicted_alike(text_run: Trained, tmp_path: Path) -> None:
+    predictor, texts = assay.load(text_run.run_dir), table()["words"].head(9).tolist()
+    expected = predictor(texts).probabilities
+    frame = pd.DataFrame({"other": range(9), "words": texts})
+    files = {name: tmp_path / f"texts.{name}" for name in ("csv", "jsonl", "parquet", "txt")}
+    frame.to_csv(files["csv"], index=False)
+    frame.to_json(files["jsonl"], orient="records", lines=True)
+    frame.to_parquet(files["parquet"])
+    files["txt"].write_text("\n".join(texts), encoding="utf-8")
+    for raw in (frame, frame["words"], np.array(texts), frame.to_dict("records"), *files.values()):
+        np.testing.assert_allclose(predictor(raw).probabilities, expected, atol=1e-6)
+    alone = np.stack([predictor(text).probabilities for text in texts])  # padded less
+    np.testing.assert_allclose(alone, expected, atol=1e-6)
+    for file in files.values():
+        done = predicted(text_run.run_dir, file, batch_size=2)
+        assert done["prediction"].tolist() == predictor(texts).labels
+        assert done["row"].tolist() == list(range(9))
+
+
+def test_texts_that_cannot_be_predicted_are_rows_with_an_error(text_run: Trained, tmp_path: Path) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_bytes("apple pear\n\n  \nz\xfcge apple\nunbekannt\n".encode("latin-1") + b"saw " * 10_000)
+    frame = predicted(text_run.run_dir, path)
+    assert frame["error"].tolist() == [None, "'words' has no text", "'words' has no text", None, None, None]
+    assert frame["prediction"].iloc[[0, 5]].tolist() == ["fruit", "tool"]
+    warned = frame["warning"].tolist()
+    assert "not all text in UTF-8" in warned[3]
+    assert "most words of 'words' are unknown" in warned[4]
+    assert "24 tokens or more" in warned[5]
+    predictor = assay.load(text_run.run_dir)
+    with pytest.raises(DataError, match="'words' has no text"):
+        predictor("  ")
+    with pytest.raises(DataError, match="no column 'words'"):
+        predictor({"text": "apple"})
+    with pytest.raises(DataError, match=re.escape("there is a file of this name")):
+        predictor(str(path))
+
+
+def test_the_report_shows_wrong_texts_and_runs_none_of_them(text_run: Trained, capsys: Any) -> None:
+    app(["report", str(text_run.run_dir)], standalone_mode=False)
+    page = next(text_run.run_dir.glob("**/*.html")).read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+    assert "\x1b" not in page
+    assert "\x1b[31m" not in said(capsys)
+
+
+def test_exported_it_takes_token_ids_of_any_length(text_run: Trained, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    from tokenizers import Tokenizer
+
+    exported = export(text_run.run_dir, "onnx", out=tmp_path / "out")
+    assert exported.agreement.largest_difference < 1e-4
+    tokenizer = Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
+    session = onnxruntime.InferenceSession(str(exported.path))
+    predictor = assay.load(text_run.run_dir)
+    for text in ("apple", "saw drill hammer the of saw", "wren owl " * 8):
+        ids = np.array([tokenizer.encode(text).ids], dtype=np.int64)
+        (found,) = session.run(None, {"inputs": ids})
+        np.testing.assert_allclose(found[0], predictor(text).probabilities, atol=1e-5)
+    card = exported.card.read_text(encoding="utf-8")
+    assert "token ids that `tokenizer.json` beside the file makes" in card
+    code = re.search(r"```python\n(.*?)```", card, re.DOTALL)
+    assert code is not None
+    printed: list[Any] = []
+    names = {"print": lambda *words: printed.append(words)}
+    lines = code[1].replace("'model.onnx'", repr(str(exported.path)))
+    exec(lines.replace('tokens["tokenizer"]', repr(str(tmp_path / "out" / "tokenizer.json"))), names)  # noqa: S102 - the card's own lines
+    assert printed[0][0] in WORDS
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [lambda path: path.unlink(), lambda path: path.write_text("{}"), lambda path: path.write_bytes(b"\xff")],
+)
+@pytest.mark.parametrize("name", ["encoder.json", "tokenizer.json"])
+def test_a_run_whose_tokenizer_is_lost_or_damaged_says_so(
+    text_run: Trained, tmp_path: Path, name: str, lose: Any
+) -> None:
+    shutil.copytree(text_run.run_dir, run_dir := tmp_path / "run")
+    lose(run_dir / name)
+    with pytest.raises(AssayError, match=re.escape(name)):
+        assay.load(run_dir)
+
+
+@pytest.mark.parametrize("model", ["bag_of_embeddings", "text_transformer"])
+@pytest.mark.parametrize(
+    ("target", "task"), [("length", "regression"), ("[fruit,long]", "multilabel"), ("long", "binary")]
+)
+def test_other_tasks_are_checked_on_texts_and_trained(
+    train: Train, tmp_path: Path, model: str, target: str, task: str
+) -> None:
+    frame = table()
+    frame["long"], frame["fruit"] = frame["length"] > 10, frame["kind"] == "fruit"
+    frame[["long", "fruit"]] = frame[["long", "fruit"]].astype(int)
+    frame.to_parquet(path := tmp_path / "texts.parquet")
+    settings = [one for one in SETTINGS if not one.startswith(("data.source.target", "trainer."))]
+    run = train(
+        *settings,
+        f"data.source.path={path}",
+        f"data.source.target={target}",
+        f"model={model}",
+        "trainer.max_steps=3",
+    )
+    assert run.record["status"] == "finished"
+    assert assay.load(run.run_dir).spec["task"] == task
+
+
+def test_a_declared_table_of_texts_is_proved_without_reading_it(path: Path) -> None:
+    spec = (
+        "+data.spec={task: multiclass, input_shape: [24], dtype: int64, vocab_size: 500, "
+        "class_counts: {all: [60, 50, 50]}}"
+    )
+    for model in ("bag_of_embeddings", "text_transformer"):
+        report = checked(*SETTINGS, f"data.source.path={path}", spec, f"model={model}")
+        assert not report.data_read
+        assert report.step is not None
+
+
+REFUSED = {
+    "model=mlp": "takes pictures or numbers, and this data has token ids of texts",
+    "model=linear": "takes pictures or numbers, and this data has token ids of texts",
+    "model=small_cnn": "model=bag_of_embeddings",
+    "model=resnet18": "model=bag_of_embeddings",
+    "augment=mixup": "augment: MixUp changes numbers",
+    "augment=flip_crop": "augment: FlipCrop changes numbers",
+    "data.transform.normalize=imagenet": "data.transform.normalize: the inputs are token ids",
+    "data/transform=crop_flip": "data.transform.train: the inputs are token ids",
+    "data/transform=resize": "data.transform.train: the inputs are token ids",
+    "data.source.max_length=0": "data.source.max_length: max_length=0",
+    "data.source.vocab_size=2": "data.source.vocab_size: vocab_size=2",
+    "data.source.tokenizer=chars": "data.source.tokenizer: tokenizer='chars'",
+    "data.source.text=word": "did you mean 'words'",
+    "data.source.text=length": "data.source.text=length: the column holds numbers",
+    "data.source.text=kind": "text='kind': a column other than the target",
+    "data.source.target=kin": "did you mean 'kind'",
+    "data.source.missing=maybe": "missing='maybe': error or drop",
+}
+
+
+@pytest.mark.parametrize("override", REFUSED)
+def test_what_does_not_go_with_texts_is_refused(path: Path, override: str) -> None:
+    with pytest.raises(AssayError) as error:
+        checked(*SETTINGS, f"data.source.path={path}", override)
+    assert REFUSED[override] in str(error.value)
+
+
+@pytest.mark.parametrize("model", ["bag_of_embeddings", "text_transformer"])
+@pytest.mark.parametrize("data", ["digits", "iris"])
+def test_a_model_of_texts_refuses_other_data(data: str, model: str) -> None:
+    with pytest.raises(AssayError, match=f"model={model} takes texts"):
+        checked(f"data={data}", f"model={model}")
