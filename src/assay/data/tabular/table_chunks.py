@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from assay.data.tabular.table_encoder import TableEncoder
-    from assay.data.text.text_encoder import TextEncoder
+    from assay.data.tabular.table_encoder import ColumnEncoder
 
 _SKIPPED = re.compile(r"Skipping line (\d+): expected (\d+) fields, saw (\d+)")
 _TRUTH = {"True", "False"}
@@ -42,7 +41,7 @@ class TableChunk:
     bad: dict[int, str] = field(default_factory=dict)
 
 
-def is_texts(path: Path, encoder: TableEncoder | TextEncoder) -> bool:
+def is_texts(path: Path, encoder: ColumnEncoder) -> bool:
     """Whether each line of a file is a text.
 
     Args:
@@ -100,7 +99,7 @@ def columns_of(path: Path, *, separator: str = ",", encoding: str = "utf-8", **o
 
 def table_chunks(
     path: Path,
-    encoder: TableEncoder | TextEncoder,
+    encoder: ColumnEncoder,
     size: int,
     *,
     separator: str = ",",
@@ -155,7 +154,7 @@ def table_chunks(
         raise _unreadable(path, error) from error
 
 
-def text_columns(encoder: TableEncoder | TextEncoder) -> list[str]:
+def text_columns(encoder: ColumnEncoder) -> list[str]:
     """Columns of a CSV file to be read as text.
 
     One of codes such as 01 and 02 alone would be read as numbers, which in training it was not.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 import numpy as np
 import pandas as pd
@@ -45,6 +45,19 @@ class Column:
     def width(self) -> int:
         """How many numbers it becomes."""
         return max(self.codes.values(), default=0) + 1 if self.kind == "category" else 1
+
+
+class ColumnEncoder(Protocol):
+    """Of a table or of texts, as far as reading a file needs it."""
+
+    columns: tuple[Column, ...]
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Refuse a table that lacks a column.
+
+        Args:
+            names: Of its columns.
+        """
 
 
 @final

@@ -174,9 +174,7 @@ def check_tokenizer(kind: str, vocab_size: int) -> None:
         raise ValueError(f"tokenizer={kind!r}: one of {', '.join(KINDS)} was expected")
     least = len(_SPECIAL) + (_NUM_BYTES if kind == "bpe" else 1)
     if not least <= vocab_size <= _MOST:
-        raise ValueError(
-            f"vocab_size={vocab_size}: {least} (for tokenizer={kind}) to {_MOST:,} were expected"
-        )
+        raise ValueError(f"vocab_size={vocab_size}: {least} (of {kind}) to {_MOST:,} tokens were expected")
 
 
 def _backend(
