@@ -67,6 +67,9 @@ APART = {
 }
 ELSEWHERE = {
     ("augment", "teacher"),  # needs a finished run; tests/training
+    # Texts go with models of texts alone; tests/training/test_texts.py
+    *(("data", name) for name in ("text_table", "stdlib_docs")),
+    *(("model", name) for name in ("bag_of_embeddings", "text_transformer")),
     ("precision", "fp16"),  # needs a GPU
     *(("device", name) for name in ("gpu", "mps", "ddp", "fsdp")),
 }

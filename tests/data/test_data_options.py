@@ -51,6 +51,11 @@ def own_data(option: str, folder: Path) -> list[str]:
             folder / "data.npz", inputs=np.random.default_rng(0).random((200, 3)), targets=np.arange(200) % 2
         )
         return [f"data.source.root={folder / 'data.npz'}"]
+    if option == "text_table":
+        texts = [f"word{number % 7} and number{number}" for number in range(200)]
+        pd.DataFrame({"x": texts, "y": np.arange(200) % 2}).to_csv(folder / "data.csv", index=False)
+        names = ["data.source.text=x", "data.source.target=y", "data.source.max_length=16"]
+        return [f"data.source.path={folder / 'data.csv'}", *names, "data.source.vocab_size=300"]
     if option == "table":
         pd.DataFrame({"x": np.sin(np.arange(200.0)), "y": np.arange(200) % 2}).to_csv(
             folder / "data.csv", index=False
@@ -68,7 +73,18 @@ def test_every_option_composes_and_says_what_it_is(option: str) -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["arrays", "breast_cancer", "diabetes", "digits", "image_folder", "iris", "synthetic", "table", "wine"],
+    [
+        "arrays",
+        "breast_cancer",
+        "diabetes",
+        "digits",
+        "image_folder",
+        "iris",
+        "synthetic",
+        "table",
+        "text_table",
+        "wine",
+    ],
 )
 def test_options_that_need_no_download_set_up(option: str, tmp_path: Path) -> None:
     datamodule = build(compose([f"data={option}", *own_data(option, tmp_path)]))
@@ -76,9 +92,10 @@ def test_options_that_need_no_download_set_up(option: str, tmp_path: Path) -> No
     datamodule.setup()
     inputs, targets = datamodule.on_after_batch_transfer(next(iter(datamodule.train_dataloader())), 0)
     spec = datamodule.spec
-    assert inputs.shape == (datamodule.batch_size, *spec.input_shape)
+    cut = {"text_table": (8,)}.get(option, spec.input_shape)  # to the longest of the batch
+    assert inputs.shape == (datamodule.batch_size, *cut)
     assert len(targets) == len(inputs)
-    assert inputs.dtype == torch.float32
+    assert inputs.dtype == (torch.int64 if spec.vocab_size else torch.float32)
     total = spec.num_train + spec.num_val + spec.num_test
     assert spec.num_val == pytest.approx(0.1 * total, abs=1)
     assert spec.num_test == pytest.approx(0.2 * total, abs=1)
@@ -112,6 +129,8 @@ SUITED = {
     "diabetes": ("mlp", "mse", "regression"),
     "iris": ("mlp", "cross_entropy", "multiclass"),
     "table": ("mlp", "cross_entropy", "multiclass"),
+    "text_table": ("bag_of_embeddings", "cross_entropy", "multiclass"),
+    "stdlib_docs": ("bag_of_embeddings", "cross_entropy", "multiclass"),
     "wine": ("mlp", "cross_entropy", "multiclass"),
 }
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CONF = Path(__file__).parents[2] / "conf" / "model"
-OPTIONS = sorted(path.stem for path in CONF.glob("*.yaml"))
+OF_TEXTS = {"bag_of_embeddings", "text_transformer"}
+OPTIONS = sorted({path.stem for path in CONF.glob("*.yaml")} - OF_TEXTS)
 IMAGES = [option for option in OPTIONS if option not in {"linear", "mlp", "gpt"}]
 DISTINCT = [option for option in OPTIONS if option not in {"resnet34", "resnet50", "torchvision", "gpt"}]
 NAMES = {"timm": "test_efficientnet", "torchvision": "resnet18"}

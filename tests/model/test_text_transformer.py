@@ -11,7 +11,9 @@ from assay.model.text_transformer import TextTransformer
 LENGTHS = torch.tensor([1, 3, 5, 8, 11, 12])
 
 
-@pytest.mark.parametrize("make", [BagOfEmbeddings, lambda vocab, outputs: TextTransformer(vocab, outputs, 64)])
+@pytest.mark.parametrize(
+    "make", [BagOfEmbeddings, lambda vocab, outputs: TextTransformer(vocab, outputs, 64)]
+)
 def test_outputs_do_not_depend_on_how_far_a_text_is_padded(make: Any) -> None:
     torch.manual_seed(0)
     model = make(50, 3).double().eval()

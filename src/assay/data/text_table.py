@@ -168,7 +168,7 @@ class TextTable:
         self._said += (
             f"data.source.missing=drop: {counted(number, 'row')} of {len(texts):,} without a text left out",
         )
-        kept = np.flatnonzero(~blank)
+        kept = np.flatnonzero(~blank).tolist()
         return replace(
             data,
             raw=data.raw.iloc[kept],

@@ -54,7 +54,7 @@ class TextEncoder:
     ) -> None:
         check_tokenizer(tokenizer, vocab_size)
         check_length(max_length)
-        self.columns = (Column(column, "text"),)
+        self.columns: tuple[Column, ...] = (Column(column, "text"),)
         self.max_length = max_length
         self.csv: dict[str, str] = {}
         self._options: dict[str, Any] = {"kind": tokenizer, "vocab_size": vocab_size, "lowercase": lowercase}

@@ -23,7 +23,7 @@ from assay.run.export.model_card import MARK, model_card
 from assay.run.export.original import read_original
 from assay.run.export.table_inputs import codes_of
 from assay.run.export.trace import trace
-from assay.run.tokenizer_file import FILE as TOKENIZER
+from assay.run.tokenizer_file import FILE as TOKENIZER_FILE
 from assay.run.tokenizer_file import write_tokenizer
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def export(
     _check_replaced(path, path.with_name(CARD))
     original = read_original(run_dir, checkpoint, trusted_packages)
     if original.texts is not None:
-        _check_replaced(path.with_name(TOKENIZER), path.with_name(CARD))
+        _check_replaced(path.with_name(TOKENIZER_FILE), path.with_name(CARD))
     samples = read_samples(original)
     outputs = original_outputs(original, samples)
     with _unfinished(path.parent) as folder:

@@ -104,9 +104,9 @@ class Preprocess(nn.Module):
         self._decoding = _decoding_of(source, self._raw_shape, str(spec.get("input_dtype") or ""))
         self.takes_pictures = self._decoding is not None
         self.array_names = source.input_names if isinstance(source, Arrays) else ("inputs",)
-        of_table = isinstance(source, Table | TextTable)
-        self.file_options = source.file_options if of_table else {"separator": AUTO, "decimal": "."}
-        self.targets = tuple(source.targets) if of_table else ()
+        table = source if isinstance(source, Table | TextTable) else None
+        self.file_options = {"separator": AUTO, "decimal": "."} if table is None else table.file_options
+        self.targets = () if table is None else tuple(table.targets)
         self._here: Tensor
         self.register_buffer("_here", torch.empty(0), persistent=False)  # moves along with the model
 
