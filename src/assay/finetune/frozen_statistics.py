@@ -51,7 +51,8 @@ def hold_statistics(model: nn.Module, frozen: Collection[str]) -> None:
         norm: Any = model.get_submodule(name)
         held = f"{name}.weight" in frozen
         if held and not isinstance(norm, _Held):
-            norm.__class__ = _holding(type(norm))
+            kind: Any = type(norm)
+            norm.__class__ = _holding(kind)
         if isinstance(norm, _Held):
             norm.held = held
             norm.train(model.training)
