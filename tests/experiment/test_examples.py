@@ -29,6 +29,8 @@ WITHOUT_A_SCORE = {
     "train experiment=stdlib_gpt",  # tests/experiment/test_scores.py
     "train debug=one_batch",  # one step, to see that everything runs
 }
+OWN = {"model=wide", "data=diabetes_grades"}
+"""Options of `OWN_PROJECT`."""
 OWN_PROJECT = ROOT / "examples" / "my_project"
 
 
@@ -95,9 +97,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_trains_to_its_score(command: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metric, floor, _ = EXAMPLES[command]
     _, *words = shlex.split(command)
-    if "model=wide" in words:
+    if OWN & {*words}:
         monkeypatch.chdir(OWN_PROJECT)
-        words.append(f"hydra.run.dir={project / 'run'}")
+        words += [
+            f"hydra.run.dir={project / 'run'}",
+            f"hydra.sweep.dir={project / 'outputs' / 'x' / 'sweeps' / 'y'}",
+        ]
     if "-m" in words:
         score = best_of_sweep(words, metric, project)
     else:
@@ -113,7 +118,6 @@ def best_of_sweep(words: list[str], metric: str, project: Path) -> float:
     code = "import sys; from assay.cli.app import main; sys.argv[0] = 'assay'; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "train", *words],
-        cwd=project,
         capture_output=True,
         text=True,
         check=False,

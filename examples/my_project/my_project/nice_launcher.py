@@ -108,8 +108,9 @@ class NiceLauncher(Launcher):
         running = self._running.pop(number)
         with suppress(ProcessLookupError):  # what the job has left behind
             os.killpg(running.process.pid, signal.SIGKILL)
-        said, _ = running.process.communicate()
-        status = ExitStatus(running.process.returncode, said, seconds=time.monotonic() - running.start)
+        with running.process as process:
+            said = process.stdout.read() if process.stdout is not None else ""
+        status = ExitStatus(process.returncode, said, seconds=time.monotonic() - running.start)
         return outcome_after(running.job_spec, status, signal_sent=running.signal_sent)
 
 

@@ -14,7 +14,7 @@ from assay.files.atomic import write_bytes
 from assay.record import predictions_file
 from assay.record.statistics import mean_of
 from assay.record.varying import INNER_FOLDS, fold_of, varying
-from assay.task.task_of import task_of
+from assay.task.task_of import known_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,18 +74,17 @@ class OutOfFold:
 
     def scores(self) -> list[Score]:
         """Over all samples at once, with intervals over samples; see `assay.task.task.Task.scores`."""
-        if self.predictions.targets is None:
-            return []
-        return task_of(self.predictions.task).scores(self.predictions)
+        task = known_task(self.predictions.task)
+        return [] if self.predictions.targets is None or task is None else task.scores(self.predictions)
 
     def to_frame(self) -> pd.DataFrame:
         """A row per sample: key, target, what was predicted, and by which run."""
         import pandas as pd
 
         one = self.predictions
-        task = task_of(one.task)
+        task = known_task(one.task)  # None: somebody's own, which is not trusted here
         columns: dict[str, Any] = {"key": list(one.keys), **_targets(one)}
-        if one.kind != task.kept_kind:
+        if task is not None and one.kind != task.kept_kind:
             columns |= task.typed(one.outputs, one.kind, one.class_names).columns(1)
         else:
             columns |= {f"output_{place}": values for place, values in enumerate(one.outputs.T)}

@@ -11,14 +11,15 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.config.did_you_mean import did_you_mean
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
+from assay.paths import project_conf
 from assay.targets.judge_name import trusted_in
 from assay.targets.resolve import called, own_class
-from assay.targets.trust import KEY, is_library, within
+from assay.targets.trust import KEY, is_library, project_packages, within
 from assay.task.task import Task
 from assay.task.task_of import TASKS, known_task, remember_task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from omegaconf import DictConfig
 
@@ -74,7 +75,7 @@ def check_task(key: str, name: str, packages: Sequence[str]) -> None:
     raise ConfigError(
         f"{name!r} is a task of a package that is not trusted here",
         key=key,
-        hint=f"if it is your own: {KEY}=[{root}], or put that into conf/project.yaml",
+        hint=f"if it is your own: put {KEY}: [{root}] into conf/project.yaml, or type {KEY}=[{root}]",
     )
 
 
@@ -108,6 +109,18 @@ def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
     task: Task = called(key, kind)
     remember_task(task)
     return task
+
+
+def import_trusted(names: Iterable[str]) -> None:
+    """Let `task_of` know those tasks that lie in packages which the project in the current directory trusts.
+
+    Args:
+        names: Perhaps somebody else's; the others stay unknown.
+    """
+    packages = project_packages(project_conf())
+    for name in {*names}:
+        if within(name, packages):
+            import_task("spec.task", name, packages)
 
 
 def _named(config: DictConfig) -> Iterator[tuple[str, str]]:

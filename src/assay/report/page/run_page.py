@@ -14,6 +14,7 @@ from assay.errors import AssayError, first_line
 from assay.figure.figure import Figure, Heatmap
 from assay.files.sealed import yaml_is_whole
 from assay.files.symlinks import read_whole
+from assay.paths import project_conf
 from assay.quoting import duration
 from assay.record import predictions_file, samples_file
 from assay.record.run_directory import RunDirectory
@@ -41,6 +42,8 @@ from assay.report.page.page import (
     Table,
     Tone,
 )
+from assay.targets.own_task import import_task
+from assay.targets.trust import project_packages
 from assay.task.score import LEVEL, num_draws
 from assay.task.task_of import task_of
 
@@ -234,9 +237,11 @@ def _drawn(make: Callable[[], list[Block]]) -> list[Block]:
 
 def _predictions(run_dir: Path) -> tuple[Predictions | None, str]:
     try:
-        return predictions_file.read(run_dir / predictions_file.FILE), ""
+        predictions = predictions_file.read(run_dir / predictions_file.FILE)
+        import_task("spec.task", predictions.task, project_packages(project_conf()))
     except AssayError as error:
         return None, str(error).replace("\n  → ", "; ")
+    return predictions, ""
 
 
 def _samples(run_dir: Path, predictions: Predictions | None) -> list[Block]:

@@ -9,6 +9,7 @@ from assay.record.score_text import format_score, score_text
 from assay.record.statistics import mean_of
 from assay.record.varying import INNER_FOLDS, in_short
 from assay.report.page.page import Cell, Note, Table
+from assay.targets.own_task import import_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,9 @@ def fold_blocks(contents: Contents, groups: Sequence[Group]) -> list[Block]:
     best = next(group for group in groups if any(job.name in names for job in group.jobs))
     nested = [job for job in contents.jobs if job.name in names and INNER_FOLDS in job.values]
     together: dict[tuple[tuple[str, str], ...], list[OutOfFold]] = {}
-    for one in gathered(runs):
+    every = gathered(runs)
+    import_trusted(one.predictions.task for one in every)
+    for one in every:
         together.setdefault(tuple(one.values.items()), []).append(one)
     blocks: list[Block] = [
         _folds(nested or best.jobs, "" if nested else best.label),

@@ -19,6 +19,7 @@ from assay.record.statistics import mean_of
 from assay.record.varying import INNER_FOLDS, fold_of, in_short, varying
 from assay.sweep.output.progress import said, why
 from assay.sweep.output.tables import RESULTS, best_job, groups, ranked, write_tables
+from assay.targets.own_task import import_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +130,9 @@ def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objecti
 
 
 def _out_of_fold(result: SweepResult) -> list[OutOfFold]:
-    return out_of_fold.gathered(out_of_fold.fold_runs(result.jobs, result.run_dir))
+    found = out_of_fold.gathered(out_of_fold.fold_runs(result.jobs, result.run_dir))
+    import_trusted(one.predictions.task for one in found)
+    return found
 
 
 def _say_out_of_fold(console: Console, result: SweepResult) -> None:
