@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from assay.task.segmentation import IGNORED
+
 
 @final
 class FlipCrop(nn.Module):
@@ -49,14 +51,15 @@ class FlipCrop(nn.Module):
         return f"padding={self.padding}, flip={self.flip}"
 
     def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Augments the inputs and passes the targets on.
+        """Augments the inputs and, where these are masks, the targets.
 
         Args:
             inputs: Images `[B, C, H, W]` of any dtype.
-            targets: Anything.
+            targets: Masks `[B, H, W]`, of which 255 is left out, are cut and flipped in the same way;
+                anything else stays as it is.
 
         Returns:
-            New images of the same shape, dtype and memory format, and the targets as they were.
+            New images of the same shape, dtype and memory format, and the targets.
 
         Raises:
             ValueError: If the inputs are no images.
@@ -65,6 +68,8 @@ class FlipCrop(nn.Module):
             shape = list(inputs.shape)
             raise ValueError(f"augment=flip_crop takes images [B,C,H,W], got {shape}; use augment=none")
         pixels = self._draw(inputs)
+        if targets.shape == (len(inputs), *inputs.shape[2:]):
+            targets = self._gather_planes(targets[:, None], pixels, IGNORED)[:, 0]
         if inputs.is_contiguous() or not inputs.is_contiguous(memory_format=torch.channels_last):
             return self._gather_planes(inputs, pixels), targets
         return self._gather_pixels(inputs, pixels), targets
@@ -80,10 +85,10 @@ class FlipCrop(nn.Module):
         row = torch.arange(height, device=device) + top
         return row[:, :, None] * (width + 2 * self.padding) + column[:, None, :]
 
-    def _gather_planes(self, inputs: Tensor, pixels: Tensor) -> Tensor:
+    def _gather_planes(self, inputs: Tensor, pixels: Tensor, padded_with: int = 0) -> Tensor:
         """Gathers from `[B, C, H * W]`: `gather` is the fast way to index through a broadcast index."""
         batch, channels, height, width = inputs.shape
-        planes = F.pad(inputs, (self.padding,) * 4).reshape(batch, channels, -1)
+        planes = F.pad(inputs, (self.padding,) * 4, value=padded_with).reshape(batch, channels, -1)
         index = pixels.reshape(batch, 1, -1).expand(batch, channels, height * width)
         return planes.gather(2, index).reshape(inputs.shape)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import lightning as L
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from assay.task.predictions import Kind
@@ -34,14 +36,16 @@ class KeepPredictions(Callback):
 
     Args:
         max_bytes: Of all outputs and targets together.
+        num_shown: Samples to be drawn: so many of the worst, and so many at random. Of these it keeps what
+            `Task.shown` gives, too.
 
     Attributes:
         problem: Why there is nothing to keep; empty otherwise.
         num_seen: Samples that were tested.
     """
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, max_bytes: int, num_shown: int = 0) -> None:
+        self._max_bytes, self._num_shown = max_bytes, num_shown
         self._task: Task
         self._kind: Kind
         self.problem = ""
@@ -50,6 +54,8 @@ class KeepPredictions(Callback):
         self._chosen: Tensor | None = None
         self._pending: list[tuple[Tensor, Tensor, Tensor]] = []
         self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._shown: list[tuple[int, float, NDArray[Any]]] = []
+        self._drawn: set[int] = set()
 
     @override
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -76,7 +82,8 @@ class KeepPredictions(Callback):
         if self.problem:
             return
         positions = next(self._order)
-        predictions, targets = self._task.kept(outputs["predictions"], outputs["targets"], self._kind)
+        answers = outputs["predictions"]
+        predictions, targets = self._task.kept(answers, outputs["targets"], self._kind)
         if predictions.ndim != 2 or len(predictions) != len(positions) or targets.ndim > 2:
             self.problem = (
                 f"it answers {len(positions)} samples with values of shape {list(predictions.shape)}"
@@ -84,6 +91,8 @@ class KeepPredictions(Callback):
             return
         self.num_seen += len(positions)
         chosen = self._choose(positions, 4 * (predictions.shape[1] + targets[0].numel() + 1))
+        if self._num_shown and (shown := self._task.shown(answers)) is not None:
+            self._show(positions, chosen, predictions, targets, shown)
         if chosen is not None:
             positions, chosen = positions[chosen], chosen.to(predictions.device)
             predictions, targets = predictions[chosen], targets[chosen]
@@ -102,6 +111,36 @@ class KeepPredictions(Callback):
             self._chosen[torch.from_numpy(drawn)] = True
         return self._chosen[positions]
 
+    def _show(
+        self, positions: Tensor, chosen: Tensor | None, outputs: Tensor, targets: Tensor, shown: Tensor
+    ) -> None:
+        """Keep what is drawn of samples that may be shown: those chosen at random, and the worst so far."""
+        if not self._drawn:
+            kept = torch.arange(self._num_samples) if self._chosen is None else self._chosen.nonzero()[:, 0]
+            self._drawn = set(kept[drawn(len(kept), self._num_shown)].tolist())
+        places = torch.arange(len(positions)) if chosen is None else chosen.nonzero()[:, 0]
+        badness = self._task.badness(self._as_predictions(outputs, targets, positions.tolist()))
+        badness = np.where(np.isfinite(badness), badness, -np.inf)
+        last = min((bad for _, bad, _ in self._worst()), default=-np.inf)
+        few = len(self._worst()) < self._num_shown
+        for place in places.tolist():
+            position, bad = int(positions[place]), float(badness[place])
+            if position in self._drawn or few or bad > last:
+                self._shown.append((position, bad, shown[place].cpu().numpy()))
+        best = {position for position, _, _ in self._worst()} | self._drawn
+        self._shown = [one for one in self._shown if one[0] in best]
+
+    def _worst(self) -> list[tuple[int, float, NDArray[Any]]]:
+        return sorted(self._shown, key=lambda one: (-one[1], one[0]))[: self._num_shown]
+
+    def shown(self, position: int) -> NDArray[Any] | None:
+        """What `Task.shown` gave of a sample; None where it was not kept.
+
+        Args:
+            position: In the part that was tested.
+        """
+        return next((one for at, _, one in self._shown if at == position), None)
+
     def _flush(self) -> None:
         """Move what is pending to the CPU, in one wait for the device."""
         if self._pending:
@@ -117,12 +156,14 @@ class KeepPredictions(Callback):
         self._flush()
         if trainer.world_size == 1:
             return
-        own = (self.problem, self.num_seen, self._kept)
+        own = (self.problem, self.num_seen, self._kept, self._shown)
         every: list[Any] = [None] * trainer.world_size
         torch.distributed.all_gather_object(every, own)
-        self.problem = next((problem for problem, _, _ in every if problem), "")
-        self.num_seen = sum(count for _, count, _ in every)
-        self._kept = [block for _, _, kept in every for block in kept] if trainer.is_global_zero else []
+        self.problem = next((problem for problem, *_ in every if problem), "")
+        self.num_seen = sum(count for _, count, *_ in every)
+        first = trainer.is_global_zero
+        self._kept = [block for _, _, kept, _ in every for block in kept] if first else []
+        self._shown = [one for *_, shown in every for one in shown] if first else []
 
     def positions(self) -> Tensor:
         """Of the samples that are kept, in the part that was tested: int64, ascending."""
@@ -138,13 +179,33 @@ class KeepPredictions(Callback):
         """
         positions, outputs, targets = (torch.cat(column) for column in zip(*self._kept, strict=True))
         order = positions.argsort()
+        keys = [names[position] for position in positions[order].tolist()]
+        whole = self._as_predictions(outputs[order], targets[order], keys, class_names)
+        seen = self.num_seen if self.num_seen > len(positions) else 0
+        return replace(whole, subset=subset, num_evaluated=seen)
+
+    def _as_predictions(
+        self,
+        outputs: Tensor,
+        targets: Tensor,
+        keys: Sequence[Any],
+        class_names: Sequence[str] = (),
+    ) -> Predictions:
         return Predictions(
             self._task.name,
             self._task.kept_kind or self._kind,
-            tuple(names[position] for position in positions[order].tolist()),
-            outputs[order].float().numpy(),
-            targets[order].numpy(),
-            tuple(class_names),
-            subset,
-            self.num_seen if self.num_seen > len(positions) else 0,
+            tuple(map(str, keys)),
+            outputs.float().cpu().numpy(),
+            targets.cpu().numpy(),
+            tuple(class_names or self._task.kept_names(outputs.shape[1])),
         )
+
+
+def drawn(num_samples: int, most: int) -> NDArray[np.int64]:
+    """Samples that are shown at random, the same ones each time.
+
+    Args:
+        num_samples: To draw from.
+        most: How many at most.
+    """
+    return np.random.default_rng(_SEED).permutation(num_samples)[:most]

@@ -273,7 +273,8 @@ class DataModule(L.LightningDataModule):
 
     def _part(self, parts: Parts, name: str, chain: str = "") -> Part:
         rows = torch.as_tensor(parts.rows[name])
-        transforms = self._transforms[chain] if chain else Transforms()
+        given = self._transforms[chain] if chain else Transforms()
+        transforms = Transforms(given.transforms, given.keys, masks=parts.task.has_masks)
         return Part(parts.data[name], rows, keys=rows, transforms=transforms)
 
     def _scale(self, part: Part, first: Tensor) -> Scale:

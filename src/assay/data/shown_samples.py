@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
+    from numpy.typing import NDArray
 
     from assay.data.splitting.subset import Part
 
@@ -33,10 +34,12 @@ class Shown(NamedTuple):
     Attributes:
         picture: A PNG file; None of what is not a picture.
         row: Value by column; None of what has no columns, or more than 1,000.
+        target: Of the sample after the transforms; None where it is not a tensor.
     """
 
     picture: bytes | None
     row: dict[str, Any] | None
+    target: NDArray[Any] | None = None
 
 
 def show(
@@ -60,10 +63,17 @@ def show(
     dataset = KeyedDataset(part.data, part.transforms, seed)
     keys = [(0, int(part.rows[position]), int(part.keys[position])) for position in positions]
     with torch.random.fork_rng(devices=[]):
-        inputs = [input_of(dataset[key]) for key in keys]
+        samples = [dataset[key] for key in keys]
+        inputs = [input_of(sample) for sample in samples]
+    targets = [_target_of(sample) for sample in samples]
     pictures = _pictures(inputs) if raw is None else [None] * len(inputs)
     rows = [_row(one, columns) for one in inputs] if raw is None else _rows(raw.iloc[list(positions)])
-    return [Shown(*pair) for pair in zip(pictures, rows, strict=True)]
+    return [Shown(*one) for one in zip(pictures, rows, targets, strict=True)]
+
+
+def _target_of(sample: Any) -> NDArray[Any] | None:
+    target = [*sample.values()][1] if isinstance(sample, dict) else sample[1]
+    return target.numpy() if isinstance(target, torch.Tensor) else None
 
 
 def _pictures(inputs: Sequence[torch.Tensor]) -> list[bytes | None]:

@@ -46,6 +46,9 @@ SOURCE_PATHS: Final[Mapping[str, tuple[SourcePath, ...]]] = {
     "assay.data.image_folder.ImageFolder": (
         SourcePath("root", "one folder per class was expected: root/<class>/*.jpg"),
     ),
+    "assay.data.segmentation_folder.SegmentationFolder": (
+        SourcePath("root", "two folders were expected: root/images/*.jpg and root/masks/*.png"),
+    ),
     "assay.data.table.Table": (SourcePath("path", *_TABLE), SourcePath("test_path", *_TABLE)),
     "assay.data.text_files.TextFiles": (
         SourcePath("root", "a folder of text files, or one such file", "file or folder"),

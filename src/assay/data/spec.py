@@ -29,7 +29,9 @@ class Spec:
             regression.
         num_targets: Number of real-valued targets of a regression; 0 otherwise.
         class_names: One name per class (or label); empty for regression.
-        class_counts: Training samples of each class, or positive training samples of each label.
+        class_counts: Training samples of each class, positive training samples of each label, or training
+            pixels of each class of a mask.
+        ignore_index: Class of pixels that loss and metrics leave out; -100, which no class has, for none.
         num_train: Training samples.
         num_val: Validation samples.
         num_test: Test samples.
@@ -51,6 +53,7 @@ class Spec:
     num_targets: int = 0
     class_names: tuple[str, ...] = ()
     class_counts: tuple[int, ...] = ()
+    ignore_index: int = -100
     num_train: int = 0
     num_val: int = 0
     num_test: int = 0

@@ -61,6 +61,8 @@ class Trained:
         names, targets = tuple(source.class_names), {part: data.targets for part, data in given.items()}
         if task.has_real_targets:
             self._check_width(targets)
+        elif task.has_masks:
+            targets = self._masks(names, targets)
         elif names != self.spec.class_names:
             known = self.spec.class_names
             if task.has_heads:
@@ -116,6 +118,21 @@ class Trained:
         self._say(names, wanted, [name for name in known if name not in names])
         new = torch.tensor([known.get(name, -1) for name in names])
         return {part: new[values] for part, values in targets.items()}
+
+    def _masks(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        known = self.spec.class_names
+        if names != known[: len(names)]:
+            raise DataError(
+                f"data: the masks have the classes {', '.join(names[:10])}; the model was trained on "
+                f"{', '.join(known[:10])}",
+                hint=f"number and name them alike: data.source.class_names=[{','.join(known)}]",
+            )
+        self._say(names, list(known[len(names) :]))
+        missing = len(known) - len(names)
+        return {  # of a stream they are the pixels of each class
+            part: torch.nn.functional.pad(values, (0, missing)) if values.ndim == 2 else values
+            for part, values in targets.items()
+        }
 
     def _labels(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if strange := [name for name in names if name not in self.spec.class_names]:

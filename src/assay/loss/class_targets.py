@@ -10,22 +10,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def class_targets(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def class_targets(outputs: Tensor, targets: Tensor, *, pixels: bool = False) -> tuple[Tensor, Tensor]:
     """Judge by shape and dtype alone that outputs and targets fit, and bring them to one precision.
 
     Args:
         outputs: Logits, float `[B, C]`, C at least 2.
         targets: Hard: integers `[B]`. Soft: floats `[B, C]`, rows sum to 1.
+        pixels: Take masks, too: outputs `[B, C, ...]` with targets `[B, ...]` or `[B, C, ...]`.
 
     Returns:
-        The logits in float32 or float64, and the targets: int64 `[B]` if hard; `[B, C]` in the logits' dtype
-        if soft.
+        The logits in float32 or float64, and the targets: int64 `[B, ...]` if hard; `[B, C, ...]` in the
+        logits' dtype if soft.
 
     Raises:
         ValueError: If shapes or dtypes do not fit.
     """
     logits = at_least_float32(outputs)
-    if logits.ndim != 2 or logits.shape[1] < 2:
+    if logits.ndim < 2 or (logits.ndim > 2 and not pixels) or logits.shape[1] < 2:
         msg = (
             f"a loss over classes needs one logit per class, [B, C] with C at least 2, got outputs "
             f"{list(outputs.shape)}: for one logit per sample use loss=bce_with_logits."
@@ -39,11 +40,11 @@ def class_targets(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
             )
             raise ValueError(msg)
         return logits, targets.to(logits.dtype)
-    if targets.shape != logits.shape[:1]:
+    if targets.shape != logits.shape[:1] + logits.shape[2:]:
         msg = (
             f"hard targets {list(targets.shape)} do not fit outputs {list(outputs.shape)}: expected one "
-            f"class index a sample, [{logits.shape[0]}]; for several labels a sample use "
-            "loss=bce_with_logits."
+            f"class index a {'pixel' if logits.ndim > 2 else 'sample'}, "
+            f"{[*logits.shape[:1], *logits.shape[2:]]}; for several labels a sample use loss=bce_with_logits."
         )
         raise ValueError(msg)
     return logits, targets.long()

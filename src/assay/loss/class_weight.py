@@ -117,13 +117,18 @@ class ClassWeight(nn.Module):
             raise ValueError(msg)
         return self.value.to(logits.dtype)
 
-    def mean(self, losses: Tensor, targets: Tensor, logits: Tensor) -> Tensor:
+    def mean(self, losses: Tensor, targets: Tensor, logits: Tensor, ignore_index: int = -100) -> Tensor:
         """Average a batch: Σ q·w·loss / Σ q·w, which is the same for a hard target and its one-hot row.
 
+        Without weights the pixels of each mask are averaged first, and then the masks: so the loss of a batch
+        is the mean of those of its samples, however many of their pixels are left out.
+
         Args:
-            losses: `[B]`, the loss of the target class, if hard; `[B, C]`, the loss of every class, if soft.
-            targets: int64 `[B]` or float `[B, C]`.
-            logits: Float `[B, C]`.
+            losses: `[B, ...]`, the loss of the target class, if hard; `[B, C, ...]`, the loss of every class,
+                if soft.
+            targets: int64 `[B, ...]` or float `[B, C, ...]`.
+            logits: Float `[B, C, ...]`.
+            ignore_index: Hard targets that are left out.
 
         Returns:
             A scalar.
@@ -131,8 +136,18 @@ class ClassWeight(nn.Module):
         weight = self.of(logits)
         soft = targets.is_floating_point()
         if weight is None:
-            return (losses * targets).sum() / losses.shape[0] if soft else losses.mean()
-        shares = targets * weight if soft else weight[targets]
+            if soft:
+                return (losses * targets).sum() / (losses.numel() // losses.shape[1])
+            if losses.ndim == 1 and ignore_index < 0:
+                return losses.mean()
+            counted = (targets != ignore_index).flatten(1) if losses.ndim > 1 else targets != ignore_index
+            sums = losses.reshape(counted.shape).mul(counted).sum(-1)
+            return (sums / counted.sum(-1).clamp_min(1)).mean()
+        if soft:
+            shares = targets * weight.view(-1, *[1] * (targets.ndim - 2))
+        else:
+            counted = targets != ignore_index
+            shares = weight[torch.where(counted, targets, 0)] * counted
         return (losses * shares).sum() / total_weight(shares)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -20,12 +21,15 @@ class CrossEntropy(nn.Module):
     """Cross-entropy of a softmax, normalised by Σ q·w.
 
     `torch.nn.CrossEntropyLoss` divides a weighted loss by the sum of weights if targets are hard, by the
-    batch size if they are soft; here a one-hot row gives what its class index gives.
+    batch size if they are soft; here a one-hot row gives what its class index gives. Of masks it is the mean
+    over the pixels of each that are not left out, and then over the masks (torch's takes all pixels of a
+    batch together): so what a batch gives does not depend on how it is cut.
 
     Args:
         label_smoothing: Share of each target spread evenly over all classes, in [0, 1) (Szegedy et al. 2016).
         class_weight: None, "balanced" (n / (C * n_c)) or one number per class.
         class_counts: Training samples of each class; needed by "balanced".
+        ignore_index: Hard targets that are left out, such as the pixels of no class in a mask.
 
     Raises:
         ValueError: If an argument is out of range, or a class to balance is empty.
@@ -45,20 +49,22 @@ class CrossEntropy(nn.Module):
         label_smoothing: float = 0.0,
         class_weight: str | Sequence[float] | None = None,
         class_counts: Sequence[int] | None = None,
+        ignore_index: int = -100,
     ) -> None:
         super().__init__()
         if not 0 <= label_smoothing < 1:
             msg = f"label_smoothing must lie in [0, 1), got {label_smoothing}."
             raise ValueError(msg)
         self.label_smoothing = label_smoothing
+        self.ignore_index = ignore_index
         self.class_weight = ClassWeight(class_weight, class_counts)
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Average the loss over a batch.
 
         Args:
-            outputs: Logits, float `[B, C]`.
-            targets: int64 `[B]` or float `[B, C]`.
+            outputs: Logits, float `[B, C]`, or `[B, C, ...]` of masks.
+            targets: int64 `[B, ...]` or float `[B, C, ...]`.
 
         Returns:
             A scalar.
@@ -66,13 +72,22 @@ class CrossEntropy(nn.Module):
         Raises:
             ValueError: If shapes or dtypes do not fit.
         """
-        logits, targets = class_targets(outputs, targets)
-        weight = self.class_weight.of(logits)
+        logits, targets = class_targets(outputs, targets, pixels=True)
+        weight, soft = self.class_weight.of(logits), targets.is_floating_point()
+        smoothed: Any = {"label_smoothing": self.label_smoothing}
+        if not soft:
+            smoothed["ignore_index"] = self.ignore_index
         if weight is None:
-            return F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing)
-        total = total_weight(targets * weight if targets.is_floating_point() else weight[targets])
-        loss = F.cross_entropy(logits, targets, weight, reduction="sum", label_smoothing=self.label_smoothing)
-        return loss / total
+            if soft or logits.ndim == 2:
+                return F.cross_entropy(logits, targets, **smoothed)
+            losses = F.cross_entropy(logits, targets, reduction="none", **smoothed)
+            return self.class_weight.mean(losses, targets, logits, self.ignore_index)
+        if soft:
+            shares = targets * weight.view(-1, *[1] * (targets.ndim - 2))
+        else:
+            counted = targets != self.ignore_index
+            shares = weight[torch.where(counted, targets, 0)] * counted
+        return F.cross_entropy(logits, targets, weight, reduction="sum", **smoothed) / total_weight(shares)
 
     @property
     def mean_over_samples(self) -> bool:
@@ -80,7 +95,7 @@ class CrossEntropy(nn.Module):
         return not self.class_weight.weighs
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """Softmax over the classes: float `[B, C]`."""
+        """Softmax over the classes: float `[B, C, ...]`."""
         return at_least_float32(outputs).softmax(dim=1)
 
     def set_class_weight(self, weight: Tensor | None) -> None:

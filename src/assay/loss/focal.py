@@ -30,6 +30,7 @@ class Focal(nn.Module):
         gamma: How strongly an easy sample is turned down, from 0 to 20; more leaves no gradient.
         class_weight: α, the weight of each class: None, "balanced" (n / (C * n_c)) or one number per class.
         class_counts: Training samples of each class; needed by "balanced".
+        ignore_index: Hard targets that are left out, such as the pixels of no class in a mask.
 
     Raises:
         ValueError: If an argument is out of range, or a class to balance is empty.
@@ -42,20 +43,21 @@ class Focal(nn.Module):
         gamma: float = 2.0,
         class_weight: str | Sequence[float] | None = None,
         class_counts: Sequence[int] | None = None,
+        ignore_index: int = -100,
     ) -> None:
         super().__init__()
         if not 0 <= gamma <= _LARGEST_GAMMA:
             msg = f"gamma must be from 0 to {_LARGEST_GAMMA}, got {gamma}; use loss.gamma=2.0"
             raise ValueError(msg)
-        self.gamma = gamma
+        self.gamma, self.ignore_index = gamma, ignore_index
         self.class_weight = ClassWeight(class_weight, class_counts)
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Average the loss over a batch.
 
         Args:
-            outputs: Logits, float `[B, C]`.
-            targets: int64 `[B]` or float `[B, C]`.
+            outputs: Logits, float `[B, C]`, or `[B, C, ...]` of masks.
+            targets: int64 `[B, ...]` or float `[B, C, ...]`.
 
         Returns:
             A scalar.
@@ -63,13 +65,14 @@ class Focal(nn.Module):
         Raises:
             ValueError: If shapes or dtypes do not fit.
         """
-        logits, targets = class_targets(outputs, targets)
+        logits, targets = class_targets(outputs, targets, pixels=True)
         log_p = F.log_softmax(logits, dim=1)
         if not targets.is_floating_point():
-            log_p = log_p.gather(1, targets.unsqueeze(1)).squeeze(1)
+            there = torch.where(targets == self.ignore_index, 0, targets)
+            log_p = log_p.gather(1, there.unsqueeze(1)).squeeze(1)
         # Above 0, for a power below 1 has no finite slope at 0.
         miss = (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
-        return self.class_weight.mean(-(miss**self.gamma) * log_p, targets, logits)
+        return self.class_weight.mean(-(miss**self.gamma) * log_p, targets, logits, self.ignore_index)
 
     @property
     def mean_over_samples(self) -> bool:
@@ -77,7 +80,7 @@ class Focal(nn.Module):
         return not self.class_weight.weighs
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """Softmax over the classes: float `[B, C]`."""
+        """Softmax over the classes: float `[B, C, ...]`."""
         return at_least_float32(outputs).softmax(dim=1)
 
     def set_class_weight(self, weight: Tensor | None) -> None:

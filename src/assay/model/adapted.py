@@ -40,7 +40,8 @@ class Adapted(nn.Module):
     A network that fits already stays as it is. A Vision Transformer states its patches itself
     (`network.patch_size`).
 
-    Inputs `[B, C, H, W]`, float; outputs `[B, num_outputs]`: what `network` returns.
+    Inputs `[B, C, H, W]`, float; outputs `[B, num_outputs]`: what `network` returns, of a network for masks
+    `[B, num_outputs, H, W]`.
 
     Args:
         network: Takes images of three channels, such as `torchvision.models.resnet18(num_classes=10)`.
@@ -88,9 +89,9 @@ class Adapted(nn.Module):
         self.network = network
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Map images `[B, C, H, W]` to outputs `[B, num_outputs]`."""
-        outputs: Tensor = self.network(inputs)
-        return outputs
+        """Map images `[B, C, H, W]` to outputs `[B, num_outputs]`, or of masks `[B, num_outputs, H, W]`."""
+        outputs: Tensor | dict[str, Tensor] = self.network(inputs)
+        return outputs["out"] if isinstance(outputs, dict) else outputs  # of torchvision.models.segmentation
 
 
 def head_of(network: nn.Module) -> str:

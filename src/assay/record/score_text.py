@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 _SHARES: Final = (
     *("accuracy", "precision", "recall", "f1", "auroc", "one_nn"),
     *("balanced accuracy", "average precision", "exact match"),
+    *("mean iou", "mean_iou", "mean dice", "mean_dice", "pixel accuracy", "pixel_accuracy"),
 )
 """How their names begin."""
 

@@ -6,9 +6,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from assay.callbacks.keep_predictions import KeepPredictions
+from assay.callbacks.keep_predictions import KeepPredictions, drawn
 from assay.data.data_module import DataModule
 from assay.module import Module
 from assay.record import predictions_file, samples_file
@@ -22,8 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import lightning as L
+    from numpy.typing import NDArray
 
     from assay.build.assembly import Assembly
+    from assay.data.shown_samples import Shown
     from assay.record.samples_file import Reason
     from assay.task.predictions import Predictions
 
@@ -31,7 +31,6 @@ log = logging.getLogger("assay")
 
 _DEFAULTS: Final = {"max_megabytes": 64, "num_samples": 24}
 """Of a run whose config says nothing of it, because it is older; as in `conf/train.yaml`."""
-_SEED: Final = 0
 
 
 @contextmanager
@@ -45,7 +44,8 @@ def gathered(assembly: Assembly) -> Iterator[KeepPredictions]:
         What gathers it; it has a `problem` where there is nothing to gather.
     """
     settings = _settings(assembly)
-    keep = KeepPredictions(int(float(settings.get("max_megabytes") or 0) * 1e6))
+    num_shown = int(settings.get("num_samples") or 0)
+    keep = KeepPredictions(int(float(settings.get("max_megabytes") or 0) * 1e6), num_shown)
     keep.problem = _why_not(assembly, settings)
     callbacks: list[L.Callback] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     if keep.problem:
@@ -134,13 +134,13 @@ def _samples(
     data: DataModule, keep: KeepPredictions, predictions: Predictions, most: int
 ) -> list[KeptSample]:
     worst: list[int] = task_of(predictions.task).worst(predictions, most).tolist()
-    drawn = np.random.default_rng(_SEED).permutation(len(predictions.keys))[:most].tolist()
-    positions = keep.positions()[[*worst, *drawn]].tolist()
+    rows = [*worst, *drawn(len(predictions.keys), most).tolist()]
+    positions = keep.positions()[rows].tolist()
     reasons: list[Reason] = ["worst" if index < len(worst) else "random" for index in range(len(positions))]
     return [
-        KeptSample(predictions.keys[index], reason, shown.picture, shown.row)
-        for index, reason, shown in zip(
-            [*worst, *drawn], reasons, data.tested_samples(positions), strict=True
+        KeptSample(predictions.keys[index], reason, _picture(shown, keep.shown(at), predictions), shown.row)
+        for index, at, reason, shown in zip(
+            rows, positions, reasons, data.tested_samples(positions), strict=True
         )
     ]
 
@@ -153,3 +153,10 @@ def _generated(module: Module, data: DataModule) -> list[KeptSample]:
     module.eval()
     text = generate(module, codec, "", data.spec.input_shape[0], Sampling(), device=module.device).text
     return [KeptSample("", "generated", None, {"text": text})]
+
+
+def _picture(shown: Shown, predicted: NDArray[Any] | None, predictions: Predictions) -> bytes | None:
+    if shown.picture is None or shown.target is None or predicted is None:
+        return shown.picture
+    names = predictions.class_names
+    return task_of(predictions.task).picture(shown.picture, shown.target, predicted, names)

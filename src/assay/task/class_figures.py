@@ -83,8 +83,7 @@ def class_figures(predictions: Predictions) -> list[Figure]:
     )
     worst = np.argsort(np.where(support > 0, f1, np.inf), kind="stable")
     figures = [
-        *_matrices(matrix, names),
-        *_confusions(matrix, names),
+        *confusion_figures(matrix, names),
         _per_class({"precision": precision, "recall": recall, "F1": f1}, support, names, worst),
     ]
     curves = labels[1:] if num_classes == 2 else np.sort(worst[:_MOST_CURVES])
@@ -99,6 +98,17 @@ def class_figures(predictions: Predictions) -> list[Figure]:
         else:
             figures += calibration(chances, truth, "of the class that was said")
     return figures
+
+
+def confusion_figures(matrix: NDArray[Any], names: tuple[str, ...], unit: str = "samples") -> list[Figure]:
+    """The confusion matrix, also as shares of each target, and the most frequent confusions.
+
+    Args:
+        matrix: Counts `[C, C]`, a row per target.
+        names: Of the classes.
+        unit: What is counted.
+    """
+    return [*_matrices(matrix, names), *_confusions(matrix, names, unit)]
 
 
 def _targets(predictions: Predictions) -> NDArray[Any]:
@@ -148,7 +158,7 @@ def _matrices(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure]:
     ]
 
 
-def _confusions(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure]:
+def _confusions(matrix: NDArray[Any], names: tuple[str, ...], unit: str) -> list[Figure]:
     """What is taken for what, where there are more than two classes to confuse."""
     wrong = matrix * (1 - np.eye(len(names), dtype=matrix.dtype))
     order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CONFUSIONS]
@@ -159,9 +169,11 @@ def _confusions(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure]:
         "",
         [f"{names[target]} → {names[said]}" for target, said in pairs],
         [int(wrong[pair]) for pair in pairs],
-        texts=[f"{names[t]} taken for {names[s]}: {wrong[t, s]} of {matrix[t].sum()}" for t, s in pairs],
+        texts=[
+            f"{names[t]} taken for {names[s]}: {wrong[t, s]:.0f} of {matrix[t].sum():.0f}" for t, s in pairs
+        ],
     )
-    return [Figure("confusions", "Most frequent confusions", (bars,), "target → predicted", "samples")]
+    return [Figure("confusions", "Most frequent confusions", (bars,), "target → predicted", unit)]
 
 
 def _per_class(

@@ -68,6 +68,10 @@ class Multilabel(Task):
         return LabelPredictions(outputs, names, kind)
 
     @override
+    def labels(self, outputs: NDArray[Any]) -> NDArray[Any] | None:
+        return outputs > 0.5
+
+    @override
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
         import torch
 

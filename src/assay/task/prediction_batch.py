@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, final, overload
 
 import numpy as np
 from typing_extensions import override
@@ -33,7 +33,13 @@ _SHOWN = 10
 
 
 class PredictionBatch(ABC, Sequence[One], Generic[One]):
-    """Predictions of several samples: a sequence of single ones over the arrays they share."""
+    """Predictions of several samples: a sequence of single ones over the arrays they share.
+
+    Attributes:
+        file_suffix: Of the file that each prediction is written to, beside the table; empty for none.
+    """
+
+    file_suffix: ClassVar[str] = ""
 
     @property
     @abstractmethod
@@ -47,6 +53,14 @@ class PredictionBatch(ABC, Sequence[One], Generic[One]):
         Args:
             top_k: Of classes, how many to name.
         """
+
+    def file_of(self, index: int) -> bytes:
+        """Contents of the file of a prediction, where there is a `file_suffix`.
+
+        Args:
+            index: Which.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no files of number {index}")
 
     @abstractmethod
     def _one(self, outputs: NDArray[np.float32]) -> One: ...

@@ -40,6 +40,8 @@ class Task(ABC):
         form: How targets look.
         by_class: Each sample has one class, so that classes can be counted, stratified and thinned out.
         has_real_targets: Targets are real numbers, which the loss may see standardised.
+        has_masks: Targets are masks, which transforms of a picture's shape move along with it.
+        ignore_index: Class of what neither loss nor metrics see; torch's own, which no class has, by default.
         kept_kind: Of the outputs that `kept` makes; None where they stay what they are.
         has_heads: Each of several targets is a class or a number of its own, see `assay.task.heads`.
         num_classes: Where only one number of classes is possible.
@@ -57,6 +59,8 @@ class Task(ABC):
     by_class: ClassVar[bool] = False
     has_real_targets: ClassVar[bool] = False
     has_heads: ClassVar[bool] = False
+    has_masks: ClassVar[bool] = False
+    ignore_index: ClassVar[int] = -100
     kept_kind: ClassVar[Kind | None] = None
     num_classes: ClassVar[int | None] = None
     takes_logits: ClassVar[bool] = False
@@ -167,6 +171,16 @@ class Task(ABC):
             input_shape: Of a sample, where targets have a shape that follows from it.
         """
 
+    def declared_targets(self, num_samples: int, size: int, input_shape: Sequence[int]) -> Tensor:
+        """What stands for the targets of samples of which only the number is known.
+
+        Args:
+            num_samples: How many.
+            size: What `size_key` counts.
+            input_shape: Of one sample.
+        """
+        return self.fake_targets(num_samples, size, input_shape)
+
     def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
         """How many values a model returns per sample.
 
@@ -208,6 +222,56 @@ class Task(ABC):
             kind: What they are.
             names: Of classes, labels or targets.
         """
+
+    def kept_names(self, num_outputs: int) -> tuple[str, ...]:
+        """Names that stand in for those of the classes, where only outputs of `kept` are known.
+
+        Args:
+            num_outputs: Of one sample.
+        """
+        del num_outputs
+        return ()
+
+    def labels(self, outputs: NDArray[Any]) -> NDArray[Any] | None:
+        """What is said in the end, by which an exported model is compared; None where there are no labels.
+
+        Args:
+            outputs: Probabilities of N samples, from `postprocess`.
+        """
+        del outputs
+        return None
+
+    def shown(self, outputs: Tensor) -> Tensor | None:
+        """What has to be kept of outputs, bytes `[B, …]`, to draw samples; None where `kept` is enough.
+
+        Args:
+            outputs: Of B samples, as the metrics see them.
+        """
+        del outputs
+        return None
+
+    def picture(
+        self, picture: bytes, targets: NDArray[Any], shown: NDArray[Any], class_names: Sequence[str]
+    ) -> bytes:
+        """A sample with its target and what was predicted, as a PNG file.
+
+        Args:
+            picture: Of the sample, a PNG file.
+            targets: Of the sample.
+            shown: Of the sample, as `shown` has kept it.
+            class_names: Of the data.
+        """
+        del targets, shown, class_names
+        return picture
+
+    def legend(self, predictions: Predictions) -> list[tuple[str, bytes]]:
+        """Names and small PNG files of what pictures of samples show in colours.
+
+        Args:
+            predictions: Of this task.
+        """
+        del predictions
+        return []
 
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
         """What a run keeps of its test, a row per sample, for `scores`, `figures` and the rest.

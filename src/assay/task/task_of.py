@@ -11,6 +11,7 @@ from assay.task.multiclass import Multiclass
 from assay.task.multilabel import Multilabel
 from assay.task.multitask import Multitask
 from assay.task.regression import Regression
+from assay.task.segmentation import Segmentation
 from assay.task.task import Task
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ TASKS: Final[Mapping[str, Task]] = MappingProxyType(
             Binary(),
             Multilabel(),
             Regression(),
+            Segmentation(),
             Multitask(),
             LanguageModelling(),
         )

@@ -61,7 +61,7 @@ class MemoryLoader:
             yield from batches
             return
         for (inputs, targets), keys in zip(batches, order.batches(epoch, start, of=part.keys), strict=True):
-            yield part.transforms.batch(inputs, order.seed, epoch, keys), targets
+            yield part.transforms.pairs(inputs, targets, order.seed, epoch, keys)
 
     def samples(self, epoch: int, batch: int) -> Tensor:
         """Which samples make up a batch, by their index in the source.
@@ -191,10 +191,11 @@ class KeyedDataset(Dataset[Any]):
             if not self._transforms:
                 return sample
             if isinstance(sample, dict):
-                name = next(iter(sample))
-                return {**sample, name: self._transforms.sample(sample[name], draw)}
-            inputs, *rest = sample
-            return (self._transforms.sample(inputs, draw), *rest)
+                names = [*sample][:2]
+                pair = self._transforms.pair(*(sample[name] for name in names), draw)
+                return {**sample, **dict(zip(names, pair, strict=True))}
+            inputs, targets, *rest = sample
+            return (*self._transforms.pair(inputs, targets, draw), *rest)
         except DataError as error:
             return error
 

@@ -129,6 +129,7 @@ class Parts:
             train_shape=train_shape,
             **self.task.sizes(self.targets("train"), self.class_names),
             class_names=self.class_names,
+            ignore_index=self.task.ignore_index,
             num_train=len(self.rows["train"]),
             num_val=len(self.rows["val"]),
             num_test=len(self.rows["test"]),

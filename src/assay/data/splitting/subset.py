@@ -49,15 +49,18 @@ class Part:
         head, tail = self.transforms.divide()
         if not head or not isinstance(self.data, Samples) or not len(self.rows):
             return self
-        first = head.batch(self.data.inputs.index_select(0, self.rows[:1]), 0, 0, self.keys[:1])
-        if first.nbytes * len(self.rows) > free_memory() // 4 // processes:
+        one = self.rows[:1]
+        pair = self.data.inputs.index_select(0, one), self.data.targets.index_select(0, one)
+        first = head.pairs(*pair, 0, 0, self.keys[:1])
+        if sum(one.nbytes for one in first) * len(self.rows) > free_memory() // 4 // processes:
             return self
-        inputs = torch.empty((len(self.rows), *first.shape[1:]), dtype=first.dtype)
+        inputs, targets = (one.new_empty((len(self.rows), *one.shape[1:])) for one in first)
         start = 0
         for block in blocks(self.data.inputs, self.rows):
-            inputs[start : start + len(block)] = head.batch(block, 0, 0, self.keys)
+            there = slice(start, start + len(block))
+            chosen = self.data.targets.index_select(0, self.rows[there])
+            inputs[there], targets[there] = head.pairs(block, chosen, 0, 0, self.keys[there])
             start += len(block)
-        targets = self.data.targets.index_select(0, self.rows)
         return Part(Samples(inputs, targets), torch.arange(len(self.rows)), self.keys, tail)
 
 

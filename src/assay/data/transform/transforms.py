@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
+from torchvision import tv_tensors  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.errors import DataError
 from assay.splitmix import mix
+from assay.task.segmentation import IGNORED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from torch import Tensor
 
+_LIFT = 1 << 16
+"""Added to the classes of a mask while it is transformed."""
 _DETERMINISTIC = (
     torch.nn.Identity,
     v2.CenterCrop,
@@ -44,15 +48,23 @@ class Transforms:
     Args:
         transforms: Callables on `[C, H, W]` or `[B, C, H, W]` tensors.
         keys: The full key of each, for messages.
+        masks: Targets are masks `[H, W]`, which are transformed along with the pictures: each transform gets
+            a pair of torchvision's `Image` and `Mask`. What it leaves of neither, such as a border, is left
+            out of the mask.
     """
 
     def __init__(
-        self, transforms: Iterable[Callable[[Tensor], Tensor]] = (), keys: Sequence[str] = ()
+        self,
+        transforms: Iterable[Callable[[Any], Any]] = (),
+        keys: Sequence[str] = (),
+        *,
+        masks: bool = False,
     ) -> None:
         given = list(transforms)
         named = zip(given, keys or ["data.transform"] * len(given), strict=True)
         flat = [(one, key) for transform, key in named for one in _flat([transform])]
         self.transforms, self.keys = tuple(one for one, _ in flat), tuple(key for _, key in flat)
+        self.masks = masks
 
     def __bool__(self) -> bool:
         return bool(self.transforms)
@@ -73,7 +85,8 @@ class Transforms:
         while length < len(self.transforms) and type(self.transforms[length]) in _DETERMINISTIC:
             length += 1
         head, tail = self.keys[:length], self.keys[length:]
-        return Transforms(self.transforms[:length], head), Transforms(self.transforms[length:], tail)
+        first, rest = self.transforms[:length], self.transforms[length:]
+        return Transforms(first, head, masks=self.masks), Transforms(rest, tail, masks=self.masks)
 
     def sample(self, inputs: Any, key: tuple[int, ...]) -> Any:
         """Transform one sample; the random numbers are a function of `key` alone.
@@ -88,6 +101,63 @@ class Transforms:
         if not self.deterministic:
             seed_generators(key)
         return self._apply(inputs)
+
+    def pair(self, inputs: Any, targets: Any, key: tuple[int, ...]) -> tuple[Any, Any]:
+        """Transform one sample and, where it is a mask, its target.
+
+        Args:
+            inputs: One input.
+            targets: Its target.
+            key: As for `sample`.
+
+        Raises:
+            DataError: A transform does not take them.
+        """
+        if not self.masks or not self.transforms or not isinstance(targets, torch.Tensor) or targets.ndim < 2:
+            return self.sample(inputs, key), targets
+        if not self.deterministic:
+            seed_generators(key)
+        return self._together(inputs, targets)
+
+    def _together(self, inputs: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
+        # What a transform fills in, whatever number that is, is not one of the classes.
+        lifted = tv_tensors.Mask(masks.to(torch.int32) + _LIFT)
+        picture, mask = self._apply((tv_tensors.Image(inputs), lifted))
+        if not isinstance(mask, tv_tensors.Mask) or mask.shape[-2:] != picture.shape[-2:]:
+            raise DataError(
+                f"data.transform: {', '.join(type(one).__name__ for one in self.transforms)} make a picture "
+                f"{list(picture.shape)} with a {type(mask).__name__} {list(mask.shape)}; a Mask of the same "
+                "height and width was expected",
+                hint="take transforms of torchvision.transforms.v2, without ToPureTensor, which change both",
+            )
+        mask = mask.as_subclass(torch.Tensor)
+        mask = torch.where(mask < _LIFT, IGNORED, mask - _LIFT).to(masks.dtype)
+        return picture.as_subclass(torch.Tensor), mask
+
+    def pairs(
+        self, inputs: Tensor, targets: Tensor, seed: int, epoch: int, keys: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Transform a batch and, where these are masks, its targets.
+
+        Args:
+            inputs: As for `batch`.
+            targets: `[B, ...]`.
+            seed: As for `batch`.
+            epoch: As for `batch`.
+            keys: As for `batch`.
+
+        Raises:
+            DataError: As for `batch`.
+        """
+        if not self.masks or not self.transforms or targets.ndim < 3:
+            return self.batch(inputs, seed, epoch, keys), targets
+        if self.deterministic:
+            return self._together(inputs, targets)
+        samples = [
+            self.pair(*one, (seed, epoch, key))
+            for *one, key in zip(inputs, targets, keys.tolist(), strict=True)
+        ]
+        return stack([one for one, _ in samples]), stack([mask for _, mask in samples])
 
     def batch(self, inputs: Tensor, seed: int, epoch: int, keys: Tensor) -> Tensor:
         """Transform a batch.
@@ -118,10 +188,10 @@ class Transforms:
             except (KeyError, RuntimeError, TypeError, ValueError) as error:
                 if not type(transform).__module__.startswith("torchvision."):
                     raise  # a transform of somebody's own, whose file and line are told
-                what = (
-                    f"of shape {tuple(inputs.shape)}"
-                    if isinstance(inputs, torch.Tensor)
-                    else repr(type(inputs))
+                several = inputs if isinstance(inputs, tuple) else (inputs,)
+                what = " and a mask ".join(
+                    f"of shape {tuple(one.shape)}" if isinstance(one, torch.Tensor) else repr(type(one))
+                    for one in several
                 )
                 raise DataError(
                     f"{key}: {type(transform).__name__} cannot take an input {what}: {error}",

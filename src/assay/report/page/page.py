@@ -157,12 +157,14 @@ class Pictures:
         title: Above them.
         pictures: In their order.
         caption: Below them.
+        are_wide: Whether each shows several pictures side by side.
     """
 
     template: ClassVar[str] = "pictures.html"
     title: str
     pictures: Sequence[Picture]
     caption: str = ""
+    are_wide: bool = False
 
 
 @final

@@ -61,6 +61,7 @@ _ENDED: Final = {"failed": "failed", "interrupted": "been interrupted", "pruned"
 _PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "torchmetrics", "hydra-core", "numpy")
 _LARGEST_MATRIX: Final = 10_000
 _HOW_SAID: Final = "With what the model said, and after it what is right where that is something else."
+_MOST_COLOURS: Final = 60
 _LARGEST_PICTURES: Final = 600_000
 """Bytes of all pictures on a page."""
 _PRESETS: Final = ("experiment", "sweep", "debug")
@@ -268,10 +269,13 @@ def _shown(
     small = [one for one in pictures if len(one.picture or b"") <= _LARGEST_PICTURES // len(pictures)]
     left_out = len(pictures) - len(small)
     blocks: list[Block] = []
+    legend = [] if predictions is None else task_of(predictions.task).legend(predictions)
+    if small and legend and samples[0].reason == "worst":
+        blocks.append(Pictures("Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]))
     if small:
         caption = f"{left_out} pictures are too large for a page." if left_out else ""
         cards = [Picture(one.picture or b"", *told.of(one.key)) for one in small]
-        blocks.append(Pictures(title, cards, f"{order} {caption}".strip()))
+        blocks.append(Pictures(title, cards, f"{order} {caption}".strip(), are_wide=bool(legend)))
     texts = [one for one in samples if isinstance(one.row and one.row.get(_TOKENS), list)]
     if texts:
         passages = [Passage(*told.of(one.key)[:2], _marked(one, predictions)) for one in texts]

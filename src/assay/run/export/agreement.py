@@ -10,6 +10,8 @@ import numpy as np
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 TOLERANCE: Final = 1e-4
@@ -56,7 +58,7 @@ def compare(
     targets: NDArray[Any] | None,
     *,
     kind: str,
-    by_class: bool,
+    labels: Callable[[NDArray[Any]], NDArray[Any] | None],
     int8: bool = False,
     resizes: bool = False,
 ) -> Agreement:
@@ -67,7 +69,7 @@ def compare(
         exported: Of the same samples.
         targets: What was right: classes `[N]`, labels `[N, L]` or values `[N, T]`; None where not known.
         kind: What outputs are; `probabilities` and `scores` have labels.
-        by_class: A sample has one class; otherwise each output is a label of its own.
+        labels: Of probabilities, see `assay.task.task.Task.labels`.
         int8: Weights were rounded.
         resizes: The file resizes pictures.
 
@@ -85,7 +87,7 @@ def compare(
     scale = 1.0 if kind == "probabilities" else float(np.abs(np.nan_to_num(original)).max(initial=0.0))
     tolerance = None if int8 else scale * (RESIZED_TOLERANCE if resizes else TOLERANCE)
     measured = Agreement(
-        len(original), largest, tolerance, **_labels(original, exported, targets, kind, by_class=by_class)
+        len(original), largest, tolerance, **_labels(original, exported, targets, kind, labels)
     )
     _judge(measured, difference, original, int8=int8)
     return measured
@@ -96,15 +98,14 @@ def _labels(
     exported: NDArray[np.float32],
     targets: NDArray[Any] | None,
     kind: str,
-    *,
-    by_class: bool,
+    labels: Callable[[NDArray[Any]], NDArray[Any] | None],
 ) -> dict[str, float]:
     if kind == "values" and targets is not None:
         errors = (float(np.sqrt(np.mean((one - targets) ** 2))) for one in (original, exported))
         return dict(zip(("error", "exported_error"), errors, strict=True))
-    if kind != "probabilities" or original.ndim != 2:
+    first, second = (labels(one) if kind == "probabilities" else None for one in (original, exported))
+    if first is None or second is None:
         return {}
-    first, second = (one.argmax(1) if by_class else one > 0.5 for one in (original, exported))
     shares = {"same_labels": float(np.mean(first == second))}
     if targets is not None and targets.shape == first.shape:
         shares |= {

@@ -255,6 +255,6 @@ def targets_of(original: Original, samples: CheckSamples) -> NDArray[Any] | None
         samples: N samples.
     """
     task = original.task
-    if samples.targets is None or task is None:
+    if samples.targets is None or task is None or task.has_masks:
         return None
     return task.hard_targets(task.batch_targets(samples.targets, torch.float32)).numpy()

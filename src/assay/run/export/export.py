@@ -261,7 +261,7 @@ def _compare(
         exported,
         targets_of(original, samples),
         kind=original.kind,
-        by_class=original.task is not None and original.task.by_class,
+        labels=original.task.labels if original.task is not None else lambda _: None,
         int8=int8,
         resizes=inside and original.takes_any_size,
     )

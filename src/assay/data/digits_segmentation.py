@@ -1,0 +1,98 @@
+"""Handwritten digits on photographs, with a mask of which digit covers each pixel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+import torch
+from PIL import Image
+from sklearn.datasets import load_digits, load_sample_images  # type: ignore[import-untyped]  # it ships no types
+
+from assay.data.samples import Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from assay.task.task_name import TaskName
+
+_COVERS: Final = 0.4
+"""Share of ink from which on a pixel is the digit's."""
+_COLUMNS: Final = {"train": (0.0, 0.6), "val": (0.6, 0.8), "test": (0.8, 1.0)}
+"""Of photographs and digits, so that nothing of one part is seen in another."""
+
+
+@final
+class DigitsSegmentation:
+    """scikit-learn's digits, scaled up, on crops of its two photographs `china.jpg` and `flower.jpg`.
+
+    Each picture has one or two digits in a colour of their own, which may cover each other. Class 0 is the
+    photograph, class 1 to 10 are the digits 0 to 9. The parts share neither digits nor places of photographs.
+
+    Args:
+        num_samples: Of training, validation and test.
+        size: Height and width of a picture.
+        seed: Of what is put where.
+
+    Raises:
+        ValueError: A number is too small.
+
+    >>> samples = DigitsSegmentation([8, 2, 2]).read()["train"]
+    >>> samples.inputs.shape, samples.targets.shape, samples.targets.dtype
+    (torch.Size([8, 3, 32, 32]), torch.Size([8, 32, 32]), torch.uint8)
+    """
+
+    task: TaskName = "segmentation"
+    class_names = ("background", *map(str, range(10)))
+
+    def __init__(self, num_samples: Sequence[int] = (1000, 150, 250), size: int = 32, seed: int = 0) -> None:
+        if len(num_samples) != 3 or min(num_samples) < 1:
+            raise ValueError(f"num_samples={list(num_samples)}: three numbers above 0 were expected")
+        if not 24 <= size <= 80:
+            raise ValueError(f"size={size}: 24 to 80 was expected, as the photographs are cut in parts")
+        self._num_samples = dict(zip(_COLUMNS, num_samples, strict=True))
+        self._size, self._seed = size, seed
+
+    def prepare(self) -> None:
+        """Nothing to download."""
+
+    def read(self) -> Mapping[str, Samples]:
+        """Parts `train`, `val` and `test`: inputs uint8 `[N, 3, H, W]`, targets uint8 `[N, H, W]`."""
+        digits, labels = load_digits(return_X_y=True)
+        images = digits.reshape(-1, 8, 8) / 16
+        photographs = [np.asarray(photograph) for photograph in load_sample_images().images]
+        parts = {}
+        for number, (part, (begin, end)) in enumerate(_COLUMNS.items()):
+            draw = np.random.default_rng([self._seed, number])
+            chosen = slice(int(begin * len(images)), int(end * len(images)))
+            cut = [one[:, int(begin * one.shape[1]) : int(end * one.shape[1])] for one in photographs]
+            made = [
+                self._scene(draw, images[chosen], labels[chosen], cut) for _ in range(self._num_samples[part])
+            ]
+            inputs = torch.from_numpy(np.stack([picture for picture, _ in made])).permute(0, 3, 1, 2)
+            parts[part] = Samples(inputs.contiguous(), torch.from_numpy(np.stack([mask for _, mask in made])))
+        return parts
+
+    def _scene(
+        self,
+        draw: np.random.Generator,
+        digits: NDArray[np.float64],
+        labels: NDArray[np.int64],
+        photographs: Sequence[NDArray[np.uint8]],
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        size, photograph = self._size, photographs[draw.integers(len(photographs))]
+        top, left = (int(draw.integers(length - size + 1)) for length in photograph.shape[:2])
+        picture = photograph[top : top + size, left : left + size].astype(float)
+        mask = np.zeros((size, size), np.uint8)
+        for _ in range(draw.integers(1, 3)):
+            which, side = int(draw.integers(len(digits))), int(draw.integers(12, 19))
+            small = Image.fromarray((255 * digits[which]).astype(np.uint8), "L")
+            ink = np.asarray(small.resize((side, side), Image.Resampling.BICUBIC)) / 255
+            row, column = draw.integers(0, size - side + 1, 2)
+            there = slice(row, row + side), slice(column, column + side)
+            colour = draw.uniform(0, 255, 3)
+            picture[there] = (1 - ink[..., None]) * picture[there] + ink[..., None] * colour
+            mask[there] = np.where(ink > _COVERS, 1 + labels[which], mask[there])
+        return picture.round().astype(np.uint8), mask

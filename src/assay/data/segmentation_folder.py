@@ -1,0 +1,331 @@
+"""Pictures with a mask each: two folders with files of the same names."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, final
+
+import numpy as np
+import torch
+from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
+
+from assay.data.image_folder import images_below
+from assay.data.images.image_file import MODES, decode, read_image
+from assay.data.images.image_survey import Look, look_at, survey
+from assay.data.images.mask_file import decode_mask, read_mask
+from assay.data.images.mask_values import NUM_VALUES, ClassValues
+from assay.data.memory import free_memory
+from assay.data.samples import Samples, Stream
+from assay.data.source_paths import check_argument
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.task.task_name import TaskName
+
+_PARTS = ("train", "val", "test")
+_IMAGES, _MASKS = "images", "masks"
+_PEEK = 32
+_NAMED = 10
+
+
+class _Pair(NamedTuple):
+    name: str
+    image: str
+    mask: str
+
+
+@final
+class SegmentationFolder:
+    """`root/images/*.jpg` with `root/masks/*.png`: a mask is called as its picture, but for the suffix.
+
+    With parts of its own: `root/{train,val,test}/images` and `…/masks`, or `root/images/{train,val,test}`.
+    Pictures are decoded as by `assay.data.image_folder.ImageFolder`: once where they have one size (or
+    `image_size` gives them one) and take less than a quarter of the free memory, else sample by sample. All
+    files are looked at before training.
+
+    A mask has the class of each pixel as grey values or as a palette. What is wrong with any pair of files is
+    told with its name: a mask that is missing, of another size, or with a value that is not a class.
+
+    Args:
+        root: The folder.
+        image_size: Height and width that pictures (bilinear) and masks (nearest) are scaled to; None leaves
+            them as they are.
+        mode: `RGB` or `GRAY`; other pictures are converted, transparency is left out.
+        class_names: A name for each class; None: their numbers.
+        values: The value of each class in the masks; None: 0, 1, 2, …; of masks of 0 and 255 these two.
+        ignore_value: Of pixels that neither loss nor metrics see; None for none.
+        in_memory: `auto` as above; True or False to decide.
+        on_bad: What to do about pairs that cannot be used: `error`, or `skip` to leave them out.
+
+    Attributes:
+        mode: As given.
+        image_size: As given.
+        notes: What was left out or decided, a sentence each; there after `read()`.
+
+    Raises:
+        ValueError: An argument is not one of its choices.
+    """
+
+    task: TaskName = "segmentation"
+
+    def __init__(
+        self,
+        root: str,
+        image_size: tuple[int, int] | None = None,
+        mode: str = "RGB",
+        *,
+        class_names: Sequence[str] | None = None,
+        values: Sequence[int] | None = None,
+        ignore_value: int | None = 255,
+        in_memory: bool | str = "auto",
+        on_bad: str = "error",
+    ) -> None:
+        if on_bad not in ("error", "skip"):
+            raise ValueError(f"on_bad={on_bad!r}: error or skip was expected")
+        if mode not in MODES:
+            raise ValueError(f"mode={mode!r}: RGB or GRAY was expected")
+        if in_memory not in (True, False, "auto"):
+            raise ValueError(f"in_memory={in_memory!r}: auto, true or false was expected")
+        if image_size is not None and (len(image_size) != 2 or min(image_size) < 1):
+            raise ValueError(f"image_size={list(image_size)}: [height, width] was expected")
+        self._root, self.mode, self._in_memory, self._on_bad = Path(root), mode, in_memory, on_bad
+        self.image_size = None if image_size is None else (int(image_size[0]), int(image_size[1]))
+        self._classes = ClassValues(class_names, values, ignore_value)
+        self.class_names: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
+
+    def prepare(self) -> None:
+        """Nothing to download."""
+
+    def read(self) -> Mapping[str, Samples | Stream]:
+        """The parts the folder has: `all`, or `train` and any of `val` and `test`.
+
+        Raises:
+            DataError: The folder is missing or another one, or files are bad.
+        """
+        self.notes = ()
+        check_argument("assay.data.segmentation_folder.SegmentationFolder", "root", self._root)
+        problems: dict[str, str] = {}
+        listed = {part: self._pairs(*folders, problems) for part, folders in part_folders(self._root).items()}
+        pairs = [pair for some in listed.values() for pair in some]
+        counts, masks = self._look_at_masks(pairs)
+        images, looks = self._look_at_images(pairs, masks)
+        self.class_names, table, note = self._classes.found(counts[[not look.bad for look in masks]])
+        self.notes += (f"data.source.root={self._root}: {note}",) if note else ()
+        bad = [self._problem(*one, table) for one in zip(looks, masks, counts, strict=True)]
+        problems |= {pair.name: why for pair, why in zip(pairs, bad, strict=True) if why}
+        self._judge(problems, len(pairs) + len(problems.keys() - {pair.name for pair in pairs}))
+        sizes = {look.size for look, why in zip(looks, bad, strict=True) if not why}
+        whole = images is not None
+        if self._in_memory is True and not whole:
+            raise DataError(
+                f"data.source.in_memory=true: the pictures in {self._root} have several sizes",
+                hint="data.source.image_size=[224,224], or data.source.in_memory=auto",
+            )
+        parts: dict[str, Samples | Stream] = {}
+        start = 0
+        for part, some in listed.items():
+            rows = [row for row in range(start, start + len(some)) if not bad[row]]
+            start += len(some)
+            chosen = [pairs[row] for row in rows]
+            names = [pair.name for pair in chosen]
+            identity = "\n".join(
+                f"{pair.name} {looks[row].sha256} {masks[row].sha256}"
+                for pair, row in zip(chosen, rows, strict=True)
+            )
+            identity += f"\n{table.tolist()}"
+            if images is not None:
+                targets = torch.empty(len(chosen), *images.shape[2:], dtype=torch.uint8)
+                with ThreadPoolExecutor(os.cpu_count()) as pool:
+                    for at, mask in enumerate(pool.map(partial(self._mask, table), chosen)):
+                        targets[at] = mask
+                parts[part] = Samples(images[torch.tensor(rows).long()], targets, identity, names)
+            else:
+                several = {looks[row].size: at for at, row in enumerate(rows)} if len(sizes) > 1 else {}
+                unlike = () if self.image_size or len(several) < 2 else tuple(several.values())[:_PEEK]
+                files = _Files(chosen, self.mode, self.image_size, table)
+                parts[part] = Stream(files, self._pixels(counts[rows], table), identity, unlike, names)
+        return parts
+
+    def _pairs(self, images: Path, masks: Path, problems: dict[str, str]) -> list[_Pair]:
+        """Pictures with their masks; a picture without a mask is a problem, the reverse only noted."""
+        found = {folder: images_below(folder)[0] for folder in (images, masks)}
+        if not found[images]:
+            raise DataError(
+                f"data.source.root={self._root}: no picture below {images}",
+                hint="root/images/*.jpg and root/masks/*.png were expected",
+            )
+        of_name: dict[str, str] = {}
+        for path in found[masks]:
+            name = _stem(path, masks)
+            if other := of_name.get(name):
+                raise DataError(
+                    f"data.source.root={self._root}: {Path(other).name} and {Path(path).name} are both the "
+                    f"mask of {name}",
+                    hint="remove one of them",
+                )
+            of_name[name] = path
+        pairs: list[_Pair] = []
+        used: dict[str, str] = {}
+        for path in found[images]:
+            name, key = Path(os.path.relpath(path, self._root)).as_posix(), _stem(path, images)
+            if other := used.get(key):
+                raise DataError(
+                    f"data.source.root={self._root}: {other} and {name} have the same name but for the "
+                    "suffix, so that nobody knows whose their mask is",
+                    hint="rename one of them, and its mask",
+                )
+            used[key] = name
+            if key in of_name:
+                pairs.append(_Pair(name, path, of_name[key]))
+            else:
+                problems[name] = f"no mask {key}.png in {masks.relative_to(self._root).as_posix()}"
+        if lonely := [name for name in of_name if name not in used]:
+            told = ", ".join(lonely[:_NAMED])
+            self.notes += (f"data.source.root={self._root}: masks without a picture are left out: {told}",)
+        return pairs
+
+    def _look_at_masks(self, pairs: Sequence[_Pair]) -> tuple[NDArray[np.int32], list[Look]]:
+        """How many pixels of each mask have each value, `[N, 256]`."""
+        counts = np.zeros((len(pairs), NUM_VALUES), np.int32)
+
+        def take(index: int, content: bytes) -> tuple[int, int]:
+            mask = decode_mask(content)
+            counts[index] = mask.flatten().bincount(minlength=NUM_VALUES).numpy()
+            return mask.shape[0], mask.shape[1]
+
+        return counts, look_at([pair.mask for pair in pairs], take)
+
+    def _look_at_images(
+        self, pairs: Sequence[_Pair], masks: Sequence[Look]
+    ) -> tuple[Tensor | None, list[Look]]:
+        """All pictures as one tensor where that is wanted, and what is known of each file."""
+        paths = [pair.image for pair in pairs]
+        sizes = {look.size for look in masks if not look.bad}
+        size = self.image_size or (sizes.pop() if len(sizes) == 1 else None)
+        channels = MODES[self.mode][1]
+        wanted = size is not None and (
+            self._in_memory is True
+            or (
+                self._in_memory == "auto"
+                and len(paths) * (channels + 1) * size[0] * size[1] < free_memory() // 4
+            )
+        )
+        if size is None or not wanted:
+            return None, survey(self._root, paths)
+        images = torch.zeros((len(paths), channels, *size), dtype=torch.uint8)
+
+        def take(index: int, content: bytes) -> tuple[int, int]:
+            image = decode(content, self.mode, None)
+            found = image.shape[1], image.shape[2]
+            if self.image_size is not None:
+                image = F.resize(image, list(self.image_size), antialias=True)
+            if image.shape[1:] == images.shape[2:]:  # else its mask has another size, which is told
+                images[index] = image
+            return found
+
+        return images, look_at(paths, take)
+
+    def _problem(self, image: Look, mask: Look, counts: NDArray[np.int32], table: Tensor) -> str:
+        """Why a pair cannot be used; empty where it can."""
+        if image.bad or mask.bad:
+            return f"the picture: {image.bad}" if image.bad else f"its mask: {mask.bad}"
+        if image.size != mask.size:
+            sizes = ["×".join(map(str, size)) for size in (mask.size, image.size)]
+            return f"its mask has {sizes[0]} pixels, the picture {sizes[1]} (height × width)"
+        strange = np.flatnonzero((counts > 0) & (table.numpy() < 0))
+        if len(strange):
+            return f"its mask has the value {', '.join(map(str, strange[:5]))}, which is not a class"
+        return ""
+
+    def _judge(self, problems: Mapping[str, str], count: int) -> None:
+        if not problems:
+            return
+        told = "; ".join(f"{name} ({why})" for name, why in list(problems.items())[:_NAMED])
+        more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+        message = f"{len(problems)} of {count} pictures cannot be used: {told}{more}"
+        if self._on_bad == "error" or len(problems) == count:
+            values = f"; classes have the values {self._classes.in_words}" if "not a class" in told else ""
+            raise DataError(
+                f"data.source.root={self._root}: {message}{values}",
+                hint="repair or remove them, or leave them out: data.source.on_bad=skip"
+                + ("; other values: data.source.values=[…]" if values else ""),
+            )
+        self.notes += (
+            f"data.source.root={self._root}: {message}; left out, as data.source.on_bad=skip says",
+        )
+
+    def _mask(self, table: Tensor, pair: _Pair) -> Tensor:
+        return table[read_mask(pair.mask, self.image_size).long()].to(torch.uint8)
+
+    def _pixels(self, counts: NDArray[np.int32], table: Tensor) -> Tensor:
+        """Pixels of each class, int32 `[N, C]`, which stand for masks that are read later."""
+        columns = [counts[:, table.numpy() == label].sum(1) for label in range(len(self.class_names))]
+        return torch.from_numpy(np.stack(columns, 1).astype(np.int32))
+
+
+@final
+class _Files:
+    """Pairs of files as `(uint8 [C, H, W], uint8 [H, W])`."""
+
+    def __init__(
+        self, pairs: Sequence[_Pair], mode: str, size: tuple[int, int] | None, table: Tensor
+    ) -> None:
+        self._pairs, self._mode, self._size, self._table = pairs, mode, size, table
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        pair = self._pairs[index]
+        mask = self._table[read_mask(pair.mask, self._size).long()].to(torch.uint8)
+        return read_image(pair.image, self._mode, self._size), mask
+
+
+def part_folders(root: Path) -> dict[str, tuple[Path, Path]]:
+    """The folders of pictures and of masks of each part, or of `all`.
+
+    Args:
+        root: Of the data.
+
+    Raises:
+        DataError: There are none.
+    """
+    layouts = {
+        "root/{train,val,test}/images": {
+            part: (root / part / _IMAGES, root / part / _MASKS) for part in _PARTS
+        },
+        "root/images/{train,val,test}": {
+            part: (root / _IMAGES / part, root / _MASKS / part) for part in _PARTS
+        },
+    }
+    for layout, folders in layouts.items():
+        if not folders["train"][0].is_dir():
+            continue
+        there = {part: pair for part, pair in folders.items() if pair[0].is_dir()}
+        for images, masks in there.values():
+            if not masks.is_dir():
+                raise DataError(
+                    f"data.source.root={root}: there is {images}, but no {masks}",
+                    hint=f"{layout} needs masks beside it, in the same places",
+                )
+        return there
+    if not (root / _IMAGES).is_dir() or not (root / _MASKS).is_dir():
+        names = ", ".join(sorted(entry.name for entry in root.iterdir())[:_NAMED]) or "nothing"
+        raise DataError(
+            f"data.source.root={root}: the folders images and masks were expected; there is {names}",
+            hint="root/images/*.jpg and root/masks/*.png, or both below root/train, root/val, root/test",
+        )
+    return {"all": (root / _IMAGES, root / _MASKS)}
+
+
+def _stem(path: str, folder: Path) -> str:
+    return Path(os.path.relpath(path, folder)).with_suffix("").as_posix()

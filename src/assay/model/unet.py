@@ -1,0 +1,84 @@
+"""A small U-Net."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from assay.model.image_shape import image_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@final
+class UNet(nn.Module):
+    """A U-Net (Ronneberger et al. 2015) whose convolutions keep the size, each with a batch norm after it.
+
+    Each level halves height and width, and the way back joins the features of the same size. Pictures of any
+    size: they are padded at the right and below, by their last pixels, to what can be halved so often.
+
+    Inputs `[B, C, H, W]`, float; outputs `[B, num_outputs, H, W]`.
+
+    Args:
+        input_shape: Channels, height and width of one picture.
+        num_outputs: Classes.
+        widths: Channels of each level, from the full size down.
+
+    Raises:
+        ValueError: The input is not a picture, or there are fewer than two levels.
+
+    >>> UNet([3, 21, 30], 4, [8, 16])(torch.zeros(2, 3, 21, 30)).shape
+    torch.Size([2, 4, 21, 30])
+    """
+
+    def __init__(
+        self, input_shape: Sequence[int], num_outputs: int, widths: Sequence[int] = (16, 32, 64, 128)
+    ) -> None:
+        super().__init__()
+        channels, height, width = image_shape(input_shape, "this model (UNet)")
+        if len(widths) < 2 or min(widths) < 1:
+            raise ValueError(f"model.widths={list(widths)}: two or more numbers above 0 were expected")
+        self.multiple = 2 ** (len(widths) - 1)
+        if self.multiple > max(height, width):
+            raise ValueError(
+                f"model.widths halves pictures {len(widths) - 1} times; these have {height}x{width} pixels: "
+                f"model.widths=[{', '.join(map(str, widths[:2]))}]"
+            )
+        self.down = nn.ModuleList(
+            _convolutions(before, after) for before, after in pairwise([channels, *widths])
+        )
+        upwards = list(pairwise(reversed(widths)))
+        self.up = nn.ModuleList(nn.ConvTranspose2d(below, here, 2, stride=2) for below, here in upwards)
+        self.join = nn.ModuleList(_convolutions(2 * here, here) for _, here in upwards)
+        self.head = nn.Conv2d(widths[0], num_outputs, 1)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Map pictures `[B, C, H, W]` to one value a class and pixel, `[B, num_outputs, H, W]`."""
+        height, width = inputs.shape[2:]
+        below, right = -height % self.multiple, -width % self.multiple
+        features = F.pad(inputs, (0, right, 0, below), mode="replicate") if below or right else inputs
+        kept: list[Tensor] = []
+        for level, convolutions in enumerate(self.down):
+            features = convolutions(F.max_pool2d(features, 2) if level else features)
+            kept.append(features)
+        kept.pop()
+        for up, join in zip(self.up, self.join, strict=True):
+            features = join(torch.cat([kept.pop(), up(features)], 1))
+        outputs: Tensor = self.head(features)
+        return outputs[:, :, :height, :width]
+
+
+def _convolutions(before: int, after: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(before, after, 3, padding=1, bias=False),
+        nn.BatchNorm2d(after),
+        nn.ReLU(),
+        nn.Conv2d(after, after, 3, padding=1, bias=False),
+        nn.BatchNorm2d(after),
+        nn.ReLU(),
+    )

@@ -1,0 +1,142 @@
+"""Predicted masks, in the size of the picture they are of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, final, overload
+
+import numpy as np
+from typing_extensions import override
+
+from assay.task.mask_picture import mask_png
+from assay.task.prediction import probabilities_of
+from assay.task.prediction_batch import PredictionBatch
+from assay.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from assay.task.predictions import Kind
+
+_MOST_COLUMNS = 100
+_MOST_SAID = 3
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MaskPrediction:
+    """The class of each pixel of one picture.
+
+    Attributes:
+        scores: Float32 `[C, H, W]` in the size that the model works in: probabilities, or where the run's
+            loss says none, what the model returned.
+        class_names: C of them.
+        kind: `probabilities`, or `scores`.
+        size: Height and width of the picture as it was given.
+    """
+
+    scores: NDArray[np.float32]
+    class_names: tuple[str, ...]
+    kind: Kind = "probabilities"
+    size: tuple[int, int] | None = None
+
+    @property
+    def mask(self) -> NDArray[np.uint8]:
+        """Class of each pixel, uint8 `[height, width]` of the picture: the nearest that was predicted."""
+        found: NDArray[np.uint8] = self.scores.argmax(0).astype(np.uint8)
+        if self.size is None or self.size == found.shape:
+            return found
+        rows, columns = (
+            np.minimum(((np.arange(wanted) + 0.5) * there / wanted).astype(int), there - 1)
+            for wanted, there in zip(self.size, found.shape, strict=True)
+        )
+        return found[np.ix_(rows, columns)]
+
+    @property
+    def probabilities(self) -> NDArray[np.float32]:
+        """Float32 `[C, H, W]`."""
+        return probabilities_of(self.scores, self.kind)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of the picture's pixels that each class has."""
+        counts = np.bincount(self.mask.reshape(-1), minlength=len(self.class_names))
+        return dict(zip(self.class_names, (counts / counts.sum()).tolist(), strict=True))
+
+    def png(self) -> bytes:
+        """The mask as a PNG file: its pixels are the indices of the classes, shown in colours."""
+        return mask_png(self.mask)
+
+    def __str__(self) -> str:
+        ordered = sorted(self.shares.items(), key=lambda share: -share[1])
+        told = ", ".join(f"{name} {share:.1%}" for name, share in ordered[:_MOST_SAID] if share)
+        return printable(told)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MaskPredictions(PredictionBatch[MaskPrediction]):
+    """The classes of the pixels of N pictures.
+
+    Attributes:
+        scores: Float32 `[N, C, H, W]`, see `MaskPrediction`.
+        class_names: C of them.
+        kind: `probabilities`, or `scores`.
+        sizes: Height and width of each picture as it was given; empty: as the model works in.
+    """
+
+    file_suffix: ClassVar[str] = ".png"
+
+    scores: NDArray[np.float32]
+    class_names: tuple[str, ...]
+    kind: Kind = "probabilities"
+    sizes: Sequence[tuple[int, int]] = ()
+
+    @property
+    @override
+    def outputs(self) -> NDArray[np.float32]:
+        return self.scores
+
+    @property
+    def masks(self) -> list[NDArray[np.uint8]]:
+        """Class of each pixel, uint8 `[height, width]` of each picture."""
+        return [one.mask for one in self]
+
+    @property
+    def probabilities(self) -> NDArray[np.float32]:
+        """Float32 `[N, C, H, W]`."""
+        return probabilities_of(self.scores, self.kind)
+
+    @override
+    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
+        shares = [one.shares for one in self]
+        best = [max(found, key=lambda name: found[name]) for found in shares]
+        names = self.class_names if len(self.class_names) <= _MOST_COLUMNS else ()
+        return {"prediction": best} | {f"share {name}": [found[name] for found in shares] for name in names}
+
+    @override
+    def file_of(self, index: int) -> bytes:
+        return self[index].png()
+
+    @overload
+    def __getitem__(self, index: int) -> MaskPrediction: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> MaskPredictions: ...
+
+    @override
+    def __getitem__(self, index: int | slice) -> MaskPrediction | MaskPredictions:
+        if isinstance(index, slice):
+            return MaskPredictions(self.scores[index], self.class_names, self.kind, self.sizes[index])
+        size = self.sizes[index] if self.sizes else None
+        return MaskPrediction(self.scores[index], self.class_names, self.kind, size)
+
+    @override
+    def _one(self, outputs: NDArray[np.float32]) -> MaskPrediction:
+        return MaskPrediction(outputs, self.class_names, self.kind)
+
+    @override
+    def _several(self, outputs: NDArray[np.float32]) -> MaskPredictions:
+        return MaskPredictions(outputs, self.class_names, self.kind)

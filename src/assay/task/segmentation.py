@@ -1,0 +1,237 @@
+"""A class for each pixel."""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import TYPE_CHECKING, Any, Final, final
+
+from typing_extensions import override
+
+from assay.errors import DataError
+from assay.task.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.figure.figure import Figure
+    from assay.task.prediction_batch import PredictionBatch
+    from assay.task.predictions import Kind, Predictions
+    from assay.task.score import Score
+
+IGNORED: Final = 255
+"""The class of pixels that neither loss nor metrics see; so a mask of bytes has up to 255 others."""
+
+
+@final
+class Segmentation(Task):
+    """One of C classes per pixel: targets are int64 `[N, H, W]`, the model returns `[B, C, H, W]`.
+
+    Masks may be stored as uint8. Where they are not at hand, because the samples are streamed or only
+    declared, the pixels of each class stand for them: int32 `[N, C]`, which masks never are.
+    """
+
+    name = "segmentation"
+    suits = "loss=cross_entropy metrics=segmentation"
+    loss_kinds = frozenset({"multiclass"})
+    unit = ("class of pixels", "classes of pixels")
+    form = "whole numbers, the class of each pixel, [N, H, W]"
+    has_masks = True
+    ignore_index = IGNORED
+    kept_kind = "confusions"
+
+    @override
+    def as_targets(self, values: Tensor) -> Tensor:
+        import torch
+
+        masks = values[:, 0] if values.ndim == 4 and values.shape[1] == 1 else values
+        stays = masks.is_floating_point() or masks.dtype in (torch.uint8, torch.int32)
+        return masks if stays else masks.long()
+
+    @override
+    def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
+        return self.as_targets(targets).long()
+
+    @override
+    def hard_targets(self, targets: Tensor) -> Tensor:
+        return targets.argmax(1) if targets.is_floating_point() else targets
+
+    @override
+    def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
+        if _are_counts(targets) and targets.shape[1] == len(class_names):
+            return
+        if targets.ndim != 3 or targets.is_floating_point():
+            raise self._wrong_form(part, targets)
+        highest = len(class_names) - 1
+        for masks in _blocks(targets):
+            strange = masks[(masks != IGNORED) & ((masks > highest) | (masks < 0))]
+            if len(strange):
+                raise DataError(
+                    f"data: a mask of the {part} part has the value {int(strange[0])}; classes go from 0 to "
+                    f"{highest}, and {IGNORED} is left out",
+                    hint="number the classes from 0",
+                )
+
+    @override
+    def check_parts(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
+        counts = {part: self._counts(values, class_names) for part, values in targets.items()}
+        seen = [name for name, count in zip(class_names, counts["train"], strict=True) if count]
+        if len(seen) < 2:
+            raise DataError(
+                f"data: the training masks have a single class{''.join(f', {name}' for name in seen)}: there "
+                "is nothing to tell apart",
+                hint=f"a mask's values are its classes, and {IGNORED} is left out (data.source)",
+            )
+        missing = [
+            name
+            for label, name in enumerate(class_names)
+            if not counts["train"][label] and any(of_part[label] for of_part in counts.values())
+        ]
+        if missing:
+            raise DataError(
+                "data: the test or validation part has classes that training lacks: "
+                f"{', '.join(missing[:5])}{', …' if len(missing) > 5 else ''}",
+                hint="data.split.seed=1 divides them otherwise; or add training samples (data.source)",
+            )
+
+    @override
+    def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
+        return {"num_classes": len(class_names), "class_counts": self._counts(targets, class_names)}
+
+    @staticmethod
+    def _counts(targets: Tensor, class_names: Sequence[str]) -> tuple[int, ...]:
+        """Pixels of each class."""
+        if _are_counts(targets):
+            return tuple(targets.long().sum(0).tolist())
+        total = [0] * len(class_names)
+        for masks in _blocks(targets):
+            counts = masks.flatten().long().bincount(minlength=IGNORED + 1).tolist()
+            total = [one + other for one, other in zip(total, counts, strict=False)]
+        return tuple(total)
+
+    @override
+    def number_classes(self, parts: Sequence[Tensor]) -> tuple[str, ...]:
+        valid = [masks[masks != IGNORED] for targets in parts for masks in _blocks(targets)]
+        return tuple(
+            str(label) for label in range(1 + max((int(one.max()) for one in valid if len(one)), default=-1))
+        )
+
+    @override
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
+        import torch
+
+        height, width = input_shape[1:] if len(input_shape) == 3 else (8, 8)
+        pixels = torch.arange(height * width).view(height, width)
+        return (torch.arange(num_samples)[:, None, None] + pixels) % size
+
+    @override
+    def declared_targets(self, num_samples: int, size: int, input_shape: Sequence[int]) -> Tensor:
+        import torch
+
+        pixels = input_shape[1] * input_shape[2] if len(input_shape) == 3 else size
+        return torch.full((num_samples, size), -(-pixels // size), dtype=torch.int32)
+
+    @override
+    def output_shape(self, spec: Mapping[str, Any], num_outputs: int) -> tuple[int, ...]:
+        return (num_outputs, *(spec.get("train_shape") or spec["input_shape"])[1:])
+
+    @override
+    def postprocess(self, outputs: Tensor, kind: Kind) -> Tensor:
+        return outputs
+
+    @override
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+        from assay.task.mask_prediction import MaskPredictions
+
+        return MaskPredictions(outputs, names, kind)
+
+    @override
+    def labels(self, outputs: NDArray[Any]) -> NDArray[Any] | None:
+        return outputs.argmax(1)
+
+    @override
+    def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
+        """The confusions of each sample, a row `[C * C]` of pixels, the true class first; and its pixels."""
+        import torch
+
+        if outputs.ndim != 4:
+            return outputs, targets
+        num_samples, num_classes = outputs.shape[:2]
+        cells = num_classes**2
+        sample = torch.arange(num_samples, device=targets.device)[:, None, None] * cells
+        place = sample + targets * num_classes + outputs.argmax(1)
+        place = torch.where(targets == IGNORED, num_samples * cells, place)  # one bin more, so as not to wait
+        counts = place.flatten().bincount(minlength=num_samples * cells + 1)[: num_samples * cells]
+        confusions = counts.view(num_samples, cells)
+        return confusions, confusions.sum(1)
+
+    @override
+    def kept_names(self, num_outputs: int) -> tuple[str, ...]:
+        return tuple(map(str, range(isqrt(num_outputs))))
+
+    @override
+    def shown(self, outputs: Tensor) -> Tensor | None:
+        import torch
+
+        return outputs.argmax(1).to(torch.uint8) if outputs.ndim == 4 else None
+
+    @override
+    def picture(
+        self, picture: bytes, targets: NDArray[Any], shown: NDArray[Any], class_names: Sequence[str]
+    ) -> bytes:
+        from assay.task.mask_picture import side_by_side
+
+        return side_by_side(picture, targets, shown)
+
+    @override
+    def legend(self, predictions: Predictions) -> list[tuple[str, bytes]]:
+        from assay.task.mask_picture import swatch
+
+        return [(name, swatch(label)) for label, name in enumerate(predictions.class_names)]
+
+    @override
+    def scores(self, predictions: Predictions) -> list[Score]:
+        from assay.task.mask_figures import mask_scores
+
+        return mask_scores(predictions)
+
+    @override
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        from assay.task.mask_figures import mask_figures
+
+        return mask_figures(predictions)
+
+    @override
+    def badness(self, predictions: Predictions) -> NDArray[Any]:
+        from assay.task.mask_figures import sample_iou
+
+        return 1 - sample_iou(predictions)
+
+    @override
+    def worst_is(self, predictions: Predictions) -> str:
+        return (
+            "The lowest mean IoU of a picture first. On the left the picture, in the middle its mask, on the "
+            "right the predicted one; what is left out is white."
+        )
+
+    @override
+    def said(self, predictions: Predictions, index: int) -> str:
+        from assay.task.mask_figures import said_of_mask
+
+        return said_of_mask(predictions, index)
+
+
+def _are_counts(targets: Tensor) -> bool:
+    import torch
+
+    return targets.ndim == 2 and targets.dtype == torch.int32
+
+
+def _blocks(targets: Tensor) -> Sequence[Tensor]:
+    """Some masks at a time, so that work on them takes bounded memory."""
+    pixels = max(1, targets[0].numel()) if len(targets) else 1
+    blocks: Sequence[Tensor] = targets.split(max(1, (1 << 22) // pixels))  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    return blocks
