@@ -22,27 +22,30 @@ BATCH = {
     None: (torch.randn(6, 2), torch.randn(6, 2)),
 }
 
+MASKS = (torch.randn(2, 3, 4, 4), torch.arange(32).view(2, 4, 4) % 3)
+
 
 def load(option: str, spec: dict[str, Any] | None = None, **overrides: object) -> Any:
     """Build an option as a run does: below a node `spec` that knows the data."""
     config = OmegaConf.load(CONF / f"{option}.yaml")
     known = {"task": "multiclass", "num_classes": 3, "class_counts": [20, 5, 10], "num_train": 35}
     known |= {"class_names": ["kind=a", "kind=b", "size"], "target_mean": [], "target_std": []}
-    root = OmegaConf.create({"spec": spec or known, "loss": OmegaConf.merge(config, overrides)})
+    known |= {"ignore_index": -100}
+    root = OmegaConf.create({"spec": known | (spec or {}), "loss": OmegaConf.merge(config, overrides)})
     return instantiate(root.loss)
 
 
 def test_the_options_are_these() -> None:
     assert {path.stem for path in CONF.glob("*.yaml")} == {
         *("cross_entropy", "focal", "ldam", "kl_div", "triplet"),
-        *("bce", "bce_with_logits", "mse", "l1", "huber", "multitask"),
+        *("bce", "bce_with_logits", "mse", "l1", "huber", "multitask", "dice"),
     }
 
 
 @pytest.mark.parametrize("path", sorted(CONF.glob("*.yaml")), ids=lambda path: path.stem)
 def test_an_option_builds_and_gives_a_slope(path: Path) -> None:
     loss = load(path.stem)
-    outputs, targets = BATCH[getattr(loss, "kind", None)]
+    outputs, targets = MASKS if path.stem == "dice" else BATCH[getattr(loss, "kind", None)]
     outputs = outputs.clone().requires_grad_()
     value = loss(outputs, targets)
     (slope,) = torch.autograd.grad(value, outputs)

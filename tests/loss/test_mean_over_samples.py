@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from assay.loss.bce import BCE
 from assay.loss.bce_with_logits import BCEWithLogits
 from assay.loss.cross_entropy import CrossEntropy
+from assay.loss.dice import Dice
 from assay.loss.focal import Focal
 from assay.loss.kl_div import KLDiv
 from assay.loss.ldam import LDAM
@@ -19,6 +20,7 @@ from assay.paths import CONF_DIR
 
 CLASSES = torch.tensor([0, 1, 2, 2, 0, 1, 1])
 YES = torch.tensor([0, 1, 1, 0, 1, 1, 1])
+MASKS = torch.randint(3, (7, 2, 4), generator=torch.Generator().manual_seed(2))
 WEIGHT = [1.0, 2.0, 5.0]
 LOSSES: dict[str, tuple[nn.Module, Tensor]] = {
     "bce": (BCE(), YES),
@@ -27,6 +29,10 @@ LOSSES: dict[str, tuple[nn.Module, Tensor]] = {
     "focal": (Focal(), CLASSES),
     "kl_div": (KLDiv(), torch.rand(7, 3, generator=torch.Generator().manual_seed(1)).softmax(1)),
     "ldam": (LDAM([2, 3, 2]), CLASSES),
+    "dice": (Dice(ignore_index=1), MASKS),
+    "cross_entropy of masks": (CrossEntropy(ignore_index=1), MASKS),
+    "weighted cross_entropy of masks": (CrossEntropy(class_weight=WEIGHT, ignore_index=1), MASKS),
+    "focal of masks": (Focal(ignore_index=1), MASKS),
     "triplet": (Triplet(), CLASSES),
     "multitask": (
         Multitask(["kind=a", "kind=b", "size"], weights={"size": 0.5}),
@@ -52,6 +58,7 @@ def test_each_loss_that_is_shipped_is_here() -> None:
 def test_pieces_add_up_where_the_loss_says_so(name: str) -> None:
     loss, targets = LOSSES[name]
     width = () if targets.ndim == 1 and (targets is YES or targets.is_floating_point()) else (3,)
+    width = (3, *targets.shape[1:]) if targets is MASKS else width
     outputs = torch.rand(7, *width, generator=torch.Generator().manual_seed(0))
     parts = (slice(4), 4 / 7), (slice(4, 7), 3 / 7)
     pieces = sum(loss(outputs[part], targets[part]) * share for part, share in parts)

@@ -18,6 +18,7 @@ SIZES = {
     "binary": 2,
     "multilabel": 4,
     "regression": 3,
+    "segmentation": 6,
     "language_modelling": 6,
     "multitask": 2,
 }
@@ -28,6 +29,7 @@ FORMS = {
     "regression": "continuous-multioutput",
     "language_modelling": "multiclass-multioutput",
     "multitask": "multilabel-indicator",
+    "segmentation": "unknown",  # it knows no targets of three dimensions
 }
 """As scikit-learn calls them."""
 

@@ -26,10 +26,10 @@ _COLUMNS: Final = {"train": (0.0, 0.6), "val": (0.6, 0.8), "test": (0.8, 1.0)}
 
 @final
 class DigitsSegmentation:
-    """scikit-learn's digits, scaled up, on crops of its two photographs `china.jpg` and `flower.jpg`.
+    """scikit-learn's digits, scaled up, on darkened crops of its photographs `china.jpg` and `flower.jpg`.
 
-    Each picture has one or two digits in a colour of their own, which may cover each other. Class 0 is the
-    photograph, class 1 to 10 are the digits 0 to 9. The parts share neither digits nor places of photographs.
+    Each picture has one or two digits in a light colour of their own, which may cover each other. Class 0 is
+    the photograph, class 1 to 10 are the digits 0 to 9. The parts share neither digits nor places of photographs.
 
     Args:
         num_samples: Of training, validation and test.
@@ -84,15 +84,15 @@ class DigitsSegmentation:
     ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         size, photograph = self._size, photographs[draw.integers(len(photographs))]
         top, left = (int(draw.integers(length - size + 1)) for length in photograph.shape[:2])
-        picture = photograph[top : top + size, left : left + size].astype(float)
+        picture = 0.6 * photograph[top : top + size, left : left + size]
         mask = np.zeros((size, size), np.uint8)
         for _ in range(draw.integers(1, 3)):
-            which, side = int(draw.integers(len(digits))), int(draw.integers(12, 19))
+            which, side = int(draw.integers(len(digits))), int(draw.integers(14, 21))
             small = Image.fromarray((255 * digits[which]).astype(np.uint8), "L")
             ink = np.asarray(small.resize((side, side), Image.Resampling.BICUBIC)) / 255
             row, column = draw.integers(0, size - side + 1, 2)
             there = slice(row, row + side), slice(column, column + side)
-            colour = draw.uniform(0, 255, 3)
+            colour = draw.uniform(170, 255, 3)
             picture[there] = (1 - ink[..., None]) * picture[there] + ink[..., None] * colour
             mask[there] = np.where(ink > _COVERS, 1 + labels[which], mask[there])
         return picture.round().astype(np.uint8), mask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -124,8 +125,9 @@ class SegmentationFolder:
         problems |= {pair.name: why for pair, why in zip(pairs, bad, strict=True) if why}
         self._judge(problems, len(pairs) + len(problems.keys() - {pair.name for pair in pairs}))
         sizes = {look.size for look, why in zip(looks, bad, strict=True) if not why}
-        whole = images is not None
-        if self._in_memory is True and not whole:
+        if images is not None and not self.image_size and sizes != {tuple(images.shape[2:])}:
+            images = None
+        if self._in_memory is True and images is None:
             raise DataError(
                 f"data.source.in_memory=true: the pictures in {self._root} have several sizes",
                 hint="data.source.image_size=[224,224], or data.source.in_memory=auto",
@@ -209,8 +211,9 @@ class SegmentationFolder:
     ) -> tuple[Tensor | None, list[Look]]:
         """All pictures as one tensor where that is wanted, and what is known of each file."""
         paths = [pair.image for pair in pairs]
-        sizes = {look.size for look in masks if not look.bad}
-        size = self.image_size or (sizes.pop() if len(sizes) == 1 else None)
+        sizes = Counter(look.size for look in masks if not look.bad).most_common(1)
+        common = sizes[0][0] if sizes and 2 * sizes[0][1] > len(paths) else None  # the rest may be left out
+        size = self.image_size or common
         channels = MODES[self.mode][1]
         wanted = size is not None and (
             self._in_memory is True
@@ -228,7 +231,7 @@ class SegmentationFolder:
             found = image.shape[1], image.shape[2]
             if self.image_size is not None:
                 image = F.resize(image, list(self.image_size), antialias=True)
-            if image.shape[1:] == images.shape[2:]:  # else its mask has another size, which is told
+            if image.shape[1:] == images.shape[2:]:
                 images[index] = image
             return found
 

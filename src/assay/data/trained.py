@@ -127,7 +127,7 @@ class Trained:
                 f"{', '.join(known[:10])}",
                 hint=f"number and name them alike: data.source.class_names=[{','.join(known)}]",
             )
-        self._say(names, list(known[len(names) :]))
+        self._say(names, known, list(known[len(names) :]))
         missing = len(known) - len(names)
         return {  # of a stream they are the pixels of each class
             part: torch.nn.functional.pad(values, (0, missing)) if values.ndim == 2 else values

@@ -18,6 +18,7 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.config.yaml_file import load_mapping
 from assay.data.arrays import Arrays
 from assay.data.image_folder import ImageFolder
+from assay.data.segmentation_folder import SegmentationFolder
 from assay.data.table import Table
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.text.text_encoder import TextEncoder
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _PREFIX = "model."
-_SOURCES = {f"{one.__module__}.{one.__qualname__}" for one in (Arrays, ImageFolder, Table, TextTable)}
+_READS_FILES = (Arrays, ImageFolder, SegmentationFolder, Table, TextTable)
+_SOURCES = {f"{one.__module__}.{one.__qualname__}" for one in _READS_FILES}
 """Sources that read files as a user has them; they read nothing before they are told to."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, final, overload
 
 import numpy as np
@@ -115,6 +115,10 @@ class MaskPredictions(PredictionBatch[MaskPrediction]):
         best = [max(found, key=lambda name: found[name]) for found in shares]
         names = self.class_names if len(self.class_names) <= _MOST_COLUMNS else ()
         return {"prediction": best} | {f"share {name}": [found[name] for found in shares] for name in names}
+
+    @override
+    def resized(self, sizes: Sequence[tuple[int, int]]) -> MaskPredictions:
+        return replace(self, sizes=sizes)
 
     @override
     def file_of(self, index: int) -> bytes:

@@ -36,7 +36,7 @@ class PredictionBatch(ABC, Sequence[One], Generic[One]):
     """Predictions of several samples: a sequence of single ones over the arrays they share.
 
     Attributes:
-        file_suffix: Of the file that each prediction is written to, beside the table; empty for none.
+        file_suffix: Of the files that predictions are written to beside a table; empty for none.
     """
 
     file_suffix: ClassVar[str] = ""
@@ -53,6 +53,15 @@ class PredictionBatch(ABC, Sequence[One], Generic[One]):
         Args:
             top_k: Of classes, how many to name.
         """
+
+    def resized(self, sizes: Sequence[tuple[int, int]]) -> PredictionBatch[One]:
+        """The same for pictures of other sizes; only masks know a difference.
+
+        Args:
+            sizes: Height and width of each picture as it was given.
+        """
+        del sizes
+        return self
 
     def file_of(self, index: int) -> bytes:
         """Contents of the file of a prediction, where there is a `file_suffix`.

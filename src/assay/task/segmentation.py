@@ -42,6 +42,7 @@ class Segmentation(Task):
     has_masks = True
     ignore_index = IGNORED
     kept_kind = "confusions"
+    file_column = "mask"
 
     @override
     def as_targets(self, values: Tensor) -> Tensor:

@@ -42,6 +42,7 @@ class Task(ABC):
         has_real_targets: Targets are real numbers, which the loss may see standardised.
         has_masks: Targets are masks, which transforms of a picture's shape move along with it.
         ignore_index: Class of what neither loss nor metrics see; torch's own, which no class has, by default.
+        file_column: What files of predictions hold, one beside a table for each; empty where there are none.
         kept_kind: Of the outputs that `kept` makes; None where they stay what they are.
         has_heads: Each of several targets is a class or a number of its own, see `assay.task.heads`.
         num_classes: Where only one number of classes is possible.
@@ -61,6 +62,7 @@ class Task(ABC):
     has_heads: ClassVar[bool] = False
     has_masks: ClassVar[bool] = False
     ignore_index: ClassVar[int] = -100
+    file_column: ClassVar[str] = ""
     kept_kind: ClassVar[Kind | None] = None
     num_classes: ClassVar[int | None] = None
     takes_logits: ClassVar[bool] = False

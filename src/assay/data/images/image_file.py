@@ -123,7 +123,7 @@ def verify(content: bytes) -> tuple[int, int]:
     """
     try:
         with _opened(io.BytesIO(content)) as opened:
-            size = _size(opened)
+            size = upright_size(opened)
             opened.draft(None, (1, 1))
             opened.load()
             _refuse_wide(opened)
@@ -142,7 +142,7 @@ def size_of(path: str) -> tuple[int, int] | None:
         if not Path(path).is_file():
             return None
         with _opened(path) as image:
-            return _size(image)
+            return upright_size(image)
     except Exception:  # the decoders raise whatever comes to them; what is wrong is found when all is read
         return None
 
@@ -157,7 +157,12 @@ def has_several_frames(content: bytes) -> bool:
         return image.format not in ("JPEG", "MPO") and getattr(image, "n_frames", 1) > 1
 
 
-def _size(image: Image.Image) -> tuple[int, int]:
+def upright_size(image: Image.Image) -> tuple[int, int]:
+    """Height and width of a picture once it is turned as its EXIF orientation says.
+
+    Args:
+        image: Of Pillow's.
+    """
     sideways = image.getexif().get(_ORIENTATION, 1) >= _SIDEWAYS
     return (image.width, image.height) if sideways else (image.height, image.width)
 

@@ -19,7 +19,7 @@ from assay.data.samples import Samples, Unfitted
 from assay.data.transform.normalize import stored_type
 from assay.data.transform.transforms import Transforms
 from assay.errors import AssayError, first_line
-from assay.run.export.original import FOLDER
+from assay.run.export.original import FOLDERS
 from assay.run.export.table_inputs import table_inputs
 from assay.run.export.trace import quiet
 from assay.task.task_of import task_of
@@ -116,7 +116,7 @@ def _of_ours(original: Original, datamodule: DataModule) -> CheckSamples:
 def _originals(original: Original, subset: str) -> Any:
     """Pictures before they are scaled to `data.source.image_size`, in the same order; None of other data."""
     source = original.config.data.source
-    if source.get("_target_") != FOLDER or source.get("image_size") is None:
+    if source.get("_target_") not in FOLDERS or source.get("image_size") is None:
         return None
     config = original.config.copy()
     config.data.source.update({"image_size": None, "in_memory": False})

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from assay.run.predict.predictor import Predictor
     from assay.task.task import Task
 
-FOLDER: Final = "assay.data.image_folder.ImageFolder"
+FOLDERS: Final = (
+    "assay.data.image_folder.ImageFolder",
+    "assay.data.segmentation_folder.SegmentationFolder",
+)
+"""Sources that scale pictures as they decode them."""
 """The source that scales pictures while it decodes them."""
 
 
@@ -157,7 +161,7 @@ def read_original(
 
 def _scaling(config: DictConfig) -> list[v2.Resize]:
     """What the source does to pictures while it decodes them."""
-    if OmegaConf.select(config, "data.source._target_") != FOLDER:
+    if OmegaConf.select(config, "data.source._target_") not in FOLDERS:
         return []
     size = OmegaConf.select(config, "data.source.image_size")
     return [] if size is None else [v2.Resize(list(size), antialias=True)]

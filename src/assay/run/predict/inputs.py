@@ -21,6 +21,7 @@ from assay.data.tabular.table_chunks import columns_of, found_options, is_texts,
 from assay.data.text.text_encoder import TextEncoder
 from assay.errors import AssayError, DataError
 from assay.quoting import counted
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -52,6 +53,7 @@ class Block:
         errors: Why a sample cannot be predicted, N texts; empty for the M that can.
         warnings: What is odd about a sample, N texts.
         samples: `[M, *input_shape]`, before normalisation.
+        sizes: Height and width of each of these as it was given, M of them, where masks are predicted.
         note: What there is to know about all of an input; may be empty.
     """
 
@@ -61,6 +63,7 @@ class Block:
     warnings: Sequence[str]
     samples: Tensor
     note: str = ""
+    sizes: Sequence[tuple[int, int]] = ()
 
     @classmethod
     def failed(cls, source: str, error: str, samples: Tensor, row: int | None = None) -> Block:
@@ -191,7 +194,11 @@ def _of_pictures(preprocess: Preprocess, paths: Iterator[Path], size: int) -> It
             good = [sample for _, sample, _ in done if sample is not None]
             samples = torch.cat(good) if good else preprocess.no_samples()
             errors = [error for _, _, error in done]
-            yield Block([path for path, _, _ in done], [None] * len(done), errors, [""] * len(done), samples)
+            has_masks = task_of(preprocess.spec["task"]).has_masks
+            decoded = [Path(one) for one, _, error in done if not error]
+            sizes = preprocess.sizes(decoded) if has_masks and decoded else ()
+            none = [""] * len(done)
+            yield Block([one for one, _, _ in done], [None] * len(done), errors, none, samples, sizes=sizes)
 
 
 def _picture(preprocess: Preprocess, path: Path) -> tuple[Tensor | None, str]:

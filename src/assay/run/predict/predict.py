@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing, nullcontext, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -15,6 +15,7 @@ from lightning.pytorch.utilities.memory import is_oom_error
 from assay.errors import AssayError, ConfigError
 from assay.quoting import counted
 from assay.record.run_record import RunRecord
+from assay.run.predict.beside import writing_beside
 from assay.run.predict.inputs import Block, blocks
 from assay.run.predict.output_file import check_name, writing
 from assay.task.prediction_batch import MOST_COLUMNS
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from assay.run.predict.beside import Beside
     from assay.run.predict.predictor import Predictor
     from assay.run.predict.preprocess import Preprocess
+    from assay.task.prediction_batch import PredictionBatch
+
+    _Write = Callable[[PredictionBatch[Any]], Mapping[str, Any]]
 
 _FLAT, _NUMBERS = 4096, 1 << 20
 """Samples of one dimension in a batch, and the numbers in them: a few at a time leave a processor idle."""
@@ -109,9 +114,16 @@ def predict(
         if most_rows is None or count < most_rows:
             kept.append(frame if most_rows is None else frame[: most_rows - count])
 
-    with nullcontext(keep) if out is None else writing(out) as add:
+    with ExitStack() as stack:
+        files: Beside | None = None
+        what = "" if predictor.task is None or predictor.kind is None else predictor.task.file_column
+        if what and out is not None:
+            files = stack.enter_context(writing_beside(out, what))
+        elif what:
+            notes.append(f"--out FILE writes each {what} to a file, too")
+        add = keep if out is None else stack.enter_context(writing(out))
         columns: list[str] = []
-        with closing(_frames(predictor, predictor.preprocess, inputs, **options)) as frames:
+        with closing(_frames(predictor, predictor.preprocess, inputs, files=files, **options)) as frames:
             for whole in frames:
                 frame = whole if limit is None else whole[: limit - count]
                 add(frame)
@@ -168,6 +180,7 @@ def _frames(
     batch_size: int | None,
     limit: int | None,
     notes: list[str],
+    files: Beside | None,
 ) -> Generator[pd.DataFrame]:
     """Tables of the same columns; where nothing can be predicted at first, a sample of zeros says which."""
     size = batch_size or predictor.batch_size
@@ -185,7 +198,7 @@ def _frames(
                 notes.append(far := preprocess.far_off(block.samples[:size]))
             if not len(block.samples) and none is None:
                 none = run(block.samples.new_zeros(1, *preprocess.input_shape))[:0]
-            yield _frame(predictor, block, run(block.samples) if len(block.samples) else none, top_k)
+            yield _frame(predictor, block, run(block.samples) if len(block.samples) else none, top_k, files)
 
 
 @final
@@ -216,7 +229,9 @@ class _Batches:
         return torch.cat(done) if len(done) > 1 else done[0]
 
 
-def _frame(predictor: Predictor, block: Block, outputs: Tensor | None, top_k: int) -> pd.DataFrame:
+def _frame(
+    predictor: Predictor, block: Block, outputs: Tensor | None, top_k: int, files: Beside | None
+) -> pd.DataFrame:
     """Rows of a block, those without a prediction among them."""
     errors = _texts(block.errors)
     rows = pd.array(np.asarray(block.rows), dtype="Int64")
@@ -227,7 +242,12 @@ def _frame(predictor: Predictor, block: Block, outputs: Tensor | None, top_k: in
         if not finite.all():
             errors[at[~finite]] = "the model's output is not finite"
             at, outputs = at[finite], outputs[torch.from_numpy(finite)]
-        columns = pd.DataFrame(dict(_columns(predictor, outputs, top_k)))
+        sizes = [size for size, good in zip(block.sizes, finite, strict=True) if good] if block.sizes else ()
+
+        def write(found: PredictionBatch[Any]) -> dict[str, Any]:
+            return {} if files is None else {files.what: files.add([block.inputs[row] for row in at], found)}
+
+        columns = pd.DataFrame(dict(_columns(predictor, outputs, top_k, sizes, write)))
         frame = frame.join(columns if len(at) == len(frame) else columns.set_axis(at))
     if predictor.preprocess is not None and predictor.preprocess.encoder is not None:
         frame["warning"] = _texts(block.warnings)
@@ -243,9 +263,13 @@ def _texts(given: Sequence[str]) -> NDArray[np.object_]:
     return texts
 
 
-def _columns(predictor: Predictor, outputs: Tensor, top_k: int) -> Mapping[str, Any]:
+def _columns(
+    predictor: Predictor, outputs: Tensor, top_k: int, sizes: Sequence[tuple[int, int]], write: _Write
+) -> Mapping[str, Any]:
     if predictor.kind is not None:
-        return predictor.typed(outputs).columns(top_k)
+        found = predictor.typed(outputs)
+        found = found.resized(sizes) if sizes else found
+        return {**found.columns(top_k), **write(found)}
     if not outputs.is_floating_point() or outputs.ndim > 2:
         raise AssayError(
             f"the run's own module returns {outputs.dtype} [{', '.join(map(str, outputs.shape[1:]))}] a "

@@ -50,6 +50,7 @@ class Predictor(nn.Module):
             own is that module.
         preprocess: As given.
         kind: As given.
+        task: Of the run; None where it tells no `spec`.
         names: As given.
         batch_size: As given.
         spec: Node `spec` of the run.
@@ -71,7 +72,7 @@ class Predictor(nn.Module):
         self.kind, self.names, self.batch_size = kind, names, batch_size
         self.spec = {} if preprocess is None else preprocess.spec
         self._probabilities, self.codec = probabilities, codec
-        self._task = task_of(self.spec["task"]) if "task" in self.spec else None
+        self.task = task_of(self.spec["task"]) if "task" in self.spec else None
         self._target_scale = target_scale(self.spec)
 
     @torch.no_grad()
@@ -99,12 +100,14 @@ class Predictor(nn.Module):
         if self.kind is None:
             return torch.cat(outputs)
         found = self.typed(torch.cat(outputs))
+        if self.task is not None and self.task.has_masks:
+            found = found.resized(self.preprocess.sizes(raw))
         return found[0] if single else found
 
     @property
     def generates(self) -> bool:
         """Whether a prediction is how a text goes on."""
-        return self._task is not None and self._task.generates and self.codec is not None
+        return self.task is not None and self.task.generates and self.codec is not None
 
     def text(self, prompt: str, sampling: Sampling) -> TextPrediction:
         """How a text goes on.
@@ -160,11 +163,11 @@ class Predictor(nn.Module):
         Args:
             outputs: Of the model.
         """
-        if self.kind is None or self._task is None:
+        if self.kind is None or self.task is None:
             return outputs
         if self._probabilities is not None:
             outputs = self._probabilities(outputs)
-        return self._task.postprocess(self._target_scale.restore(outputs).float(), self.kind)
+        return self.task.postprocess(self._target_scale.restore(outputs).float(), self.kind)
 
     def typed(self, outputs: Tensor) -> PredictionBatch[Any]:
         """Predictions of postprocessed outputs.
@@ -181,6 +184,6 @@ class Predictor(nn.Module):
                 f"the model's output for sample {int(bad.nonzero()[0])} is not finite (samples count from 0)",
                 hint="is there a NaN in the input?",
             )
-        if self.kind is None or self._task is None:
+        if self.kind is None or self.task is None:
             raise RuntimeError("nobody knows what the outputs of a module of one's own are")
-        return self._task.typed(outputs.cpu().numpy(), self.kind, self.names)
+        return self.task.typed(outputs.cpu().numpy(), self.kind, self.names)

@@ -13,13 +13,15 @@ import pandas as pd
 import torch
 from PIL import Image
 from torch import Tensor, nn
+from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.array_file import read_inputs
 from assay.data.arrays import Arrays, as_tensor
 from assay.data.image_folder import ImageFolder, images_below
 from assay.data.images.image_file import as_tensor as picture_as_tensor
-from assay.data.images.image_file import read_image
+from assay.data.images.image_file import read_image, size_of, upright_size
 from assay.data.loading.placement import padded_length
+from assay.data.segmentation_folder import SegmentationFolder
 from assay.data.table import Table
 from assay.data.tabular.csv_dialect import AUTO
 from assay.data.tabular.row_errors import judge_rows
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
 
     from assay.data.tabular.table_encoder import TableEncoder
 
+_SCALING = (
+    nn.Identity,
+    *(v2.Identity, v2.Resize, v2.RGB, v2.Grayscale, v2.Normalize),
+    *(v2.ConvertImageDtype, v2.ToDtype, v2.ToImage),
+)
+"""Transforms that leave each part of a picture where it is."""
 _Decoding = tuple[str, tuple[int, int] | None]
 
 _ROWS = 8192
@@ -89,7 +97,7 @@ class Preprocess(nn.Module):
         self,
         spec: Mapping[str, Any],
         *,
-        source: ImageFolder | Table | TextTable | Arrays | None = None,
+        source: ImageFolder | SegmentationFolder | Table | TextTable | Arrays | None = None,
         transforms: Transforms | None = None,
         encoder: TableEncoder | TextEncoder | None = None,
         raw_shape: Sequence[int] = (),
@@ -244,6 +252,34 @@ class Preprocess(nn.Module):
         """
         return self._stacked([self._picture_of(raw)])
 
+    def sizes(self, raw: Any) -> list[tuple[int, int]]:
+        """Height and width of each picture as it is given; masks are scaled back to them.
+
+        Args:
+            raw: One sample or several, see the class.
+
+        Raises:
+            DataError: The run's data does more to a picture than scaling it.
+        """
+        for transform, key in zip(self.transforms.transforms, self.transforms.keys, strict=True):
+            if type(transform) not in _SCALING:
+                raise DataError(
+                    f"{key}: a mask cannot be brought back to the size of a picture after "
+                    f"{type(transform).__name__}",
+                    hint="train with data/transform=resize, or take the model's own: assay.load(run).outputs",
+                )
+        if isinstance(raw, str | os.PathLike):
+            raw = self._opened(Path(raw))
+        if isinstance(raw, Path):
+            return [size_of(str(raw)) or (0, 0)]
+        if isinstance(raw, Image.Image):
+            return [upright_size(raw)]
+        pictures = (str, Path, Image.Image, np.ndarray, Tensor)
+        if isinstance(raw, list | tuple) and any(isinstance(one, pictures) for one in raw):
+            return [size for one in raw for size in self.sizes(one)]
+        batch = self._as_batch(raw)[0]
+        return [(int(batch.shape[-2]), int(batch.shape[-1]))] * len(batch)
+
     def extra_repr(self) -> str:
         """What goes in."""
         columns = [] if self.encoder is None else [column.name for column in self.encoder.columns]
@@ -364,7 +400,7 @@ class Preprocess(nn.Module):
 
 def _decoding_of(source: Any, raw_shape: tuple[int, ...], dtype: str) -> _Decoding | None:
     """Mode and size of pictures as the run's source decodes them."""
-    if isinstance(source, ImageFolder):
+    if isinstance(source, ImageFolder | SegmentationFolder):
         return source.mode, source.image_size
     if len(raw_shape) == 3 and raw_shape[0] in _MODE_OF and dtype == "uint8":
         return _MODE_OF[raw_shape[0]], None

@@ -1,0 +1,178 @@
+"""A folder of pictures with masks, as people have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from assay.data.data_module import DataModule
+from assay.data.images.image_file import read_image
+from assay.data.images.mask_file import read_mask
+from assay.data.samples import Samples, Stream
+from assay.data.segmentation_folder import SegmentationFolder
+from assay.errors import ConfigError, DataError
+from assay.task.segmentation import IGNORED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SUFFIXES = ("png", "jpg", "webp", "PNG")
+SIZE = (6, 8)
+
+
+def picture(seed: int, size: tuple[int, int] = SIZE) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8))
+
+
+def mask(seed: int, size: tuple[int, int] = SIZE) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(seed).choice([0, 1, 2, 255], size).astype(np.uint8), "L")
+
+
+def fill(images: Path, masks: Path, count: int = 8) -> None:
+    for at in range(count):
+        name = f"my photo {at}" if at % 2 else f"deep/ä {at}"
+        for folder, image, suffix in ((images, picture(at), SUFFIXES[at % 4]), (masks, mask(at), "png")):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            image.save(folder / f"{name}.{suffix}")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    fill(tmp_path / "images", tmp_path / "masks")
+    return tmp_path
+
+
+def test_pictures_and_masks_belong_together(root: Path) -> None:
+    source = SegmentationFolder(str(root))
+    [samples] = source.read().values()
+    assert isinstance(samples, Samples)
+    assert source.class_names == ("0", "1", "2")
+    for name, inputs, target in zip(samples.names, samples.inputs, samples.targets, strict=True):
+        path = root / str(name)
+        assert torch.equal(inputs, read_image(str(path)))
+        stem = path.relative_to(root / "images").with_suffix(".png")
+        assert torch.equal(target, read_mask(str(root / "masks" / stem)))
+
+
+@pytest.mark.parametrize("layout", ["{part}/{kind}", "{kind}/{part}"])
+def test_parts_of_its_own(tmp_path: Path, layout: str) -> None:
+    for part in ("train", "val", "test"):
+        fill(*(tmp_path / layout.format(part=part, kind=kind) for kind in ("images", "masks")), 4)
+    assert {part: len(data) for part, data in SegmentationFolder(str(tmp_path)).read().items()} == {
+        "train": 4,
+        "val": 4,
+        "test": 4,
+    }
+
+
+def test_a_stream_gives_the_same_and_counts_pixels(root: Path) -> None:
+    [held] = SegmentationFolder(str(root), (4, 4), in_memory=True).read().values()
+    [stream] = SegmentationFolder(str(root), (4, 4), in_memory=False).read().values()
+    assert isinstance(held, Samples)
+    assert isinstance(stream, Stream)
+    for at in range(len(held)):
+        for one, other in zip(held[at], stream.dataset[at], strict=True):
+            assert torch.equal(one, other)
+    [whole] = SegmentationFolder(str(root), in_memory=False).read().values()
+    assert int(whole.targets.sum()) == sum(
+        int((read_mask(str(path)) != IGNORED).sum()) for path in (root / "masks").rglob("*.png")
+    )
+
+
+def small(root: Path) -> None:
+    mask(3, (5, 8)).save(root / "masks" / "my photo 3.png")
+
+
+def strange(root: Path) -> None:
+    Image.fromarray(np.full(SIZE, 7, np.uint8), "L").save(root / "masks" / "my photo 3.png")
+
+
+def coloured(root: Path) -> None:
+    picture(9).save(root / "masks" / "my photo 3.png")
+
+
+BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "missing": (lambda root: (root / "masks" / "my photo 3.png").unlink(), "no mask my photo 3.png in masks"),
+    "another size": (small, "its mask has 5×8 pixels, the picture 6×8"),
+    "unknown value": (strange, "its mask has the value 7, which is not a class"),
+    "colours": (coloured, "its mask: it has colours"),
+    "broken": (
+        lambda root: (root / "masks" / "my photo 3.png").write_bytes(b"x"),
+        "its mask: it is not a PNG",
+    ),
+    "broken picture": (
+        lambda root: (root / "images" / "my photo 3.PNG").write_bytes(b"x"),
+        "the picture: it is not an image",
+    ),
+}
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_pair_is_named_or_left_out(root: Path, kind: str, in_memory: bool) -> None:
+    spoil, why = BAD[kind]
+    spoil(root)
+    names: Any = {"class_names": ["a", "b", "c"], "in_memory": in_memory}
+    with pytest.raises(DataError) as caught:
+        SegmentationFolder(str(root), **names).read()
+    assert f"1 of 8 pictures cannot be used: images/my photo 3.PNG ({why}" in caught.value.message
+    assert "data.source.on_bad=skip" in caught.value.hint
+    source = SegmentationFolder(str(root), **names, on_bad="skip")
+    [kept] = source.read().values()
+    assert len(kept) == 7
+    assert why in source.notes[0]
+    assert "images/my photo 3.PNG" not in kept.names
+
+
+def test_names_that_are_not_unique(root: Path) -> None:
+    picture(1).save(root / "images" / "my photo 3.jpg")
+    with pytest.raises(DataError, match="nobody knows whose their mask is"):
+        SegmentationFolder(str(root)).read()
+
+
+def test_a_mask_without_a_picture_is_said(root: Path) -> None:
+    mask(1).save(root / "masks" / "lonely.png")
+    source = SegmentationFolder(str(root))
+    source.read()
+    assert "masks without a picture are left out: lonely" in source.notes[0]
+
+
+@pytest.mark.parametrize("make", ["", "images", "images masks", "train/images"])
+def test_another_folder(tmp_path: Path, make: str) -> None:
+    for name in make.split():
+        (tmp_path / name).mkdir(parents=True)
+    with pytest.raises(DataError, match=r"data\.source\.root="):
+        SegmentationFolder(str(tmp_path)).read()
+    with pytest.raises(ConfigError, match="there is no such folder"):
+        SegmentationFolder(str(tmp_path / "nowhere")).read()
+
+
+def test_black_and_white_masks_have_two_classes(root: Path) -> None:
+    for path in (root / "masks").rglob("*.png"):
+        Image.fromarray(255 * (np.asarray(Image.open(path)) == 1).astype(np.uint8)).save(path)
+    source = SegmentationFolder(str(root))
+    [samples] = source.read().values()
+    assert set(samples.targets.unique().tolist()) == {0, 1}
+    assert "these are the two classes" in source.notes[0]
+
+
+def test_the_whole_way_to_a_batch(root: Path) -> None:
+    module = DataModule(
+        SegmentationFolder(str(root)),
+        batch_size=2,
+        eval_batch_size=2,
+        split={"val": 0.25, "test": 0.25, "seed": 0},
+        transform={"train": [], "eval": [], "normalize": "data"},
+    )
+    module.setup()
+    inputs, targets = module.on_after_batch_transfer(next(iter(module.train_dataloader())), 0)
+    assert inputs.shape == (2, 3, *SIZE)
+    assert targets.shape == (2, *SIZE)
+    assert targets.dtype == torch.int64
+    assert module.spec.ignore_index == IGNORED
+    assert len(module.spec.class_counts) == module.spec.num_classes == 3
