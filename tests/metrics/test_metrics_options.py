@@ -26,7 +26,13 @@ def draw(*shape: int, seed: int) -> Tensor:
 
 
 def load(option: str, stage: str) -> MetricCollection:
-    spec = {"num_classes": 4, "num_targets": 2, "num_outputs": 4, "token_bytes": "0 1*2 3"}
+    spec = {
+        "num_classes": 4,
+        "num_targets": 2,
+        "num_outputs": 4,
+        "ignore_index": 255,
+        "token_bytes": "0 1*2 3",
+    }
     root = OmegaConf.create({"spec": spec, "metrics": OmegaConf.load(CONF / f"{option}.yaml")})
     collection = instantiate(root.metrics[stage])
     assert isinstance(collection, MetricCollection)
@@ -104,7 +110,25 @@ def auroc(y: Tensor, p: Tensor, **how: str) -> float:
     return float(sk.roc_auc_score(y.numpy(), chances, **how))
 
 
-TASKS = {f.__name__: f for f in (multiclass, binary, multilabel, regression, retrieval, language_modelling)}
+def segmentation() -> tuple[Tensor, Tensor, dict[str, Any]]:
+    y = torch.randint(4, (N, 3, 5), generator=torch.Generator().manual_seed(0))
+    p = (draw(N, 4, 3, 5, seed=1) + 1.5 * torch.nn.functional.one_hot(y, 4).movedim(-1, 1)).softmax(1)
+    y[:, 0, :2] = 255
+    there = (y != 255).numpy()
+    true, guess = y.numpy()[there], p.argmax(1).numpy()[there]
+    expected = {
+        "mean_iou": sk.jaccard_score(true, guess, average="macro"),
+        "mean_dice": sk.f1_score(true, guess, average="macro"),
+        "pixel_accuracy": sk.accuracy_score(true, guess),
+        "confusion_matrix": sk.confusion_matrix(true, guess),
+    }
+    return p, y, expected
+
+
+TASKS = {
+    f.__name__: f
+    for f in (multiclass, binary, multilabel, regression, retrieval, segmentation, language_modelling)
+}
 
 
 def compare(computed: dict[str, Tensor], expected: dict[str, Any]) -> None:

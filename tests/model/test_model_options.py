@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 CONF = Path(__file__).parents[2] / "conf" / "model"
 OF_TEXTS = {"bag_of_embeddings", "text_transformer"}
-OPTIONS = sorted({path.stem for path in CONF.glob("*.yaml")} - OF_TEXTS)
-IMAGES = [option for option in OPTIONS if option not in {"linear", "mlp", "gpt"}]
+MASKS = ("deeplab", "deeplab_mobilenet", "fcn", "unet")
+"""A class for each pixel; see below."""
+OPTIONS = sorted({path.stem for path in CONF.glob("*.yaml")} - {*MASKS} - OF_TEXTS)
+IMAGES = [option for option in (*OPTIONS, *MASKS) if option not in {"linear", "mlp", "gpt"}]
 DISTINCT = [option for option in OPTIONS if option not in {"resnet34", "resnet50", "torchvision", "gpt"}]
 NAMES = {"timm": "test_efficientnet", "torchvision": "resnet18"}
 SHAPES = [(1, 8, 8), (1, 28, 28), (3, 32, 32)]
@@ -164,3 +166,16 @@ def test_starts_from_the_global_seed_alone(option: str) -> None:
 @pytest.mark.parametrize("option", DISTINCT)
 def test_takes_the_containers_of_a_config_as_they_are(option: str) -> None:
     assert build(option, (1, 8, 8), 2, convert="none")(torch.zeros(2, 1, 8, 8)).shape == (2, 2)
+
+
+@pytest.mark.parametrize("option", MASKS)
+def test_a_class_for_each_pixel(option: str) -> None:
+    shape = (1, 33, 40) if option == "unet" else (1, 40, 48)
+    with torch.device("meta"):
+        model = build(option, shape, 5)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model.to_empty(device="cpu")
+        outputs = model(torch.randn(2, *shape))
+        nn.functional.cross_entropy(outputs, torch.zeros(2, *shape[1:], dtype=torch.long)).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    assert outputs.shape == (2, 5, *shape[1:])
+    assert all(parameter.grad is not None for parameter in model.parameters())

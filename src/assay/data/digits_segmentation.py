@@ -29,10 +29,11 @@ class DigitsSegmentation:
     """scikit-learn's digits, scaled up, on darkened crops of its photographs `china.jpg` and `flower.jpg`.
 
     Each picture has one or two digits in a light colour of their own, which may cover each other. Class 0 is
-    the photograph, class 1 to 10 are the digits 0 to 9. The parts share neither digits nor places of photographs.
+    the photograph, and each digit is a class. The parts share neither digits nor places of photographs.
 
     Args:
         num_samples: Of training, validation and test.
+        digits: Those that are used, in the order of their classes.
         size: Height and width of a picture.
         seed: Of what is put where.
 
@@ -45,15 +46,24 @@ class DigitsSegmentation:
     """
 
     task: TaskName = "segmentation"
-    class_names = ("background", *map(str, range(10)))
 
-    def __init__(self, num_samples: Sequence[int] = (1000, 150, 250), size: int = 32, seed: int = 0) -> None:
+    def __init__(
+        self,
+        num_samples: Sequence[int] = (1000, 150, 250),
+        digits: Sequence[int] = (0, 1, 4),
+        *,
+        size: int = 32,
+        seed: int = 0,
+    ) -> None:
+        if not digits or len(set(digits)) < len(digits) or not set(digits) <= set(range(10)):
+            raise ValueError(f"digits={list(digits)}: different numbers from 0 to 9 were expected")
         if len(num_samples) != 3 or min(num_samples) < 1:
             raise ValueError(f"num_samples={list(num_samples)}: three numbers above 0 were expected")
         if not 24 <= size <= 80:
             raise ValueError(f"size={size}: 24 to 80 was expected, as the photographs are cut in parts")
         self._num_samples = dict(zip(_COLUMNS, num_samples, strict=True))
-        self._size, self._seed = size, seed
+        self._digits, self._size, self._seed = tuple(digits), size, seed
+        self.class_names = ("background", *map(str, digits))
 
     def prepare(self) -> None:
         """Nothing to download."""
@@ -61,7 +71,9 @@ class DigitsSegmentation:
     def read(self) -> Mapping[str, Samples]:
         """Parts `train`, `val` and `test`: inputs uint8 `[N, 3, H, W]`, targets uint8 `[N, H, W]`."""
         digits, labels = load_digits(return_X_y=True)
-        images = digits.reshape(-1, 8, 8) / 16
+        used = np.isin(labels, self._digits)
+        images, labels = digits[used].reshape(-1, 8, 8) / 16, labels[used]
+        classes = np.array([self._digits.index(label) + 1 for label in labels])
         photographs = [np.asarray(photograph) for photograph in load_sample_images().images]
         parts = {}
         for number, (part, (begin, end)) in enumerate(_COLUMNS.items()):
@@ -69,7 +81,8 @@ class DigitsSegmentation:
             chosen = slice(int(begin * len(images)), int(end * len(images)))
             cut = [one[:, int(begin * one.shape[1]) : int(end * one.shape[1])] for one in photographs]
             made = [
-                self._scene(draw, images[chosen], labels[chosen], cut) for _ in range(self._num_samples[part])
+                self._scene(draw, images[chosen], classes[chosen], cut)
+                for _ in range(self._num_samples[part])
             ]
             inputs = torch.from_numpy(np.stack([picture for picture, _ in made])).permute(0, 3, 1, 2)
             parts[part] = Samples(inputs.contiguous(), torch.from_numpy(np.stack([mask for _, mask in made])))
@@ -79,10 +92,10 @@ class DigitsSegmentation:
         self,
         draw: np.random.Generator,
         digits: NDArray[np.float64],
-        labels: NDArray[np.int64],
+        classes: NDArray[np.int64],
         photographs: Sequence[NDArray[np.uint8]],
     ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        size, photograph = self._size, photographs[draw.integers(len(photographs))]
+        size, photograph = self._size, photographs[int(draw.integers(len(photographs)))]
         top, left = (int(draw.integers(length - size + 1)) for length in photograph.shape[:2])
         picture = 0.6 * photograph[top : top + size, left : left + size]
         mask = np.zeros((size, size), np.uint8)
@@ -94,5 +107,5 @@ class DigitsSegmentation:
             there = slice(row, row + side), slice(column, column + side)
             colour = draw.uniform(170, 255, 3)
             picture[there] = (1 - ink[..., None]) * picture[there] + ink[..., None] * colour
-            mask[there] = np.where(ink > _COVERS, 1 + labels[which], mask[there])
+            mask[there] = np.where(ink > _COVERS, classes[which], mask[there])
         return picture.round().astype(np.uint8), mask

@@ -41,8 +41,8 @@ def mask_scores(predictions: Predictions) -> list[Score]:
             dice = 2 * matrix.diagonal() / (matrix.sum(0) + matrix.sum(1))
             accuracy = matrix.diagonal().sum() / matrix.sum()
         there = union > 0
-        mean = (lambda values: float(values[there].mean())) if there.any() else (lambda _: float("nan"))
-        return {"mean iou": mean(iou), "mean dice": mean(dice), "pixel accuracy": float(accuracy)}
+        means = [float(values[there].mean()) if there.any() else float("nan") for values in (iou, dice)]
+        return {"mean iou": means[0], "mean dice": means[1], "pixel accuracy": float(accuracy)}
 
     return bootstrapped(statistic, len(confusions))
 

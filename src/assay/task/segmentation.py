@@ -151,7 +151,8 @@ class Segmentation(Task):
 
     @override
     def labels(self, outputs: NDArray[Any]) -> NDArray[Any] | None:
-        return outputs.argmax(1)
+        labels: NDArray[Any] = outputs.argmax(1)
+        return labels
 
     @override
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:

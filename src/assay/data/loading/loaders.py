@@ -192,7 +192,7 @@ class KeyedDataset(Dataset[Any]):
                 return sample
             if isinstance(sample, dict):
                 names = [*sample][:2]
-                pair = self._transforms.pair(*(sample[name] for name in names), draw)
+                pair = self._transforms.pair(sample[names[0]], sample[names[1]], draw)
                 return {**sample, **dict(zip(names, pair, strict=True))}
             inputs, targets, *rest = sample
             return (*self._transforms.pair(inputs, targets, draw), *rest)

@@ -154,8 +154,8 @@ class Transforms:
         if self.deterministic:
             return self._together(inputs, targets)
         samples = [
-            self.pair(*one, (seed, epoch, key))
-            for *one, key in zip(inputs, targets, keys.tolist(), strict=True)
+            self.pair(one, target, (seed, epoch, key))
+            for one, target, key in zip(inputs, targets, keys.tolist(), strict=True)
         ]
         return stack([one for one, _ in samples]), stack([mask for _, mask in samples])
 

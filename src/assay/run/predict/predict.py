@@ -245,7 +245,11 @@ def _frame(
         sizes = [size for size, good in zip(block.sizes, finite, strict=True) if good] if block.sizes else ()
 
         def write(found: PredictionBatch[Any]) -> dict[str, Any]:
-            return {} if files is None else {files.what: files.add([block.inputs[row] for row in at], found)}
+            return (
+                {}
+                if files is None
+                else {files.what: files.add([block.inputs[row] for row in at.tolist()], found)}
+            )
 
         columns = pd.DataFrame(dict(_columns(predictor, outputs, top_k, sizes, write)))
         frame = frame.join(columns if len(at) == len(frame) else columns.set_axis(at))
