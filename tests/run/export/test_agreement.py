@@ -11,7 +11,9 @@ from sklearn.metrics import (  # type: ignore[import-untyped]  # ships no types
 
 from assay.errors import AssayError
 from assay.run.export.agreement import LABELS, TOLERANCE, compare
+from assay.task.task_of import task_of
 
+CLASSES, LABELLED = task_of("multiclass").labels, task_of("multilabel").labels
 DRAW = np.random.default_rng(0)
 SHARES = DRAW.dirichlet([1, 1, 1], 2000).astype(np.float32)
 SHARES.sort(axis=1)
@@ -19,7 +21,7 @@ SHARES.sort(axis=1)
 
 def test_scores_of_classes() -> None:
     targets = DRAW.integers(0, 3, 2000)
-    measured = compare(SHARES, SHARES + 5e-5, targets, kind="probabilities", by_class=True)
+    measured = compare(SHARES, SHARES + 5e-5, targets, kind="probabilities", labels=CLASSES)
     assert measured.largest_difference == pytest.approx(5e-5, rel=1e-2)
     assert (measured.tolerance, measured.same_labels) == (TOLERANCE, 1)
     assert measured.accuracy == measured.exported_accuracy == accuracy_score(targets, SHARES.argmax(1))
@@ -28,11 +30,11 @@ def test_scores_of_classes() -> None:
 def test_errors_of_values_and_a_tolerance_in_their_unit() -> None:
     prices = DRAW.normal(300_000, 50_000, (500, 2)).astype(np.float32)
     targets = prices + DRAW.normal(0, 1000, prices.shape).astype(np.float32)
-    measured = compare(prices, prices + 10, targets, kind="values", by_class=False)
+    measured = compare(prices, prices + 10, targets, kind="values", labels=LABELLED)
     assert measured.error == pytest.approx(root_mean_squared_error(targets.ravel(), prices.ravel()), rel=1e-5)
     assert measured.tolerance == pytest.approx(TOLERANCE * prices.max())
     with pytest.raises(AssayError, match="differs from the original's by 100"):
-        compare(prices, prices + 100, targets, kind="values", by_class=False)
+        compare(prices, prices + 100, targets, kind="values", labels=LABELLED)
 
 
 def test_labels_that_differ() -> None:
@@ -40,18 +42,18 @@ def test_labels_that_differ() -> None:
     changed = int(len(other) * (1 - LABELS)) + 1
     other[:changed] = other[:changed, ::-1]
     with pytest.raises(AssayError, match=r"same label for 99\.85 % of 2000 samples"):
-        compare(SHARES, other, None, kind="probabilities", by_class=True)
-    measured = compare(SHARES, other, None, kind="probabilities", by_class=True, int8=True)
+        compare(SHARES, other, None, kind="probabilities", labels=CLASSES)
+    measured = compare(SHARES, other, None, kind="probabilities", labels=CLASSES, int8=True)
     assert measured.same_labels == np.mean(SHARES.argmax(1) == other.argmax(1))
     other[:200] = other[:200, ::-1]
     with pytest.raises(AssayError, match="95 % were expected"):
-        compare(SHARES, other, None, kind="probabilities", by_class=True, int8=True)
+        compare(SHARES, other, None, kind="probabilities", labels=CLASSES, int8=True)
 
 
 def test_several_labels_are_compared_one_by_one() -> None:
     shares = np.array([[0.1, 0.9], [0.6, 0.4]], dtype=np.float32)
     targets = np.array([[0, 1], [0, 0]])
-    measured = compare(shares, shares, targets, kind="probabilities", by_class=False)
+    measured = compare(shares, shares, targets, kind="probabilities", labels=LABELLED)
     assert measured.accuracy == 0.75
 
 
@@ -60,14 +62,14 @@ def test_what_is_not_finite_is_no_small_difference(wrong: float) -> None:
     other = SHARES.copy()
     other[7, 1] = wrong
     with pytest.raises(AssayError, match="not finite where the original's are"):
-        compare(SHARES, other, None, kind="probabilities", by_class=True)
+        compare(SHARES, other, None, kind="probabilities", labels=CLASSES)
 
 
 def test_rounded_values() -> None:
     values = DRAW.normal(0, 1, (1000, 1)).astype(np.float32)
     noise = DRAW.normal(0, 1, (1000, 1)).astype(np.float32)
-    assert compare(values, values + 0.05 * noise, None, kind="values", by_class=False, int8=True)
+    assert compare(values, values + 0.05 * noise, None, kind="values", labels=LABELLED, int8=True)
     with pytest.raises(AssayError, match=r"0\.5\d? of their deviation"):
-        compare(values, values + 0.5 * noise, None, kind="values", by_class=False, int8=True)
+        compare(values, values + 0.5 * noise, None, kind="values", labels=LABELLED, int8=True)
     with pytest.raises(AssayError, match="the file gives outputs"):
-        compare(values, values[:, 0], None, kind="values", by_class=False)
+        compare(values, values[:, 0], None, kind="values", labels=LABELLED)
