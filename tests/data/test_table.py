@@ -8,6 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.feature_extraction.text import (  # type: ignore[import-untyped]  # scikit-learn ships no types
+    HashingVectorizer,
+)
 from sklearn.impute import SimpleImputer  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped]  # scikit-learn ships no types
 
@@ -227,7 +230,7 @@ def test_missing_values_are_filled_in_and_said(
     table.loc[[3, 9, 11], "age"], table.loc[5, "city"], table.loc[7, "height"] = None, None, np.inf
     source = Table(save(table, tmp_path), "kind")
     datamodule, data = setup(data_module, source)
-    assert source.notes == (
+    assert source.notes[1:] == (
         "missing values of 40 rows are filled in: age (3, median), height (1, median), "
         "city (1, most frequent); data.source.missing=error refuses them",
     )
@@ -262,11 +265,11 @@ def test_the_form_of_a_csv_file_is_found_and_said(tmp_path: Path) -> None:
     table.to_csv(tmp_path / "rows.csv", sep=";", decimal=",", index=False)
     source = Table(str(tmp_path / "rows.csv"), "kind")
     np.testing.assert_allclose(source.read()["all"].raw["height"], table["height"])
-    assert source.notes == (f"{tmp_path / 'rows.csv'}: separator ';' and decimal ',' found",)
+    assert source.notes[:1] == (f"{tmp_path / 'rows.csv'}: separator ';' and decimal ',' found",)
     table.to_csv(tmp_path / "rows.csv", index=False)
     plain = Table(str(tmp_path / "rows.csv"), "kind")
     assert len(plain.read()["all"])
-    assert plain.notes == ()
+    assert not any("separator" in note for note in plain.notes)
 
 
 def test_a_column_that_is_text_in_the_test_table_only(
@@ -355,29 +358,34 @@ def messy(count: int = 60) -> pd.DataFrame:
     return table
 
 
-FIT = ["age", "height", "rooms", "city", "smokes"]
+FIT = ["age", "height", "rooms", "city", "smokes", "signed", "yyyymmdd", "created_at"]
 
 
 @pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
-def test_ids_dates_and_free_text_are_left_out_and_said(tmp_path: Path, name: str) -> None:
+def test_ids_and_free_text_are_left_out_and_dates_become_features(tmp_path: Path, name: str) -> None:
     source = Table(save(messy(), tmp_path, name), "kind")
     assert list(source.read()["all"].raw.columns) == FIT
-    (note,) = source.notes
+    note, dates, few = source.notes
     for column in set(messy().columns) - {*FIT, "kind"}:
         assert f"{column} (" in note
     assert "'person0@example.org'" in note
-    assert note.endswith("""to use one: 'data.source.keep=["Unnamed: 0"]'""")
+    assert """to use one: 'data.source.keep=["Unnamed: 0"]'""" in note
+    assert note.endswith("for the words of texts: data.source.text=hash")
+    assert "signed such as '31.01.2020' (%d.%m.%Y), yyyymmdd such as '20200101' (%Y%m%d)" in dates
+    assert few.endswith("rooms (5 values); as categories: 'data.source.categories=[rooms]'")
 
 
 def test_real_dates_of_a_parquet_file(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
     table = frame(40)
     table["day"] = pd.date_range("2020-01-01", periods=40)
     source = Table(save(table, tmp_path, "table.parquet"), "kind")
-    source.read()
-    assert source.notes[0].startswith("left out of the features: day (dates)")
-    _, data = setup(data_module, Table(save(table, tmp_path, "table.parquet"), "kind", keep=["day"]))
-    days = (table["day"] - pd.Timestamp("1970-01-01")).dt.days
-    assert data.inputs[:, 4].tolist() == days.tolist()  # after the other numbers, before the cities
+    datamodule, data = setup(data_module, source)
+    rows = datamodule._parts.rows["train"]  # type: ignore[union-attr]  # set up above
+    elapsed = (table["day"] - table["day"].iloc[rows].min()).dt.days
+    dates = np.column_stack(
+        [table["day"].dt.month, table["day"].dt.day_of_week, elapsed]
+    )  # one year, one hour
+    assert data.inputs[:, 4:7].tolist() == dates.tolist()  # after the other numbers, before the cities
 
 
 def test_what_is_kept_is_used(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
@@ -385,19 +393,42 @@ def test_what_is_kept_is_used(tmp_path: Path, data_module: Callable[..., DataMod
     kept = ["customer_id", "userId", "yyyymmdd", "comment"]
     source = Table(path, "kind", keep=kept, exclude=["email", "city"])
     assert list(source.read()["all"].raw.columns) == [
-        *("age", "height", "rooms", "smokes", "customer_id", "userId", "yyyymmdd", "comment")
+        *("age", "height", "rooms", "smokes", "customer_id", "userId", "signed"),
+        *("yyyymmdd", "created_at", "comment"),
     ]
     assert "email" not in source.notes[0]  # left out by the user: there is nothing to say
     _, data = setup(data_module, Table(path, "kind", features=["customer_id"]))
     assert data.inputs[:, 0].tolist() == pd.read_csv(path)["customer_id"].tolist()
 
 
-def test_dates_that_are_text_become_days(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
-    table = messy().assign(signed=pd.date_range("2020-01-31", periods=60).strftime("%Y-%m-%d"))
-    _, data = setup(data_module, Table(save(table, tmp_path), "kind", keep=["signed"], exclude=["age"]))
-    assert (data.inputs[:, 3] - data.inputs[0, 3]).tolist() == list(range(60))
-    with pytest.raises(DataError, match=r"source\.keep: the dates in 'signed' are not written as 2024-12-31"):
-        Table(save(messy(), tmp_path), "kind", keep=["signed"]).read()
+def test_dates_in_the_test_table_are_written_alike(tmp_path: Path) -> None:
+    path, other = save(messy(), tmp_path), messy(10).assign(signed="2020-01-31")
+    with pytest.raises(DataError, match=r"'2020-01-31' in the column 'signed', row 0 .*, is not a date like"):
+        Table(path, "kind", test_path=save(other, tmp_path, "test.csv")).read()
+
+
+def test_texts_are_hashed_as_scikit_learn_hashes_them(
+    tmp_path: Path, data_module: Callable[..., DataModule]
+) -> None:
+    table = messy().drop(columns=["signed", "yyyymmdd", "created_at"])
+    table.loc[3, "comment"] = None
+    source = Table(save(table, tmp_path), "kind", text="hash", text_features=32)
+    _, data = setup(data_module, source)
+    assert any("the words of texts are hashed: email, comment, notes" in note for note in source.notes)
+    hashed = HashingVectorizer(n_features=32).transform(table["comment"].fillna("")).toarray()
+    np.testing.assert_allclose(data.inputs[:, -64:-32].numpy(), hashed, rtol=1e-6)
+    assert data.inputs.shape[1] == 4 + 3 + 3 * 32
+
+
+def test_numbers_as_categories_and_a_single_value(
+    tmp_path: Path, data_module: Callable[..., DataModule]
+) -> None:
+    table = frame().assign(rooms=np.resize(["01", "02", "10"], 40), same=7)
+    source = Table(save(table, tmp_path), "kind", categories=["rooms"], exclude=["city"])
+    datamodule, data = setup(data_module, source)
+    assert datamodule.encoder.columns[2].codes == {"01": 0, "02": 1, "10": 2}  # type: ignore[union-attr]
+    assert data.inputs[:, 3:].sum(0).tolist() == [14, 13, 13]
+    assert source.notes[0].startswith("left out of the features: same (one value in all rows)")
 
 
 def test_a_table_of_nothing_but_ids(tmp_path: Path) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import codecs
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 import pandas as pd
 
 from assay.data.samples import Unfitted
-from assay.data.tabular.column_kind import CLEAN, is_number, kind_of
+from assay.data.tabular.column_kind import is_number
 from assay.data.tabular.csv_dialect import AUTO, is_csv, resolved
-from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.tabular.dates import as_dates
+from assay.data.tabular.feature_choice import NAMED, Asked, Features, choose_features
+from assay.data.tabular.table_encoder import MOST_BUCKETS, TableEncoder, category_texts
 from assay.data.tabular.table_file import check_columns, read_table
 from assay.data.tabular.table_targets import TableTargets
-from assay.data.tabular.target_leak import leak
 from assay.data.tabular.target_task import task_of_columns, with_targets
 from assay.errors import DataError
 from assay.quoting import counted, override
@@ -28,18 +30,16 @@ if TYPE_CHECKING:
     from assay.data.text.text_encoder import TextEncoder
     from assay.task.task_name import TaskName
 
-_NAMED: Final = 10
-"""Columns in a sentence."""
-
 
 @final
 class Table:
-    r"""Columns of numbers and categories, read with pandas.
+    r"""Columns of numbers, categories and dates, read with pandas.
 
-    Numbers are taken as they are (and normalised by `data.transform.normalize`), columns of text or
-    categories become one column a category. What that needs to know (categories, values to fill in) is
-    learned from the training rows alone. Columns of ids, dates, free text or nothing at all are left out,
-    which `notes` says. A column that gives the target away is refused.
+    Numbers are taken as they are (and normalised by `data.transform.normalize`), categories become a column
+    each, dates those of year, month, weekday, hour and days since the first that vary. What that needs to
+    know (categories, values to fill in, the first date) is learned from the training rows alone. Columns of
+    ids, free text, a single value or nothing at all are left out, which `notes` says. A column that gives the
+    target away is refused.
 
     Args:
         path: A .csv or .tsv (also compressed), .parquet, .feather or .xlsx file; all samples, or those for
@@ -49,8 +49,12 @@ class Table:
         test_path: A file of the same columns for the test; None: a share of `path`, see `data.split`.
         features: Columns to predict from, whatever they hold; None for all others that are fit for it.
         exclude: Columns to leave out.
-        keep: Columns to use although they look like ids, free text or dates (which become days since 1970),
-            or tell the target.
+        keep: Columns to use although they look like ids or free text (as categories), or tell the target.
+        categories: Columns to take as categories although they hold numbers.
+        text: What becomes of columns of free text: `exclude`, or `hash`: counts of their hashed words, by
+            scikit-learn's `HashingVectorizer`.
+        text_features: Numbers that such a column becomes.
+        day_first: Whether 05/01/2024 is in January; None: by the dates of the column that tell.
         task: `auto` goes by the target, see `assay.data.tabular.target_task`.
         missing: `impute`: the median of a column of numbers, the most frequent of a column of categories, and
             rows without a target are left out; or `error`.
@@ -84,6 +88,10 @@ class Table:
         features: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
         keep: Sequence[str] = (),
+        categories: Sequence[str] = (),
+        text: str = "exclude",
+        text_features: int = 256,
+        day_first: bool | None = None,
         task: TaskName | Literal["auto"] = "auto",
         missing: str = "impute",
         separator: str = AUTO,
@@ -95,6 +103,10 @@ class Table:
     ) -> None:
         if task != "auto":
             task_of(task)
+        if text not in ("exclude", "hash"):
+            raise ValueError(f"text={text!r}: exclude or hash was expected")
+        if not 1 <= text_features <= MOST_BUCKETS:
+            raise ValueError(f"text_features={text_features}: 1 to {MOST_BUCKETS:,} was expected")
         if missing not in ("error", "impute"):
             raise ValueError(f"missing={missing!r}: error or impute was expected")
         if len(separator) != 1 and separator not in (r"\s+", AUTO):  # pandas would take a regular expression
@@ -115,8 +127,16 @@ class Table:
             )
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
         self.targets = _names("target", target)
-        self._features = None if features is None else _names("features", features)
-        self._exclude, self._keep = _names("exclude", exclude), _names("keep", keep)
+        self._asked_of_columns = Asked(
+            targets=self.targets,
+            features=None if features is None else _names("features", features),
+            exclude=_names("exclude", exclude),
+            keep=_names("keep", keep),
+            categories=_names("categories", categories),
+            hash_text=text == "hash",
+            day_first=day_first,
+        )
+        self._text_features = text_features
         self._asked: TaskName | Literal["auto"] = task
         self.file_options: dict[str, Any] = {
             "separator": separator,
@@ -146,24 +166,31 @@ class Table:
         first, path = next(iter(frames.values())), next(iter(self._paths.values()))
         self.task = self._find_task(first)
         fitted = self.fitted.columns if self.fitted is not None else ()
+        chosen = Features(
+            [one.name for one in fitted], {one.name: one.form for one in fitted if one.kind == "date"}
+        )
         if not fitted:
-            self._check_split_columns(first, path)
-        features = [one.name for one in fitted] or self._choose_features(first, path)
+            divide = self._check_split_columns(first, path)
+            asked = replace(self._asked_of_columns, exclude=[*self._asked_of_columns.exclude, *divide])
+            chosen = choose_features(first, asked, path)
+            self.notes = (*self.notes, *chosen.notes)
+        features = chosen.names
         for part, frame in frames.items():
             check_columns(frame, features, self._paths[part], _option(part))
+            _read_columns(frame, chosen.forms, self._asked_of_columns.categories)
             if not fitted:
                 _check_size(frame, features)
-                self._look_at_gaps(part, frame, features)
-        if not fitted:
-            self._check_leaks(first, features)
-        dates = [one.name for one in fitted if one.kind == "date"] if fitted else self._keep
-        for frame in frames.values():
-            _read_dates(frame, [name for name in dates if name in features])
+                self._look_at_gaps(part, frame, chosen)
         every = pd.concat([frame[self.targets] for frame in frames.values()])
         targets = TableTargets(self.task, self.targets, every)
         self._note(*targets.notes)
         self.class_names = targets.class_names
-        encoder = self.fitted or TableEncoder(self._impute, self._max_categories)
+        encoder = self.fitted or TableEncoder(
+            self._impute,
+            self._max_categories,
+            forms=chosen.forms,
+            buckets=dict.fromkeys(chosen.texts, self._text_features),
+        )
         if not fitted and is_csv(path):
             encoder.csv = {
                 key: str(resolved(path, self.file_options)[key]) for key in ("separator", "decimal")
@@ -182,7 +209,7 @@ class Table:
     def _read_part(self, part: str, path: str) -> pd.DataFrame:
         """The rows of a file that have a target, by their numbers in it."""
         option = _option(part)
-        frame = read_table(path, option, **self.file_options)
+        frame = read_table(path, option, **self.file_options, texts=self._asked_of_columns.categories)
         found = resolved(path, self.file_options)
         unusual = [
             f"{key} {found[key]!r}"
@@ -207,91 +234,40 @@ class Table:
         _check_values(kept, self.targets, "target")
         return kept
 
-    def _look_at_gaps(self, part: str, frame: pd.DataFrame, features: Sequence[str]) -> None:
+    def _look_at_gaps(self, part: str, frame: pd.DataFrame, chosen: Features) -> None:
         """Refuse missing values, or say what is done about them."""
         if not self._impute:
-            _check_values(frame, features, "feature")
+            _check_values(frame, chosen.names, "feature")
             return
-        gaps = {name: int(_missing(frame[name]).sum()) for name in features}
+        gaps = {name: int(_missing(frame[name]).sum()) for name in chosen.names}
         filled = [
-            f"{name} ({gaps[name]:,}, {'median' if is_number(frame[name]) else 'most frequent'})"
-            for name in features
+            f"{name} ({gaps[name]:,}, {_filled_with(frame[name], name in chosen.texts)})"
+            for name in chosen.names
             if gaps[name]
         ]
         if filled:
-            more = f", and {len(filled) - _NAMED} more columns" if len(filled) > _NAMED else ""
+            more = f", and {len(filled) - NAMED} more columns" if len(filled) > NAMED else ""
             of = f"of {len(frame):,} rows{' for testing' if part == 'test' else ''}"
             self._note(
-                f"missing values {of} are filled in: {', '.join(filled[:_NAMED])}{more}; "
+                f"missing values {of} are filled in: {', '.join(filled[:NAMED])}{more}; "
                 "data.source.missing=error refuses them"
             )
 
     def _note(self, *sentences: str) -> None:
         self.notes = (*self.notes, *sentences)
 
-    def _choose_features(self, frame: pd.DataFrame, path: str) -> list[str]:
-        for option, names in (("features", self._features), ("exclude", self._exclude), ("keep", self._keep)):
-            check_columns(frame, names or [], path, option)
-            if both := [name for name in names or [] if name in self.targets]:
-                raise DataError(
-                    f"data.source.{option}: {both[0]!r} is the target", hint=f"leave it out of {option}"
-                )
-        if self._features is not None:
-            chosen = [name for name in self._features if name not in self._exclude]
-        else:
-            divides = {name for name in self.split_columns.values() if name not in self._keep}
-            others = [name for name in frame.columns if name not in {*self.targets, *self._exclude, *divides}]
-            unfit = self._unfit(frame, [name for name in others if name not in self._keep])
-            chosen = [name for name in others if name not in unfit]
-        if not chosen:
-            why = f" ({'; '.join(self.notes)})" if self.notes else ""
-            raise DataError(
-                f"data.source.features: no column is left to predict from{why}",
-                hint="add a column, or keep one: data.source.keep=[NAME]",
-            )
-        return chosen
-
-    def _check_split_columns(self, frame: pd.DataFrame, path: str) -> None:
+    def _check_split_columns(self, frame: pd.DataFrame, path: str) -> list[str]:
+        """Columns that divide the samples and are no features."""
+        asked, divide = self._asked_of_columns, list[str]()
         for key, name in self.split_columns.items():
             check_columns(frame, [name], path, key)
             if name in self.targets:
                 raise DataError(f"{key}: {name!r} is the target", hint="name another column")
-            if self._features is None and name not in (*self._keep, *self._exclude):
+            if asked.features is None and name not in (*asked.keep, *asked.exclude):
                 told = f"{key}={name}: it divides the samples and is not a feature"
-                self.notes = (*self.notes, f"{told}; to use it as one, too: {_override('keep', name)}")
-
-    def _unfit(self, frame: pd.DataFrame, names: Sequence[str]) -> list[str]:
-        """Columns to leave out, with a note on each."""
-        left_out = {}
-        for name in names:
-            kind, why = kind_of(frame[name])
-            if kind == "unclear":
-                raise DataError(
-                    f"data: the column {name!r} is {why}",
-                    hint=f"{CLEAN}; {_override('exclude', name)} leaves it out, "
-                    f"{_override('keep', name)} takes it as categories",
-                )
-            if why:
-                left_out[name] = why
-        if left_out:
-            listed = "; ".join(f"{name} ({why})" for name, why in left_out.items())
-            able = next((name for name in left_out if not frame[name].isna().all()), "")
-            keep = f"; to use one: {_override('keep', able)}" if able else ""
-            self._note(f"left out of the features: {listed}{keep}")
-        return list(left_out)
-
-    def _check_leaks(self, frame: pd.DataFrame, features: Sequence[str]) -> None:
-        asked = [name for name in features if name not in self._keep]
-        for target in self.targets:
-            name, how = leak(frame, asked, target)
-            if name and len(features) > 1:
-                raise DataError(
-                    f"data: the column {name!r} gives the target {target!r} away: {how}",
-                    hint=f"{_override('exclude', name)}; where it is known before the target: "
-                    f"{_override('keep', name)}",
-                )
-            if name:  # nothing else to predict from: it cannot be a slip
-                self._note(f"the column {name!r} gives the target {target!r} away: {how}")
+                self._note(f"{told}; to use it as one, too: {_override('keep', name)}")
+                divide.append(name)
+        return divide
 
     def _find_task(self, frame: pd.DataFrame) -> TaskName:
         if self._asked == "auto":
@@ -322,16 +298,26 @@ def _names(option: str, given: Any) -> list[str]:
     return [str(name) for name in names]
 
 
-def _read_dates(frame: pd.DataFrame, names: Sequence[str]) -> None:
-    for name in names:
-        if kind_of(frame[name])[0] == "date" and frame[name].dtype.kind not in "mMiuf":
-            try:
-                frame[name] = pd.to_datetime(frame[name], format="ISO8601", utc=True)
-            except (TypeError, ValueError) as error:
-                raise DataError(
-                    f"data.source.keep: the dates in {name!r} are not written as 2024-12-31: {error}",
-                    hint="rewrite them, or turn them into numbers",
-                ) from error
+def _read_columns(frame: pd.DataFrame, forms: Mapping[str, str], categories: Sequence[str]) -> None:
+    """Dates as such, and categories as text, whatever they look like."""
+    for name, form in forms.items():
+        read = as_dates(frame[name], form)
+        if (wrong := (read.isna() & frame[name].notna()).to_numpy()).any():
+            raise DataError(
+                f"data: {str(frame[name][wrong].iloc[0])[:40]!r} in the column {name!r}, row "
+                f"{int(frame.index[int(wrong.argmax())])} (rows count from 0), is not a date like others",
+                hint=f"rewrite it, or {_override('exclude', name)}",
+            )
+        frame[name] = read
+    for name in categories:
+        if name in frame and is_number(frame[name]):
+            frame[name] = category_texts(frame[name]).reindex(frame.index)
+
+
+def _filled_with(column: pd.Series[Any], is_text: bool) -> str:
+    if is_text:
+        return "no words"
+    return "median" if is_number(column) or column.dtype.kind == "M" else "most frequent"
 
 
 def _row_names(frame: pd.DataFrame) -> Sequence[str]:

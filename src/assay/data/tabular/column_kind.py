@@ -14,7 +14,7 @@ from assay.quoting import override, reads_as_number
 if TYPE_CHECKING:
     from pandas import Series
 
-Kind = Literal["number", "category", "date", "id", "text", "empty", "unclear"]
+Kind = Literal["number", "category", "date", "duration", "id", "text", "empty", "unclear"]
 
 CLEAN = (
     f"remove signs of units and of thousands; {override('data.source.decimal', ',')} or "
@@ -23,7 +23,9 @@ CLEAN = (
 """What to do about text that looks like numbers."""
 _FEW = 10
 """Different values that are never too many for categories."""
-_ID_NAME = re.compile(r"(^|[_\W])(id|uuid|guid)$|^(index|idx|row|rowid|row_?number)$|^unnamed: \d+$", re.I)
+_ID_NAME = re.compile(
+    r"(^|[_\W])(id|uuid|guid|nr\.?)$|^(index|idx|row|rowid|row_?number)$|^unnamed: \d+$", re.I
+)
 _CAMEL_ID_NAME = re.compile(r"[a-z]I[dD]$")
 _TIME_NAME = re.compile(
     r"(^|[_\W])(date|datum|time|timestamp|created|updated)([_\W]|$)|(^|_)ts$|_(at|on)$", re.I
@@ -37,15 +39,17 @@ _DATE = re.compile(
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _NUMBER = re.compile(r"[-+]?[^\w\s.,+-]{0,3}\s*[-+]?\d[\d.,' \u00a0]*\s*(%|[^\w\s]{1,3}|[A-Za-z]{2,3})?")
 _SAMPLE = 1000
+_DENSE = 1.25
+"""Between the first and the last row's number, where some rows were left out."""
 _EPOCH_SECONDS = (10**8, 10**13)
 
 
 def kind_of(column: Series[Any]) -> tuple[Kind, str]:
-    """What a column holds, and in words why it is nothing to predict from; no words where it is.
+    """What a column holds, and in words why it cannot be predicted from as it is; no words where it can.
 
-    Numbers and categories are predicted from. Dates, ids, free text and columns without a value are not:
-    what a model learns from them holds for the rows it has seen alone. Text that looks like numbers is
-    unclear: taken as categories, the numbers would be lost.
+    Numbers and categories are predicted from, dates by their parts. Ids, free text and columns without a
+    value are not: what a model learns from them holds for the rows it has seen alone. Text that looks like
+    numbers is unclear: taken as categories, the numbers would be lost.
 
     Args:
         column: Of a table.
@@ -58,10 +62,10 @@ def kind_of(column: Series[Any]) -> tuple[Kind, str]:
     values = column.dropna()
     if values.empty:
         return "empty", "no value in any row"
-    if pd.api.types.is_datetime64_any_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
+    if pd.api.types.is_datetime64_any_dtype(column):
         return "date", "dates"
-    if pd.api.types.is_timedelta64_dtype(column):
-        return "date", "durations"
+    if pd.api.types.is_timedelta64_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
+        return "duration", "durations or periods"
     if is_number(column):
         return _kind_of_numbers(str(column.name), values)
     return _kind_of_text(str(column.name), values.astype(str))
@@ -113,7 +117,9 @@ def _kind_of_integers(name: str, numbers: np.ndarray[Any, Any]) -> tuple[Kind, s
     different, low, high = len(np.unique(numbers)), int(numbers.min()), int(numbers.max())
     if _ID_NAME.search(name) or _CAMEL_ID_NAME.search(name):
         return "id", f"ids by its name, {different:,} different integers"
-    if different == len(numbers) == high - low + 1:
+    if different == len(numbers) and (
+        high - low + 1 == different or ((np.diff(numbers) > 0).all() and high - low < _DENSE * different)
+    ):
         return "id", f"the rows' numbers, {low} to {high}"
     if low >= 19000101 and high <= 21001231 and _are_days(numbers):
         return "date", f"dates such as {int(numbers[0])}"

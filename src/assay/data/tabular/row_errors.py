@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pandas as pd
 
+from assay.data.tabular import dates
 from assay.data.tabular.column_kind import is_number
 from assay.data.tabular.table_encoder import category_texts
 
@@ -56,12 +58,14 @@ def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str =
             _note(
                 judged.warnings, foreign, column, f"{learned.name!r} is {{}}, which is not all text in UTF-8"
             )
-        elif learned.kind == "category":
+        elif learned.kind in ("category", "words"):
             values, missing = column, column.isna().to_numpy()
-            _judge_categories(judged, learned, column, missing)
+            if learned.kind == "category":
+                _judge_categories(judged, learned, column, missing)
         else:
-            values, bad = _dates(column) if learned.kind == "date" else _numbers(column, decimal)
-            what = "a date such as 2024-12-31" if learned.kind == "date" else "a number"
+            of_date = learned.kind == "date"
+            values, bad = _dates(column, learned.form) if of_date else _numbers(column, decimal)
+            what = f"a date such as {_example(learned.form)}" if of_date else "a number"
             _note(judged.errors, bad, column, f"{learned.name!r} is {{}}, not {what}")
             missing = values.isna().to_numpy() & ~bad
             if learned.kind == "number":
@@ -71,6 +75,9 @@ def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str =
         if learned.fill is None:
             what = "text" if learned.kind == "text" else "value"
             _note(judged.errors, missing, column, f"{learned.name!r} has no {what}")
+        elif not learned.gaps:
+            filled = f"{learned.name!r} has no value, which each training row has: it is filled in"
+            _note(judged.warnings, missing, column, filled)
         judged.frame[learned.name] = values
     return judged
 
@@ -127,15 +134,19 @@ def _numbers(column: pd.Series[Any], decimal: str) -> tuple[pd.Series[float], ND
     return values, (texts.notna() & values.isna()).to_numpy()
 
 
-def _dates(column: pd.Series[Any]) -> tuple[pd.Series[Any], NDArray[np.bool_]]:
-    if is_number(column):
-        return pd.Series(pd.NaT, index=column.index, dtype="datetime64[ns, UTC]"), column.notna().to_numpy()
-    if column.dtype.kind == "M":
-        return column, np.zeros(len(column), dtype=bool)
-    # Numbers among texts would be taken for nanoseconds.
+def _dates(column: pd.Series[Any], form: str) -> tuple[pd.Series[Any], NDArray[np.bool_]]:
+    numeric = form in ("s", "ms", "%Y%m%d")
+    # Numbers among texts are no dates, though 20240105 reads as one.
     numbers = column.map(lambda value: isinstance(value, int | float), na_action="ignore").eq(True)
-    values = pd.to_datetime(column.mask(numbers), format="ISO8601", utc=True, errors="coerce")
+    values = dates.as_dates(column if numeric or column.dtype.kind == "M" else column.mask(numbers), form)
     return values, (column.notna() & values.isna()).to_numpy()
+
+
+def _example(form: str) -> str:
+    last = datetime(2024, 12, 31, tzinfo=UTC)
+    if form in ("s", "ms"):
+        return str(int(last.timestamp()) * (1000 if form == "ms" else 1))
+    return "2024-12-31" if form == dates.ISO else last.strftime(form)
 
 
 def _with_point(text: str, decimal: str) -> str:

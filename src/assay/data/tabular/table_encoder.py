@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from assay.data.tabular import dates
 from assay.data.tabular.column_kind import is_number
 from assay.errors import DataError
 from assay.quoting import override
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-_DAY = np.timedelta64(1, "D")
+MOST_BUCKETS = 1 << 16
 
 
 @final
@@ -29,10 +30,15 @@ class Column:
 
     Attributes:
         name: Of the column.
-        kind: `number`, `date` (days since 1970), `category`, or `text` of a `TextEncoder`.
-        fill: What stands for a missing value; None: there must be none.
+        kind: `number`, `date`, `category`, `words` (hashed), or `text` of a `TextEncoder`.
+        fill: What stands for a missing value, of a date in days since 1970; None: there must be none.
         codes: Of categories: which of the column's positions is 1; those that share one were rare.
         other: Position of a category that training lacks; None: none of them is 1.
+        parts: Of a date, those of `assay.data.tabular.dates.PARTS` that vary; none: days since 1970.
+        start: Of a date: from when `elapsed` counts, in days since 1970.
+        form: Of a date: how it is written.
+        buckets: Of a text: how many numbers its words are hashed to.
+        gaps: Whether training rows lacked values, so that a missing one is nothing new.
     """
 
     name: str
@@ -40,11 +46,24 @@ class Column:
     fill: float | str | None = None
     codes: Mapping[str, int] = field(default_factory=dict)
     other: int | None = None
+    parts: tuple[str, ...] = ()
+    start: float = 0.0
+    form: str = dates.ISO
+    buckets: int = 0
+    gaps: bool = True
 
     @property
     def width(self) -> int:
         """How many numbers it becomes."""
-        return max(self.codes.values(), default=0) + 1 if self.kind == "category" else 1
+        if self.kind == "category":
+            return max(self.codes.values(), default=0) + 1
+        return self.buckets if self.kind == "words" else len(self.parts) or 1
+
+    @property
+    def fills(self) -> tuple[float, ...]:
+        """What stands for a missing number or date, a value for each of its numbers; NaN: nothing does."""
+        fill = np.array([np.nan if self.fill is None else float(self.fill)])
+        return tuple(dates.parts_of(fill, self.parts, self.start)[0].tolist())
 
 
 class ColumnEncoder(Protocol):
@@ -62,7 +81,7 @@ class ColumnEncoder(Protocol):
 
 @final
 class TableEncoder:
-    """Numbers as they are, categories as one column each; see `assay.data.table.Table`.
+    """Numbers as they are, dates in parts, a column for each category; see `assay.data.table.Table`.
 
     Fitted on the training rows. A category that training lacks counts with the rarest ones, or as none of
     them. What is learned is plain data (`as_plain`), so that it can be kept and applied to new rows.
@@ -71,14 +90,24 @@ class TableEncoder:
         impute: Fill in missing values (with the median, or the most frequent category); otherwise there must
             be none.
         max_categories: Columns a categorical column may become; None for any number.
+        forms: How the dates of columns were written.
+        buckets: Numbers that each column of texts becomes, by its name.
 
     Attributes:
         columns: What was learned of each.
         csv: `separator` and `decimal` of the training table, where it is a CSV file.
     """
 
-    def __init__(self, impute: bool = False, max_categories: int | None = None) -> None:
+    def __init__(
+        self,
+        impute: bool = False,
+        max_categories: int | None = None,
+        *,
+        forms: Mapping[str, str] | None = None,
+        buckets: Mapping[str, int] | None = None,
+    ) -> None:
         self._impute, self._max_categories = impute, max_categories
+        self._forms, self._buckets = forms or {}, buckets or {}
         self.columns: tuple[Column, ...] = ()
         self.csv: dict[str, str] = {}
 
@@ -92,16 +121,21 @@ class TableEncoder:
         Raises:
             DataError: A column is neither numbers, nor dates, nor categories.
         """
-        kinds = {str(name): _kind(raw[name]) for name in raw.columns}
+        kinds = {str(name): "words" if name in self._buckets else _kind(raw[name]) for name in raw.columns}
         training = raw.iloc[rows]
         self.columns = tuple(self._learn(name, kind, training[name]) for name, kind in kinds.items())
 
     def _learn(self, name: str, kind: str, column: pd.Series[Any]) -> Column:
-        if kind != "category":
-            numbers = _numbers(column, kind)
+        gaps = bool(column.isna().any())
+        if kind == "words":
+            return Column(name, kind, "", buckets=self._buckets[name], gaps=gaps)
+        if kind == "date":
+            return self._learn_date(name, column)
+        if kind == "number":
+            numbers = _numbers(column, name)
             known = numbers[~np.isnan(numbers)]
             fill = float(np.median(known)) if len(known) else 0.0
-            return Column(name, kind, fill if self._impute else None)
+            return Column(name, kind, fill if self._impute else None, gaps=len(known) < len(numbers))
         # By their number, and of equally many by their name.
         counts = (
             category_texts(column).value_counts().sort_index().sort_values(ascending=False, kind="stable")
@@ -112,10 +146,29 @@ class TableEncoder:
         frequent = sorted(names if len(names) <= limit else names[: limit - 1])
         codes = {text: frequent.index(text) if text in frequent else len(frequent) for text in sorted(names)}
         other = None if len(frequent) == len(names) else len(frequent)
-        return Column(name, kind, most if self._impute else None, codes, other)
+        return Column(name, kind, most if self._impute else None, codes, other, gaps=gaps)
+
+    def _learn_date(self, name: str, column: pd.Series[Any]) -> Column:
+        """The parts that vary: of the others a model learns nothing, and a new value would lead it astray."""
+        form = self._forms.get(name, dates.ISO)
+        days = dates.days_since_1970(dates.as_dates(column, form))
+        known = np.sort(days[~np.isnan(days)])
+        start = float(known[0]) if len(known) else 0.0
+        values = dates.parts_of(known, dates.PARTS, start)
+        varying = [part for at, part in enumerate(dates.PARTS) if len(np.unique(values[:, at])) > 1]
+        fill = float(known[(len(known) - 1) // 2]) if len(known) else 0.0  # a date that there is
+        return Column(
+            name,
+            "date",
+            fill if self._impute else None,
+            parts=tuple(varying) or ("elapsed",),
+            start=start,
+            form=form,
+            gaps=len(known) < len(days),
+        )
 
     def transform(self, raw: pd.DataFrame) -> Tensor:
-        """Float32 `[N, F]`: numbers and dates in the table's order, then the categories of each column.
+        """Float32 `[N, F]`: numbers and dates in the table's order, then categories, then hashed texts.
 
         Args:
             raw: A table that has the columns of the training table; others are not looked at.
@@ -127,12 +180,13 @@ class TableEncoder:
         if not self.columns:
             raise RuntimeError("fit() comes first")
         self.check_columns([str(name) for name in raw.columns])
-        numbers = [_filled(raw[one.name], one) for one in self.columns if one.kind != "category"]
+        numbers = [_filled(raw[one.name], one) for one in self.columns if one.kind in ("number", "date")]
         one_hot = [_one_hot(raw[one.name], one) for one in self.columns if one.kind == "category"]
+        hashed = [hashed_texts(raw[one.name], one) for one in self.columns if one.kind == "words"]
         if not len(raw):
             return torch.zeros(0, sum(column.width for column in self.columns))
         with np.errstate(over="ignore"):
-            values = np.column_stack([*numbers, *one_hot]).astype(np.float32)
+            values = np.column_stack([*numbers, *one_hot, *hashed]).astype(np.float32)
         return torch.from_numpy(np.ascontiguousarray(values))
 
     def check_columns(self, names: Sequence[str]) -> None:
@@ -181,7 +235,10 @@ class TableEncoder:
         """
         encoder = cls()
         try:
-            encoder.columns = tuple(_checked(Column(**column)) for column in plain["columns"])
+            encoder.columns = tuple(
+                _checked(Column(**{**column, "parts": tuple(column.get("parts", ()))}))
+                for column in plain["columns"]
+            )
             encoder.csv = {key: str(plain["csv"][key]) for key in plain.get("csv", ())}
         except (TypeError, KeyError) as error:
             raise ValueError(f"not what a table's encoder has learned: {error}") from error
@@ -219,10 +276,14 @@ def _checked(column: Column) -> Column:
     codes = list(column.codes.values()) if isinstance(column.codes, dict) else [None]
     numbers = all(isinstance(code, int) and 0 <= code < len(codes) for code in codes)
     text = all(isinstance(value, str) for value in (column.name, column.kind, *column.codes))
-    fill = str if column.kind == "category" else float
+    fill = str if column.kind in ("category", "words") else float
+    of_text = isinstance(column.buckets, int) and 0 <= column.buckets <= MOST_BUCKETS
+    of_date = isinstance(column.start, float) and isinstance(column.form, str)
     if (
-        not (numbers and text)
-        or column.kind not in ("number", "date", "category")
+        not (numbers and text and of_text and of_date)
+        or column.kind not in ("number", "date", "category", "words")
+        or (column.kind == "words") != (column.buckets > 0)
+        or not set(column.parts) <= set(dates.PARTS)
         or not (column.fill is None or isinstance(column.fill, fill))
         or not (column.other is None or column.other in codes)
     ):
@@ -246,20 +307,12 @@ def _kind(column: pd.Series[Any]) -> str:
     return "number" if is_number(column) else "category"
 
 
-def _numbers(column: pd.Series[Any], kind: str) -> NDArray[np.float64]:
+def _numbers(column: pd.Series[Any], name: str) -> NDArray[np.float64]:
     """Float64, NaN where a value is missing or infinite."""
-    if kind == "date":
-        try:
-            days = pd.to_datetime(column, utc=True).dt.tz_localize(None).to_numpy()
-        except (TypeError, ValueError) as error:
-            raise DataError(f"data: the column {column.name!r} must hold dates: {error}") from error
-        found = (days - np.datetime64("1970-01-01")) / _DAY
-        return np.asarray(found, dtype=np.float64)
     if not is_number(column):
         raise DataError(
-            f"data: the column {column.name!r} holds numbers in the training table, and something else here",
-            hint="clean the column, or train without it: "
-            + override("data.source.exclude", [str(column.name)]),
+            f"data: the column {name!r} holds numbers in the training table, and something else here",
+            hint="clean the column, or train without it: " + override("data.source.exclude", [name]),
         )
     values: NDArray[np.float64] = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isinf(values), np.nan, values)
@@ -279,11 +332,21 @@ def category_texts(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _filled(column: pd.Series[Any], learned: Column) -> NDArray[np.float64]:
-    numbers = _numbers(column, learned.kind)
-    missing = np.isnan(numbers)
+    if learned.kind == "date":
+        days = dates.days_since_1970(dates.as_dates(column, learned.form))
+        if (wrong := np.isnan(days) & column.notna().to_numpy()).any():
+            raise DataError(
+                f"data: the column {learned.name!r} must hold dates as the training table does, and has "
+                f"{str(column[wrong].iloc[0])[:40]!r}",
+                hint="write them in the same way",
+            )
+        numbers = dates.parts_of(days, learned.parts, learned.start)
+    else:
+        numbers = _numbers(column, learned.name)[:, None]
+    missing = np.isnan(numbers[:, 0])
     if missing.any():
         _check_fill(learned, missing)
-        numbers[missing] = learned.fill
+        numbers[missing] = learned.fills
     return numbers
 
 
@@ -298,6 +361,21 @@ def _one_hot(column: pd.Series[Any], learned: Column) -> NDArray[np.float32]:
     columns = np.arange(learned.width)
     hot: NDArray[np.float32] = (codes[:, None] == columns).astype(np.float32)
     return hot
+
+
+def hashed_texts(column: pd.Series[Any], learned: Column) -> NDArray[np.float32]:
+    """Counts of hashed words, float32 `[N, buckets]`, of unit length; zeros where there is no text.
+
+    Args:
+        column: Of texts.
+        learned: What the encoder knows of it.
+    """
+    from sklearn.feature_extraction.text import HashingVectorizer  # takes a second to import
+
+    texts = column.astype(object).where(column.notna(), "").astype(str)
+    vectorizer = HashingVectorizer(n_features=learned.buckets, dtype=np.float32)
+    hashed: NDArray[np.float32] = vectorizer.transform(texts).toarray()
+    return hashed
 
 
 def _check_fill(learned: Column, missing: NDArray[np.bool_]) -> None:

@@ -186,19 +186,21 @@ def made_up(original: Original) -> list[Any]:
         columns, number = original.encoder.columns, 0
         made: dict[str, Any] = {}
         for column in columns:
-            if column.kind == "category":
-                texts = [*column.codes]
+            if column.kind in ("category", "words"):
+                texts = [*column.codes] or ["some words", "other words", "neither of them", ""]
                 made[column.name] = [
                     texts[i] for i in torch.randint(len(texts), (_MADE_UP,), generator=draw).tolist()
                 ]
                 continue
-            values = mean[number % len(mean)] + std[number % len(std)] * torch.randn(_MADE_UP, generator=draw)
+            drawn = torch.randn(_MADE_UP, generator=draw)
+            at = number + column.width - 1  # of a date, the days that have elapsed
+            values = column.start + mean[at % len(mean)] + std[at % len(std)] * drawn
             made[column.name] = (
-                pd.to_datetime(values.round().tolist(), unit="D", utc=True)
+                pd.to_datetime(values.round().tolist(), unit="D")
                 if column.kind == "date"
                 else values.tolist()
             )
-            number += 1
+            number += column.width
         return list(_cut(pd.DataFrame(made)))
     shape, dtype = tuple(spec["input_shape"]), getattr(torch, spec["input_dtype"])
     if dtype.is_floating_point:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
+import pandas as pd
+
 from assay.data.text.tokenizer import PAD
 from assay.run.export.table_inputs import text_codes, unknown_code
 from assay.run.tokenizer_file import FILE as TOKENIZER
@@ -163,13 +165,20 @@ def describe_columns(columns: Sequence[Column], *, texts: bool) -> list[dict[str
         texts: The file takes categories as text, not as codes.
     """
     numbers = [
-        {
-            "name": column.name,
-            "kind": "days since 1970-01-01" if column.kind == "date" else "number",
-            "missing": column.fill,
-        }
+        one
         for column in columns
-        if column.kind != "category"
+        if column.kind in ("number", "date")
+        for one in (
+            _parts(column)
+            if column.parts
+            else [
+                {
+                    "name": column.name,
+                    "kind": "days since 1970-01-01" if column.kind == "date" else "number",
+                    "missing": column.fill,
+                }
+            ]
+        )
     ]
     categories = [
         {
@@ -193,4 +202,26 @@ def describe_columns(columns: Sequence[Column], *, texts: bool) -> list[dict[str
         described.append(
             {"name": name, "dtype": dtype, "shape": ["batch", len(categories)], "columns": categories}
         )
+    if texts := [column for column in columns if column.kind == "words"]:
+        words = [
+            {"name": column.name, "kind": "hashed words", "size": column.buckets, "missing": "no words"}
+            for column in texts
+        ]
+        shape = ["batch", sum(column.buckets for column in texts)]
+        described.append({"name": "words", "dtype": "float32", "shape": shape, "columns": words})
     return described
+
+
+def _parts(column: Column) -> list[dict[str, Any]]:
+    """A date's numbers, each as an entry of its own."""
+    start = pd.Timestamp("1970-01-01") + pd.Timedelta(days=column.start)
+    about = {"kind": "date", "date": column.name, "format": column.form, "start": start.isoformat()}
+    return [
+        {
+            "name": f"{column.name} ({part})",
+            **about,
+            "part": part,
+            "missing": None if column.fill is None else fill,
+        }
+        for part, fill in zip(column.parts, column.fills, strict=True)
+    ]

@@ -109,25 +109,29 @@ class Encode(nn.Module):
 
     def __init__(self, columns: Sequence[Column]) -> None:
         super().__init__()
-        self.numbers = tuple(column for column in columns if column.kind != "category")
+        self.numbers = tuple(column for column in columns if column.kind in ("number", "date"))
+        self.words = any(column.kind == "words" for column in columns)
         self.categories = tuple(column for column in columns if column.kind == "category")
-        fill = [float("nan") if column.fill is None else float(column.fill) for column in self.numbers]
+        fill = [value for column in self.numbers for value in column.fills]
+        self._of_codes = int(bool(self.numbers))
         self.register_buffer("fill", torch.tensor([fill], dtype=torch.float32))
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Float32 `[B, F]`, as `TableEncoder.transform` gives them.
 
         Args:
-            inputs: Numbers float32 `[B, N]`, not finite where missing, dates in days since 1970; codes int64
-                `[B, C]`: the position of a category among the column's, `UNKNOWN` or `MISSING`. Each only
-                where the table has such columns.
+            inputs: Numbers float32 `[B, N]`, not finite where missing, the parts of dates among them; codes
+                int64 `[B, C]`: the position of a category among the column's, `UNKNOWN` or `MISSING`; hashed
+                words float32 `[B, W]`. Each only where the table has such columns.
         """
         encoded = []
         if self.numbers:
             encoded.append(torch.where(torch.isfinite(inputs[0]), inputs[0], self.fill))
         for position, column in enumerate(self.categories):
-            code = inputs[-1][:, position : position + 1]
+            code = inputs[self._of_codes][:, position : position + 1]
             encoded.append((code == torch.arange(column.width, device=code.device)).to(torch.float32))
+        if self.words:
+            encoded.append(inputs[-1])
         return torch.cat(encoded, dim=1)
 
     def mark_missing(self, outputs: Tensor, *inputs: Tensor) -> Tensor:
@@ -140,11 +144,12 @@ class Encode(nn.Module):
             inputs: As for `forward`.
         """
         missing = []
-        for_good = [position for position, column in enumerate(self.numbers) if column.fill is None]
+        fills = [column.fill for column in self.numbers for _ in range(column.width)]
+        for_good = [position for position, fill in enumerate(fills) if fill is None]
         if for_good:
             missing.append(~torch.isfinite(inputs[0][:, for_good]).all(dim=1))
         if any(column.fill is None for column in self.categories):
-            missing.append((inputs[-1] == MISSING).any(dim=1))
+            missing.append((inputs[self._of_codes] == MISSING).any(dim=1))
         for rows in missing:
             outputs = torch.where(rows[:, None], torch.nan, outputs)
         return outputs

@@ -29,6 +29,15 @@ columns = {one["name"]: [column["name"] for column in one["columns"]] for one in
 """
 _DATES = """\
 for column in about["inputs"][0]["columns"]:
+    if column["kind"] == "date":
+        form, unit = (None, column["format"]) if column["format"] in ("s", "ms") else (column["format"], None)
+        written = rows[column["date"]] if unit else rows[column["date"]].astype("string").astype(object)
+        dates = pd.to_datetime(written, format=form, unit=unit, utc=True).dt.tz_localize(None)
+        elapsed = (dates - pd.Timestamp(column["start"])) / pd.Timedelta(days=1)
+        rows[column["name"]] = elapsed if column["part"] == "elapsed" else getattr(dates.dt, column["part"])
+"""
+_DAYS = """\
+for column in about["inputs"][0]["columns"]:
     if column["kind"] != "number":  # dates are days since 1970
         dates = pd.to_datetime(rows[column["name"]], utc=True)
         rows[column["name"]] = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
@@ -47,12 +56,20 @@ tokenizer.enable_padding(pad_id=tokens["padding"])
 texts = ["put your texts here"]
 inputs = {"inputs": np.array([found.ids for found in tokenizer.encode_batch(texts)], "int64")}
 """
+_WORDS = """\
+inputs["words"] = np.column_stack(
+    [
+        HashingVectorizer(n_features=column["size"]).transform(rows[column["name"]].fillna("")).toarray()
+        for column in about["inputs"][-1]["columns"]
+    ]
+).astype("float32")
+"""
 _CODES = """\
 texts = rows[columns["codes"]].astype("string").fillna("")
 inputs["codes"] = np.column_stack(
     [
         [column["codes"].get(text, column["unknown_code"]) for text in texts[column["name"]]]
-        for column in about["inputs"][-1]["columns"]
+        for column in next(one for one in about["inputs"] if one["name"] == "codes")["columns"]
     ]
 ).astype("int64")
 """
@@ -311,6 +328,8 @@ def _how_to_run(description: Mapping[str, Any], file_name: str, *, pictures: str
     imports += [] if onnx else ["import torch"]
     imports += ["from PIL import Image"] if pictures else []
     imports += ["from tokenizers import Tokenizer"] if "tokens" in inputs[0] else []
+    words = any(one["name"] == "words" for one in inputs)
+    imports += ["from sklearn.feature_extraction.text import HashingVectorizer"] if words else []
     lines = [*sorted(imports[2:], key=lambda one: one.startswith("from"))]
     code = "\n".join([*imports[:2], *lines, "", _open(file_name, onnx=onnx)]) + "\n"
     if "tokens" in inputs[0]:
@@ -342,9 +361,11 @@ def _open(file_name: str, *, onnx: bool) -> str:
 def _of_table(inputs: list[dict[str, Any]], csv: str) -> str:
     code, names = _READ % csv + _TABLE + "inputs = {}\n", [one["name"] for one in inputs]
     if "numbers" in names:
-        dates = any(column["kind"] != "number" for column in inputs[0]["columns"])
-        code += (_DATES if dates else "") + _NUMBERS
-    return code + (_TEXTS if "categories" in names else _CODES if "codes" in names else "")
+        kinds = {column["kind"] for column in inputs[0]["columns"]}
+        code += _DATES if "date" in kinds else _DAYS if len(kinds) > 1 or "number" not in kinds else ""
+        code += _NUMBERS
+    code += _TEXTS if "categories" in names else _CODES if "codes" in names else ""
+    return code + (_WORDS if "words" in names else "")
 
 
 def _of_arrays(described: dict[str, Any], pictures: str) -> str:

@@ -1,4 +1,4 @@
-"""Rows of a table as an exported model takes them: numbers, and texts or codes of categories."""
+"""Rows of a table as an exported model takes them: numbers, texts or codes of categories, hashed words."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
+
+from assay.data.tabular.dates import as_dates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,11 +20,12 @@ MISSING: Final = -2
 """Code of a category that is not given, where training has learned nothing to put there."""
 UNKNOWN: Final = -1
 """Code of a category that training lacks, where it counts as none."""
-_EPOCH: Final = pd.Timestamp("1970-01-01", tz="UTC")
 
 
 def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, NDArray[Any]]:
-    """`numbers`, float32 `[B, N]`, and `categories`, text `[B, C]`; each only where there are such columns.
+    """`numbers`, float32 `[B, N]`, `categories`, text `[B, C]`, and `words`, float32 `[B, W]`.
+
+    Each is there only where there are such columns.
 
     This is the recipe of the model card, with pandas alone; the check of an export compares it with what the
     run's own encoder does.
@@ -31,20 +34,37 @@ def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, ND
         frame: With the columns that the model was trained on.
         columns: What the table's encoder has learned.
     """
-    numbers = [column for column in columns if column.kind != "category"]
+    numbers = [column for column in columns if column.kind in ("number", "date")]
     categories = [column.name for column in columns if column.kind == "category"]
     inputs: dict[str, NDArray[Any]] = {}
     if numbers:
         values = [
-            (pd.to_datetime(frame[column.name], utc=True) - _EPOCH) / pd.Timedelta(days=1)
-            if column.kind == "date"
-            else frame[column.name]
+            value
             for column in numbers
+            for value in (_parts(frame, column) if column.kind == "date" else [frame[column.name]])
         ]
         inputs["numbers"] = np.column_stack([value.to_numpy("float32", na_value=np.nan) for value in values])
     if categories:
         inputs["categories"] = frame[categories].astype("string").fillna("").to_numpy(object)
+    if texts := [column for column in columns if column.kind == "words"]:
+        from sklearn.feature_extraction.text import HashingVectorizer  # takes a second to import
+
+        inputs["words"] = np.column_stack(
+            [
+                HashingVectorizer(n_features=column.buckets)
+                .transform(frame[column.name].astype("string").fillna("").astype(object))
+                .toarray()
+                for column in texts
+            ]
+        ).astype(np.float32)
     return inputs
+
+
+def _parts(frame: pd.DataFrame, column: Column) -> list[Any]:
+    dates = as_dates(frame[column.name], column.form)
+    start = pd.Timestamp("1970-01-01") + pd.Timedelta(days=column.start)
+    elapsed = (dates - start) / pd.Timedelta(days=1)
+    return [elapsed if part == "elapsed" else getattr(dates.dt, part) for part in column.parts or ["elapsed"]]
 
 
 def codes_of(texts: NDArray[Any], columns: Sequence[Column]) -> NDArray[np.int64]:

@@ -1,0 +1,187 @@
+"""Which columns of a table are predicted from, and as what: each decision is said. Imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, final
+
+import pandas as pd
+
+from assay.data.tabular.column_kind import CLEAN, is_number, kind_of
+from assay.data.tabular.dates import find_format
+from assay.data.tabular.table_file import check_columns
+from assay.data.tabular.target_leak import leak
+from assay.errors import DataError
+from assay.quoting import override
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAMED: Final = 10
+"""Columns in a sentence."""
+_FEW: Final = 10
+
+
+@final
+@dataclass(frozen=True)
+class Asked:
+    """What a config says of columns; see `assay.data.table.Table`.
+
+    Attributes:
+        targets: To predict.
+        features: To predict from, whatever they hold; None for those that are fit for it.
+        exclude: To leave out.
+        keep: To use although they look unfit.
+        categories: To take as categories, whatever they look like.
+        hash_text: Whether columns of free text become hashed words.
+        day_first: Of dates that alone do not tell.
+    """
+
+    targets: Sequence[str]
+    features: Sequence[str] | None = None
+    exclude: Sequence[str] = ()
+    keep: Sequence[str] = ()
+    categories: Sequence[str] = ()
+    hash_text: bool = False
+    day_first: bool | None = None
+
+
+@final
+@dataclass
+class Features:
+    """What was decided.
+
+    Attributes:
+        names: Columns to predict from.
+        forms: How the dates of columns are written.
+        texts: Columns whose words are hashed.
+        notes: Sentences on it.
+    """
+
+    names: list[str]
+    forms: dict[str, str] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
+    """Look at every column.
+
+    Args:
+        frame: The table.
+        asked: What the config says of it.
+        path: Of the table, for messages.
+
+    Raises:
+        DataError: A column that is named is not there, one cannot be judged or gives the target away, or none
+            is left.
+    """
+    options = {"features": asked.features, "exclude": asked.exclude, "keep": asked.keep}
+    for option, names in {**options, "categories": asked.categories}.items():
+        check_columns(frame, names or [], path, option)
+        if both := [name for name in names or [] if name in asked.targets]:
+            raise DataError(
+                f"data.source.{option}: {both[0]!r} is the target", hint=f"leave it out of {option}"
+            )
+    named = frame.columns if asked.features is None else asked.features
+    chosen = Features([name for name in named if name not in (*asked.targets, *asked.exclude)])
+    kinds = {name: kind_of(frame[name]) for name in chosen.names if name not in asked.categories}
+    if asked.features is None:
+        _leave_out_unfit(frame, asked, chosen, kinds)
+    for name in chosen.names:
+        kind = kinds.get(name, ("category", ""))[0]
+        if kind == "date":
+            chosen.forms[name] = find_format(frame[name], asked.day_first)
+        elif kind == "text" and asked.hash_text and name not in asked.keep:
+            chosen.texts.append(name)
+    if not chosen.names:
+        why = f" ({'; '.join(chosen.notes)})" if chosen.notes else ""
+        raise DataError(
+            f"data.source.features: no column is left to predict from{why}",
+            hint="add a column, or keep one: data.source.keep=[NAME]",
+        )
+    _say(frame, asked, chosen)
+    _check_leaks(frame, asked, chosen)
+    return chosen
+
+
+def _leave_out_unfit(
+    frame: pd.DataFrame, asked: Asked, chosen: Features, kinds: dict[str, tuple[Any, str]]
+) -> None:
+    left_out: dict[str, str] = {}
+    texts: list[str] = []
+    for name, (kind, why) in kinds.items():
+        if name in asked.keep:
+            continue
+        if kind == "unclear":
+            raise DataError(
+                f"data: the column {name!r} is {why}",
+                hint=f"{CLEAN}; {_override('exclude', name)} leaves it out, "
+                f"{_override('keep', name)} takes it as categories",
+            )
+        if len(frame) > 1 and frame[name].nunique() == 1:
+            left_out[name] = "one value in all rows"
+        elif why and kind != "date" and not (kind == "text" and asked.hash_text):
+            left_out[name] = why
+            texts += [name] if kind == "text" else []
+    if left_out:
+        listed = "; ".join(f"{name} ({why})" for name, why in left_out.items())
+        able = next((name for name in left_out if not frame[name].isna().all()), "")
+        keep = f"; to use one: {_override('keep', able)}" if able else ""
+        hashed = "; for the words of texts: data.source.text=hash" if texts else ""
+        chosen.notes.append(f"left out of the features: {listed}{keep}{hashed}")
+        chosen.names = [name for name in chosen.names if name not in left_out]
+
+
+def _say(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
+    if chosen.forms:
+        listed = [f"{name} such as {_example(frame[name])!r}" for name in chosen.forms]
+        forms = [f" ({form})" if form.startswith("%") else "" for form in chosen.forms.values()]
+        chosen.notes.append(
+            f"dates become year, month, weekday, hour and days since the first, those that vary: "
+            f"{_listed([text + form for text, form in zip(listed, forms, strict=True)])}"
+        )
+    if chosen.texts:
+        chosen.notes.append(f"the words of texts are hashed: {_listed(chosen.texts)}")
+    few = {name: frame[name].nunique() for name in chosen.names if _is_few_integers(frame[name])}
+    few = {name: number for name, number in few.items() if name not in asked.categories}
+    if few:
+        listed = [f"{name} ({number} values)" for name, number in few.items()]
+        chosen.notes.append(
+            f"integers with few values are taken as numbers: {_listed(listed)}; as categories: "
+            f"{_override('categories', next(iter(few)))}"
+        )
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f", and {len(texts) - NAMED} more columns" if len(texts) > NAMED else ""
+    return f"{', '.join(texts[:NAMED])}{more}"
+
+
+def _example(column: pd.Series[Any]) -> str:
+    return str(column.dropna().iloc[0])[:40]
+
+
+def _is_few_integers(column: pd.Series[Any]) -> bool:
+    if not is_number(column) or pd.api.types.is_bool_dtype(column):
+        return False
+    values = column.dropna()
+    return 2 < values.nunique() <= _FEW and bool((values == values.round()).all())
+
+
+def _check_leaks(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
+    names = [name for name in chosen.names if name not in asked.keep]
+    for target in asked.targets:
+        name, how = leak(frame, names, target)
+        if name and len(chosen.names) > 1:
+            raise DataError(
+                f"data: the column {name!r} gives the target {target!r} away: {how}",
+                hint=f"{_override('exclude', name)}; where it is known before the target: "
+                f"{_override('keep', name)}",
+            )
+        if name:  # nothing else to predict from: it cannot be a slip
+            chosen.notes.append(f"the column {name!r} gives the target {target!r} away: {how}")
+
+
+def _override(option: str, column: str) -> str:
+    return override(f"data.source.{option}", [column])
