@@ -13,6 +13,7 @@ from assay.check.units import in_bytes, in_flops
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import write_bytes
 from assay.task.task_of import known_task
+from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from assay.check.report import Report
     from assay.terminal import Console
 
+_MOST_NAMED = 10
+"""Classes, or targets, in a line."""
 _CURVE_HEIGHT, _CURVE_WIDTH, _EIGHTHS = 8, 72, " ▁▂▃▄▅▆▇█"
 
 
@@ -32,7 +35,10 @@ def show_job(console: Console, report: Report) -> None:
         console: Where to.
         report: Of the check.
     """
-    rows = [("data", _data(report)), ("model", _model(report))]
+    rows = [("data", _data(report))]
+    if told := _distribution(report):
+        rows.append(("classes" if report.spec.get("class_counts") else "targets", told))
+    rows.append(("model", _model(report)))
     if report.step is not None:
         rows += [("step", _step(report, report.step)), ("memory", _memory(report.step))]
     if report.unproven:
@@ -155,6 +161,20 @@ def _data(report: Report) -> str:
     return f"{spec['task']}, {shape}{what}; {parts} to train, validate, test ({read})"
 
 
+def _distribution(report: Report) -> str:
+    """Training samples of each class, or mean and deviation of each target."""
+    spec = report.spec
+    names, counts = spec.get("class_names") or (), spec.get("class_counts") or ()
+    if counts and len(names) == len(counts):
+        order = sorted(range(len(counts)), key=lambda at: -counts[at])
+        told = [f"{in_a_line(str(names[at]))} {counts[at]:,}" for at in order[:_MOST_NAMED]]
+        more = f", … {len(order) - _MOST_NAMED} more" if len(order) > _MOST_NAMED else ""
+        return escape(f"{', '.join(told)}{more} to train")
+    pairs = zip(spec.get("target_mean") or (), spec.get("target_std") or (), strict=False)
+    told = [f"mean {mean:.4g}, deviation {std:.4g}" for mean, std in list(pairs)[:_MOST_NAMED]]
+    return "; ".join(told)
+
+
 def _model(report: Report) -> str:
     name = report.targets.get("model", "a LightningModule of your own")
     if report.parameters is None:
@@ -193,7 +213,9 @@ def _show_curve(console: Console, report: Report) -> None:
     third = (min(_CURVE_WIDTH, max(30, console.width)) - 12) // 3
     rates = [report.lr[round(last * i / (3 * third - 1))] for i in range(3 * third)]
     levels = [round(8 * _CURVE_HEIGHT * rate / (highest or 1)) for rate in rates]
-    for row in range(_CURVE_HEIGHT, 0, -1):
+    for row in range(_MOST_NAMED = 10
+"""Classes, or targets, in a line."""
+_CURVE_HEIGHT, 0, -1):
         label = "│" if row % 2 else f"{highest * row / _CURVE_HEIGHT:.3g}┤"
         area = "".join(_EIGHTHS[min(8, max(0, level - 8 * row + 8))] for level in levels)
         console.print(f"  {label:>10}{area.rstrip()}", markup=False)

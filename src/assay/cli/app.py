@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from assay.cli.arguments import overrides_help
-from assay.cli.inspect import check, configs, diff, explain, info
+from assay.cli.inspect import check, configs, data, diff, explain, info
 from assay.cli.json_document import Problem, print_problem
 from assay.cli.report import report
 from assay.cli.results import best, compare, ls, rm
@@ -97,6 +97,7 @@ def _root(
 
 app.command(epilog=overrides_help())(train)
 app.command(epilog=overrides_help())(check)
+app.command(epilog=overrides_help())(data)
 app.command()(configs)
 app.command()(explain)
 app.command()(diff)

@@ -19,6 +19,7 @@ KINDS: Final[dict[str, tuple[str, str]]] = {
     "config": ("train --cfg", "assay.cli.documents.Composed"),
     "check": ("check", "assay.check.report.Report"),
     "check_sweep": ("check -m", "assay.cli.documents.Checked"),
+    "data": ("data", "assay.report.data.survey.Survey"),
     "configs": ("configs", "assay.cli.documents.Configs"),
     "explain": ("explain", "assay.compose.explain.Explanation"),
     "diff": ("diff", "assay.report.difference.Difference"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from assay.cli.arguments import ConfigDir, Debug, Json, Overrides, loading
 from assay.cli.documents import Checked, Configs, Machine
@@ -55,6 +57,39 @@ def check(
             show_job(console, report)
         if plot is not None:
             save_curve(report, plot)
+
+
+def data(
+    overrides: Overrides = None,
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write an HTML page with samples, too.")
+    ] = None,
+    config_dir: ConfigDir = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Look at the data of an experiment: parts, classes, columns, samples, and what will hurt."""
+    typed = overrides or []
+    with reported(debug, typed, config_dir, as_json=as_json) as document:
+        console = Console(highlight=False)
+        with loading():
+            from assay.check.checker import Checker
+
+            job = Checker(config_dir).job(typed)
+            from assay.compose.origin import located
+            from assay.report.data.look import look
+            from assay.report.data.to_terminal import show
+        with located(job.overrides, config_dir):
+            survey = look(job, out)
+        document.say("data", survey)
+        if as_json:
+            return
+        show(console, survey)
+        page = f"[bold]page[/bold]  {escape(str(out or '--out data.html writes one, with samples'))}"
+        console.print(page, soft_wrap=True)
+        words = escape(shlex.join(job.overrides))
+        console.print(f"[bold]next[/bold]  assay train {words}", soft_wrap=True)
 
 
 def configs(

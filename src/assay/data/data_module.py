@@ -18,7 +18,7 @@ from assay.data.loading.loaders import MemoryLoader, StreamLoader
 from assay.data.loading.placement import Placement, Prepared
 from assay.data.loading.preview import preview
 from assay.data.samples import Samples
-from assay.data.shown_samples import TOKENS, Shown, show
+from assay.data.shown_samples import TOKENS, Shown, show, show_augmented
 from assay.data.splitting.split_rows import Split
 from assay.data.splitting.splits import Parts, check_inputs, read_parts
 from assay.data.splitting.subset import Part, blocks
@@ -32,6 +32,7 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import pandas as pd
     from torch import Tensor
 
     from assay.data.samples import Encoder, Source
@@ -391,6 +392,42 @@ class DataModule(L.LightningDataModule):
         columns = getattr(parts.data[self.tested], "columns", ())
         part = self._ready_part(self.tested, "eval")
         return show(part, positions, self.seed, parts.raw.get(self.tested), columns)
+
+    def samples(
+        self,
+        subset: str,
+        positions: Sequence[int],
+        raw: pd.DataFrame | None = None,
+        *,
+        chain: str = "",
+        augment: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
+    ) -> list[Shown]:
+        """Some samples of a part, as a person can look at them.
+
+        Args:
+            subset: `train`, `val` or `test`.
+            positions: In the part.
+            raw: Its rows in a table, which are shown in place of what they became.
+            chain: `train` or `eval`: after these transforms; empty: before any.
+            augment: What is done to batches, after them.
+
+        Raises:
+            DataError: A sample cannot be read.
+        """
+        parts = self._read_parts()
+        part = self._part(parts, subset, chain)
+        pieces = getattr(self.encoder, "pieces", None)
+        if pieces is not None and isinstance(part.data, Samples):
+            chosen = part.data.inputs[part.rows[list(positions)]].tolist()
+            return [Shown(None, {"text": "".join(pieces([one for one in ids if one]))}) for ids in chosen]
+        columns = getattr(part.data, "columns", ())
+        if augment is None or raw is not None:
+            return show(part, positions, self.seed, raw, columns)
+
+        def augmented(inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+            return augment(*self._prepare(inputs, targets, torch.float32))
+
+        return show_augmented(part, positions, self.seed, augmented, self._normalize)
 
     def _read_parts(self) -> Parts:
         if self._parts is None:

@@ -10,14 +10,16 @@ from PIL import Image
 
 from assay.data.loading.loaders import KeyedDataset
 from assay.data.loading.preview import input_of
+from assay.data.transform.transforms import stack
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
 
     from assay.data.splitting.subset import Part
+    from assay.data.transform.normalize import Normalize
 
 TOKENS: Final = "tokens"
 """The column of a text, token by token."""
@@ -74,6 +76,38 @@ def show(
 def _target_of(sample: Any) -> NDArray[Any] | None:
     target = [*sample.values()][1] if isinstance(sample, dict) else sample[1]
     return target.numpy() if isinstance(target, torch.Tensor) else None
+
+
+def show_augmented(
+    part: Part,
+    positions: Sequence[int],
+    seed: int,
+    augment: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
+    normalize: Normalize,
+) -> list[Shown]:
+    """Samples of a part after its transforms and what is done to batches, in the unit from before that.
+
+    Args:
+        part: What they are of.
+        positions: Which.
+        seed: Of random transforms and of the augmentation.
+        augment: Normalises a batch and augments it.
+        normalize: By which it does.
+
+    Raises:
+        DataError: A sample cannot be read.
+    """
+    dataset = KeyedDataset(part.data, part.transforms, seed)
+    chosen = part.rows[list(positions)]
+    with torch.random.fork_rng(devices=[]):
+        inputs = stack([input_of(dataset[0, row, row]) for row in chosen.tolist()])
+        torch.manual_seed(seed)
+        restored = normalize.undone(augment(inputs, part.data.targets[chosen])[0])
+    pictures = _pictures(list(restored))
+    rows = [
+        _row(one, ()) if picture is None else None for picture, one in zip(pictures, restored, strict=True)
+    ]
+    return [Shown(*pair) for pair in zip(pictures, rows, strict=True)]
 
 
 def _pictures(inputs: Sequence[torch.Tensor]) -> list[bytes | None]:

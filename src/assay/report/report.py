@@ -72,21 +72,28 @@ def report(
     file = out or (paths[0] if len(paths) == 1 else Path()) / "report.html"
     if file.is_dir():
         raise ConfigError(f"{file} is a folder", key="--out", hint=f"--out {file / 'report.html'}")
-    _check_replaced(file)
+    check_replaced(file)
     for option, folder in (("--png", png), ("--csv", csv)):
         if folder is not None and folder.exists() and not folder.is_dir():
             raise ConfigError(f"{folder} is not a folder", key=option, hint=f"{option} {folder.parent}")
     page = _page(paths, file.absolute().parent)
     pictures = _each(page, png, ".png", _picture, "--png DIR") if png else ()
     tables = _each(page, csv, ".csv", to_csv, "--csv DIR") if csv else ()
-    _written(file, lambda: write(page, file), "--out FILE")
+    written(file, lambda: write(page, file), "--out FILE")
     return Report(
         page.kind.lower(), page.title, file, [figure.name for figure in page.figures], pictures, tables
     )
 
 
-def _check_replaced(file: Path) -> None:
-    """Refuse to replace a file that is no report: it may be data, or the run's own record."""
+def check_replaced(file: Path) -> None:
+    """Refuse to replace a file that is no report: it may be data, or the run's own record.
+
+    Args:
+        file: To be written.
+
+    Raises:
+        ConfigError: There is something else.
+    """
     try:
         with file.open("rb") as there:
             if file.is_file() and (start := there.read(len(_START))) and start != _START:
@@ -112,9 +119,9 @@ def _each(
     for figure in page.figures:
         path, made = folder / f"{figure.name}{suffix}", content(figure)
         if isinstance(made, str):
-            _written(path, lambda: write_text(path, made), option)  # noqa: B023 - called at once
+            written(path, lambda: write_text(path, made), option)  # noqa: B023 - called at once
         else:
-            _written(path, lambda: write_bytes(path, made), option)  # noqa: B023 - called at once
+            written(path, lambda: write_bytes(path, made), option)  # noqa: B023 - called at once
         paths.append(path)
     return paths
 
@@ -129,7 +136,17 @@ def _picture(figure: Figure) -> bytes:
     return file.getvalue()
 
 
-def _written(path: Path, write_it: Callable[[], None], option: str) -> None:
+def written(path: Path, write_it: Callable[[], None], option: str) -> None:
+    """Write a file, or say which one cannot be.
+
+    Args:
+        path: The file.
+        write_it: Writes it.
+        option: By which it goes somewhere else.
+
+    Raises:
+        AssayError: It cannot be written.
+    """
     try:
         write_it()
     except OSError as error:

@@ -115,8 +115,7 @@ def houses_run(train: Train, houses: pd.DataFrame, tmp_path_factory: pytest.Temp
     houses.to_csv(path, index=False, sep=";", decimal=",")
     return train(
         *("data=table", f"data.source.path='{path}'", "data.source.target=price", "loss=mse"),
-        *("metrics=regression", "data.source.missing=impute", "data.source.keep=[built]", *SHORT),
-        *('data.source.separator=";"', 'data.source.decimal=","'),
+        *("metrics=regression", *SHORT),
     )
 
 
@@ -197,8 +196,10 @@ def test_rows_of_a_table_with_gaps_and_new_categories(
     exported = export(houses_run.run_dir, "onnx", out=tmp_path)
     _, rows = held_out(houses_run)
     config, raw = houses_run.datamodule, houses.iloc[rows]
-    days = (raw["built"] - pd.Timestamp("1970-01-01")).dt.days
-    numbers = raw.assign(built=days)[["size", "garden", "built"]].astype("float64").to_numpy("float32")
+    dates, training = raw["built"].dt, houses.iloc[config._read_parts().rows["train"]]
+    elapsed = (raw["built"] - training["built"].min()).dt.days
+    features = [raw["size"], raw["garden"], dates.year, dates.month, dates.day_of_week, elapsed]
+    numbers = np.column_stack([one.astype("float64") for one in features]).astype("float32")
     texts = raw[["district", "floor"]].astype(object).where(raw[["district", "floor"]].notna(), "").to_numpy()
     found = onnx_outputs(exported.path, {"numbers": numbers, "categories": texts})
     spec = config.spec

@@ -77,12 +77,29 @@ def _hashes(every: Mapping[str, Data]) -> dict[str, NDArray[np.int64]] | None:
     if any(isinstance(data, Stream) for data in every.values()):
         return None
     return {
-        part: _rows(data.inputs) for part, data in every.items() if not isinstance(data, Stream | Unfitted)
+        part: row_numbers(data.inputs)
+        for part, data in every.items()
+        if not isinstance(data, Stream | Unfitted)
     }
 
 
-def _rows(tensor: Tensor) -> NDArray[np.int64]:
-    """A number for each row, by its bytes."""
+def hashes_of(data: Samples | Stream) -> NDArray[np.int64] | None:
+    """A number for each sample, equal where samples are; None where they would have to be read.
+
+    Args:
+        data: A data set.
+    """
+    if data.hashes:
+        return np.array([hash(one) for one in data.hashes])
+    return None if isinstance(data, Stream) else row_numbers(data.inputs)
+
+
+def row_numbers(tensor: Tensor) -> NDArray[np.int64]:
+    """A number for each row, by its bytes.
+
+    Args:
+        tensor: `[N, ...]`.
+    """
     numbers: list[int] = []
     for block in blocks(tensor, torch.arange(len(tensor))):
         plain = block.reshape(len(block), -1).contiguous().view(torch.uint8).numpy()

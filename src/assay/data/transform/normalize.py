@@ -76,6 +76,18 @@ class Normalize:
         # One multiply-add instead of a division by 255, a subtraction and a division.
         return torch.addcmul(shift, inputs.to(dtype), scale)
 
+    def undone(self, inputs: Tensor) -> Tensor:
+        """What was normalised in the unit from before; bytes as floats from 0 to 1.
+
+        Args:
+            inputs: `[B, C, ...]` or `[B, F]`.
+        """
+        if not self.mean:
+            return inputs
+        shape = [1, -1] + [1] * (inputs.ndim - 2)
+        mean, std = (torch.tensor(values).view(shape) for values in (self.mean, self.std))
+        return inputs * torch.where(std == 0, 1, std) + mean
+
     def _statistics(
         self, device: torch.device, dtype: torch.dtype, ndim: int, is_byte: bool
     ) -> tuple[Tensor, Tensor]:

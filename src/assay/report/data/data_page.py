@@ -1,0 +1,173 @@
+"""The page of a data set: what a run would be trained on, before it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from assay.report.data.bars import bar, histogram
+from assay.report.data.survey import MOST_READ
+from assay.report.data.to_terminal import number
+from assay.report.page.page import Block, Cards, Cell, Note, Page, Picture, Pictures, Section, Table
+from assay.terminal import in_a_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.data.shown_samples import Shown
+    from assay.report.data.survey import ColumnSurvey, Survey, Values
+
+_LARGEST_PICTURES: Final = 800_000
+"""Bytes of all pictures on a page."""
+_MOST_CLASSES: Final = 1000
+
+
+def data_page(
+    survey: Survey, samples: Mapping[str, Sequence[tuple[str, str, Shown]]], overrides: Sequence[str]
+) -> Page:
+    """The page of a survey.
+
+    Args:
+        survey: Of the data.
+        samples: By a title: the key, the target in words and the looks of each.
+        overrides: As typed.
+    """
+    shape = "×".join(map(str, survey.input_shape))
+    sections = [
+        Section("warnings", "What to look at", _notes(survey)),
+        Section("subsets", "Parts", [_cards(survey), _subsets(survey)]),
+        Section("classes", "Classes", _classes(survey)),
+        Section("targets", "Targets", _targets(survey)),
+        Section("columns", "Columns", _columns(survey), "Of the training rows, as they stand in the file."),
+        Section("samples", "Samples", [block for title in samples for block in _samples(title, samples)]),
+    ]
+    facts = [survey.task, survey.in_words, f"inputs {shape}", " ".join(overrides)]
+    return Page("Data", survey.name, sections, facts=[fact for fact in facts if fact])
+
+
+def _notes(survey: Survey) -> list[Block]:
+    warnings: list[Block] = [Note(sentence, "warn") for sentence in survey.warnings]
+    found = [*warnings, *(Note(sentence) for sentence in survey.notes)]
+    return found or [Note("Nothing stands out.", "good")]
+
+
+def _cards(survey: Survey) -> Cards:
+    return Cards([(one.name, f"{one.num_samples:,}", "samples") for one in survey.subsets])
+
+
+def _subsets(survey: Survey) -> Table:
+    rows = [
+        (
+            one.name,
+            number(one.num_equal),
+            "" if one.name == "train" else number(one.in_training),
+            str(len(one.unreadable)),
+            "tokens" if one.lengths else "values",
+            *_values(one.lengths or one.inputs),
+        )
+        for one in survey.subsets
+    ]
+    columns = ("part", "copies", "in training, too", "not readable", "of inputs", *_VALUES)
+    read = max(one.num_read for one in survey.subsets)
+    caption = (
+        "copies: samples that equal an earlier one of the part. ?: they would have to be read. "
+        f"Values are those before the transforms, of {'up to ' if read == MOST_READ else ''}{read:,} samples."
+    )
+    return Table(columns, rows, caption, numeric=frozenset(columns[1:4]) | _NUMERIC)
+
+
+_VALUES: Final = ("lowest", "mean", "highest", "distribution")
+_NUMERIC: Final = frozenset(_VALUES[:3])
+
+
+def _values(values: Values | None) -> list[Cell | str]:
+    if values is None:
+        return [""] * len(_VALUES)
+    numbers = (values.low, values.mean, values.high)
+    return [*(Cell(f"{one:.5g}", one) for one in numbers), histogram(values.histogram)]
+
+
+def _classes(survey: Survey) -> list[Block]:
+    counts = survey.subsets[0].class_counts
+    if not survey.class_names or not counts:
+        return []
+    names = [one.name for one in survey.subsets]
+    rows: list[list[Cell | str]] = [
+        [
+            in_a_line(name),
+            *(Cell(f"{one.class_counts[at]:,}", one.class_counts[at]) for one in survey.subsets),
+            Cell(bar(counts[at] / (max(counts) or 1), 20), counts[at]),
+        ]
+        for at, name in enumerate(survey.class_names[:_MOST_CLASSES])
+    ]
+    more = len(survey.class_names) - len(rows)
+    return [
+        Table(
+            ("class", *names, "in training"),
+            rows,
+            f"{more:,} more classes are not shown." if more else "",
+            numeric=frozenset(names),
+            filtered=len(rows) > 20,
+        )
+    ]
+
+
+def _targets(survey: Survey) -> list[Block]:
+    names = dict(enumerate(survey.target_names))
+    rows: list[list[Cell | str]] = [
+        [names.get(at, f"target {at}"), one.name, *_values(values)]
+        for one in survey.subsets
+        for at, values in enumerate(one.targets)
+    ]
+    return [Table(("target", "part", *_VALUES), rows, numeric=_NUMERIC)] if rows else []
+
+
+def _columns(survey: Survey) -> list[Block]:
+    rows: list[list[Cell | str]] = [
+        [
+            in_a_line(one.name),
+            one.kind,
+            Cell(f"{one.num_missing:,}", one.num_missing, "warn" if one.num_missing else ""),
+            Cell(f"{one.num_different:,}", one.num_different, "warn" if one.num_different < 2 else ""),
+            *_of_column(one),
+            ", ".join(f"{in_a_line(value)} ({count:,})" for value, count in one.frequent.items()),
+        ]
+        for one in survey.columns
+    ]
+    columns = ("column", "kind", "missing", "different", *_VALUES, "most frequent")
+    numeric = frozenset(("missing", "different")) | _NUMERIC
+    return [Table(columns, rows, numeric=numeric, filtered=len(rows) > 20)] if rows else []
+
+
+def _of_column(column: ColumnSurvey) -> list[Cell | str]:
+    low, mean, high, drawn = _values(column.values)
+    if column.span:
+        low, mean, high = column.span[0], "", column.span[1]
+    return [low, mean, high, drawn]
+
+
+def _samples(title: str, samples: Mapping[str, Sequence[tuple[str, str, Shown]]]) -> list[Block]:
+    shown = samples[title]
+    blocks: list[Block] = []
+    budget = _LARGEST_PICTURES // len(samples)
+    pictures = [(key, target, one.picture) for key, target, one in shown if one.picture is not None]
+    small = [one for one in pictures if len(one[2]) <= budget // len(pictures)]
+    if small:
+        left_out = len(pictures) - len(small)
+        caption = f"{left_out} pictures are too large for a page." if left_out else ""
+        blocks.append(Pictures(title, [Picture(png, target, key) for key, target, png in small], caption))
+    elif pictures:
+        blocks.append(Note(f"{title}: the pictures are too large for a page."))
+    rows = [(key, target, one.row) for key, target, one in shown if one.picture is None and one.row]
+    if rows:
+        columns = list(dict.fromkeys(name for *_, row in rows for name in row))
+        cells = [
+            [key, target, *("" if row.get(name) is None else _text(row[name]) for name in columns)]
+            for key, target, row in rows
+        ]
+        blocks.append(Table(("sample", "target", *columns), cells, title=title))
+    return blocks
+
+
+def _text(value: object) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"

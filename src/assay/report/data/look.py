@@ -1,0 +1,97 @@
+"""`assay data`: the data of a job as its run would get it, looked at before anything is trained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from omegaconf import OmegaConf
+
+from assay.build.datamodule import describe, open_data
+from assay.build.node import build
+from assay.data.data_module import DataModule
+from assay.errors import AssayError
+from assay.report.data.data_page import data_page
+from assay.report.data.survey import raw_rows, survey
+from assay.report.page.page import write
+from assay.report.report import check_replaced, written
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.compose.job_composer import Job
+    from assay.data.shown_samples import Shown
+    from assay.report.data.survey import Survey
+
+    _Samples = list[tuple[str, str, Shown]]
+
+_SAMPLES: Final = 24
+_TEACHER: Final = "assay.augment.teacher.Teacher"
+
+
+def look(job: Job, out: Path | None = None) -> Survey:
+    """Read the data of a job and say what is in it.
+
+    Args:
+        job: Composed; its names are right.
+        out: A file for the page; None for none.
+
+    Raises:
+        AssayError: The data cannot be used, it is read by a datamodule of somebody's own, or the page cannot
+            be written.
+    """
+    if out is not None:
+        check_replaced(out)
+    config = job.to_config()
+    datamodule: Any = open_data(config)
+    if not isinstance(datamodule, DataModule):
+        raise AssayError(
+            "data: a datamodule of your own is not looked into: only assay's says what its parts hold",
+            hint="give it as a source: data=custom",
+        )
+    name = str(job.choices.get("data") or type(datamodule.source).__name__)
+    found = survey(datamodule, name)
+    if out is None:
+        return found
+    describe(config, datamodule.spec)
+    samples = _samples(datamodule, _augment(config))
+    written(out, lambda: write(data_page(found, samples, job.overrides), out), "--out FILE")
+    return replace(found, page=out)
+
+
+def _augment(config: Any) -> Any:
+    """The augmentation of a batch; None where there is none, or it needs another run's model."""
+    target = OmegaConf.select(config, "augment._target_")
+    return None if target in (None, _TEACHER) else build(config, "augment")
+
+
+def _samples(datamodule: DataModule, augment: Any) -> dict[str, _Samples]:
+    """Some of each part as they are, and of training as the model sees them, where that is something else."""
+    shown: dict[str, _Samples] = {}
+    for subset in ("train", "val", "test"):
+        part = datamodule.raw(subset)
+        if not len(part.rows):
+            continue
+        spread = torch.linspace(0, len(part.rows) - 1, min(len(part.rows), _SAMPLES)).round().long().tolist()
+        keys = [part.data.names[row] if part.data.names else str(row) for row in part.rows[spread].tolist()]
+        targets = [_in_words(datamodule, part.data.targets[row]) for row in part.rows[spread].tolist()]
+        raw = raw_rows(datamodule, subset)
+        given = datamodule.samples(subset, spread, raw)
+        shown[f"{subset}, as they are"] = list(zip(keys, targets, given, strict=True))
+        if subset == "train":
+            seen = datamodule.samples(subset, spread, raw, chain="train", augment=augment)
+            if [one.picture for one in seen] != [one.picture for one in given]:
+                title = "train, after data.transform.train" + (" and augment" if augment else "")
+                shown[title] = list(zip(keys, targets, seen, strict=True))
+    return shown
+
+
+def _in_words(datamodule: DataModule, target: Any) -> str:
+    names, task = datamodule.spec.class_names, task_of(datamodule.spec.task)
+    if target.ndim == 0 and task.by_class:
+        return names[int(target)] if names else str(int(target))
+    if target.ndim == 1 and names and len(target) == len(names):
+        return ", ".join(name for name, has in zip(names, target.tolist(), strict=True) if has) or "none"
+    return ", ".join(f"{value:.5g}" for value in target.flatten()[:5].tolist())

@@ -1,0 +1,341 @@
+"""What there is to know of a data set before anything is trained on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+import pandas as pd
+import torch
+
+from assay.data.loading.loaders import KeyedDataset
+from assay.data.loading.preview import input_of
+from assay.data.samples import Samples, Unfitted
+from assay.data.splitting.leakage import hashes_of, row_numbers
+from assay.data.tabular.column_kind import is_number
+from assay.data.tabular.dates import days_since_1970
+from assay.data.transform.transforms import Transforms
+from assay.errors import DataError
+from assay.quoting import counted
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from assay.data.data_module import DataModule
+    from assay.data.splitting.subset import Part
+
+SUBSETS: Final = ("train", "val", "test")
+MOST_READ: Final = 2000
+"""Samples of a subset whose values are looked at."""
+_MOST_COLUMNS: Final = 1000
+_FEW, _RARE, _UNEVEN = 5, 20, 100
+_BINS: Final = 12
+_COPIES: Final = "are in training, too"
+
+
+@final
+@dataclass(frozen=True)
+class Values:
+    """How numbers are distributed.
+
+    Attributes:
+        low: The smallest.
+        mean: Their mean.
+        high: The largest.
+        histogram: How many lie in each of some bins of equal width.
+    """
+
+    low: float
+    mean: float
+    high: float
+    histogram: Sequence[int] = ()
+
+
+@final
+@dataclass(frozen=True)
+class Subset:
+    """One of the parts that samples are divided into.
+
+    Attributes:
+        name: `train`, `val` or `test`.
+        num_samples: How many.
+        class_counts: Of each class or label; empty where there are none.
+        targets: Of each real-valued target.
+        inputs: Of all values of the inputs, before they are transformed; null where they are token ids.
+        lengths: Of token ids, how many a sample has; null of other data.
+        num_read: Samples that were looked at for `inputs`.
+        num_equal: Samples whose inputs an earlier one of the subset has, too; null where nobody knows.
+        in_training: Samples whose inputs are in training, too; null where nobody knows.
+        unreadable: Samples that cannot be read, each with the reason.
+    """
+
+    name: str
+    num_samples: int
+    class_counts: Sequence[int] = ()
+    targets: Sequence[Values] = ()
+    inputs: Values | None = None
+    lengths: Values | None = None
+    num_read: int = 0
+    num_equal: int | None = None
+    in_training: int | None = None
+    unreadable: Sequence[str] = ()
+
+
+@final
+@dataclass(frozen=True)
+class ColumnSurvey:
+    """A column of the training rows.
+
+    Attributes:
+        name: Of the column.
+        kind: `number`, `date`, `category` or `text`.
+        num_missing: Rows without a value.
+        num_different: How many different values it has.
+        values: Of numbers, and of dates in days since 1970; null of others.
+        frequent: The most frequent values of others, with how often each occurs.
+        span: The first and the last of dates; empty of others.
+    """
+
+    name: str
+    kind: str
+    num_missing: int
+    num_different: int
+    values: Values | None = None
+    frequent: Mapping[str, int] = field(default_factory=dict)
+    span: Sequence[str] = ()
+
+
+@final
+@dataclass(frozen=True)
+class Survey:
+    """What was seen of the data of a job.
+
+    Attributes:
+        name: Of the data's option.
+        task: What is predicted.
+        in_words: The same, such as `3 classes`.
+        input_shape: Of a sample as the model gets it.
+        class_names: Of classes or labels.
+        target_names: Of real-valued targets, as far as they have names.
+        subsets: The parts, in the order of training, validation and test.
+        columns: Of a table, or of features; at most 1,000.
+        notes: What the data decided on its own.
+        warnings: What will hurt.
+        page: The HTML file; null where none was asked for.
+    """
+
+    name: str
+    task: str
+    in_words: str
+    input_shape: Sequence[int]
+    class_names: Sequence[str]
+    target_names: Sequence[str]
+    subsets: Sequence[Subset]
+    columns: Sequence[ColumnSurvey]
+    notes: Sequence[str]
+    warnings: Sequence[str]
+    page: Path | None = None
+
+
+def survey(datamodule: DataModule, name: str) -> Survey:
+    """Look at all of the data as a run would get it.
+
+    Args:
+        datamodule: Has been set up.
+        name: Of the data's option.
+    """
+    spec, task = datamodule.spec, task_of(datamodule.spec.task)
+    parts = {subset: datamodule.raw(subset) for subset in SUBSETS}
+    hashes = {subset: _hashes(part) for subset, part in parts.items()}
+    subsets = [
+        _subset(subset, parts[subset], hashes, spec.class_names, task.name)
+        for subset in SUBSETS
+        if len(parts[subset].rows)
+    ]
+    columns = _columns(datamodule, parts["train"])
+    targets = getattr(datamodule.source, "targets", ()) if task.has_real_targets else ()
+    conflicting = _conflicting(parts["train"], hashes["train"]) if task.by_class else 0
+    found = Survey(
+        name,
+        task.name,
+        task.in_words(spec.as_config()),
+        tuple(spec.input_shape),
+        spec.class_names,
+        list(map(str, targets)) if isinstance(targets, list | tuple) else (),
+        subsets,
+        columns,
+        [note for note in datamodule.notes if _COPIES not in note],
+        [note for note in datamodule.notes if _COPIES in note],
+    )
+    return replace(found, warnings=[*found.warnings, *_warnings(found, conflicting)])
+
+
+def _hashes(part: Part) -> NDArray[np.int64] | None:
+    known = hashes_of(part.data)
+    return None if known is None else known[part.rows.numpy()]
+
+
+def _subset(
+    name: str,
+    part: Part,
+    hashes: Mapping[str, NDArray[np.int64] | None],
+    class_names: Sequence[str],
+    task_name: str,
+) -> Subset:
+    task, targets = task_of(task_name), part.data.targets[part.rows]
+    own, train = hashes[name], hashes["train"]
+    read, unreadable = _read(part)
+    vocab_size = getattr(part.data, "vocab_size", 0)
+    numbers = np.concatenate([one.double().flatten().numpy() for one in read]) if read else np.zeros(0)
+    lengths = [int((one != 0).sum()) for one in read] if vocab_size else []
+    real = targets.double().reshape(len(targets), -1).numpy() if task.has_real_targets else None
+    return Subset(
+        name,
+        len(part.rows),
+        tuple(task.sizes(targets, class_names).get("class_counts") or ()),
+        () if real is None else tuple(values_of(real[:, at]) for at in range(real.shape[1])),
+        None if vocab_size or not len(numbers) else values_of(numbers),
+        values_of(np.array(lengths)) if lengths else None,
+        len(read),
+        None if own is None else len(own) - len(np.unique(own)),
+        None if own is None or train is None or name == "train" else int(np.isin(own, train).sum()),
+        unreadable,
+    )
+
+
+def _read(part: Part) -> tuple[list[torch.Tensor], list[str]]:
+    """Inputs, evenly spread over the part, before they are transformed; and what cannot be read."""
+    spread = torch.linspace(0, len(part.rows) - 1, min(len(part.rows), MOST_READ)).round().long()
+    if isinstance(part.data, Samples):
+        return list(part.data.inputs[part.rows[spread]]), []
+    dataset = KeyedDataset(part.data, Transforms(), 0)
+    inputs, unreadable = [], []
+    for row in part.rows[spread].tolist():
+        try:
+            inputs.append(input_of(dataset[0, row, row]))
+        except DataError as error:
+            unreadable.append(error.message)
+    return inputs, unreadable
+
+
+def values_of(numbers: NDArray[Any]) -> Values:
+    """How numbers are distributed.
+
+    Args:
+        numbers: At least one that is finite.
+    """
+    finite = np.asarray(numbers, dtype=np.float64)
+    finite = finite[np.isfinite(finite)]
+    if not len(finite):
+        return Values(float("nan"), float("nan"), float("nan"))
+    counts = np.histogram(finite, _BINS)[0] if finite.min() < finite.max() else np.array([len(finite)])
+    return Values(float(finite.min()), float(finite.mean()), float(finite.max()), tuple(counts.tolist()))
+
+
+def _columns(datamodule: DataModule, train: Part) -> list[ColumnSurvey]:
+    frame = raw_rows(datamodule, "train")
+    if frame is None:
+        frame = _features(train)
+    if frame is None or len(frame.columns) > _MOST_COLUMNS:
+        return []
+    learned = {column.name: column.kind for column in getattr(datamodule.encoder, "columns", ())}
+    found = []
+    for name in frame.columns:
+        column = frame[name]
+        kind = learned.get(str(name), "number" if is_number(column) else "category")
+        counts = column.value_counts()
+        values, frequent, span = None, dict[str, int](), ()
+        if kind == "number":
+            values = values_of(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        elif kind == "date":
+            values = values_of(days_since_1970(column.dropna()))
+            span = (str(column.min()).removesuffix(" 00:00:00"), str(column.max()).removesuffix(" 00:00:00"))
+        else:
+            frequent = {str(value)[:40]: int(count) for value, count in counts[:3].items()}
+        missing = int(column.isna().sum())
+        found.append(ColumnSurvey(str(name), kind, missing, len(counts), values, frequent, span))
+    return found
+
+
+def raw_rows(datamodule: DataModule, subset: str) -> pd.DataFrame | None:
+    """The rows of a part as they stand in their table; None where the data is none.
+
+    Args:
+        datamodule: Has been set up; its table is read once more, for a run keeps only what it is encoded to.
+        subset: `train`, `val` or `test`.
+    """
+    if datamodule.encoder is None:
+        return None
+    given = datamodule.source.read()
+    whole: Any = given.get(subset, given.get("all", given.get("train")))
+    if not isinstance(whole, Unfitted) or not isinstance(whole.raw, pd.DataFrame):
+        return None
+    return whole.raw.iloc[datamodule.raw(subset).rows.numpy()]
+
+
+def _features(train: Part) -> pd.DataFrame | None:
+    if not isinstance(train.data, Samples) or train.data.inputs.ndim != 2 or train.data.vocab_size:
+        return None
+    if train.data.inputs.shape[1] > _MOST_COLUMNS:
+        return None
+    names = list(train.data.columns) or [f"feature {at}" for at in range(train.data.inputs.shape[1])]
+    return pd.DataFrame(train.data.inputs[train.rows].numpy(), columns=names)
+
+
+def _conflicting(train: Part, hashes: NDArray[np.int64] | None) -> int:
+    """Training samples whose inputs are equal, and whose classes are not."""
+    if hashes is None:
+        return 0
+    frame = pd.DataFrame({"inputs": hashes, "target": row_numbers(train.data.targets[train.rows])})
+    different = frame.groupby("inputs")["target"].transform("nunique")
+    return int((different > 1).sum())
+
+
+def _warnings(found: Survey, conflicting: int) -> list[str]:
+    told = []
+    train = found.subsets[0]
+    counts = train.class_counts
+    for subset in found.subsets:
+        if subset.in_training and not found.warnings:
+            told.append(
+                f"{subset.in_training:,} of {subset.num_samples:,} samples in {subset.name} {_COPIES}: "
+                "scores on them say little about new data"
+            )
+        if subset.unreadable:
+            told.append(
+                f"{counted(len(subset.unreadable), 'sample')} of {subset.name} cannot be read: "
+                f"{subset.unreadable[0]}"
+            )
+        lacking = [
+            name
+            for name, count in zip(found.class_names, subset.class_counts, strict=False)
+            if not count and subset is not train
+        ]
+        if lacking:
+            told.append(f"{subset.name} has no sample of {_listed(lacking)}: its scores say nothing about it")
+    if train.num_equal and train.num_equal * _RARE >= train.num_samples:
+        told.append(f"{train.num_equal:,} of {train.num_samples:,} training samples are copies of others")
+    if conflicting:
+        told.append(f"{conflicting:,} training samples have equal inputs and different classes")
+    few = [name for name, count in zip(found.class_names, counts, strict=False) if count < _FEW]
+    if few:
+        told.append(f"fewer than {_FEW} training samples: {_listed(few)}")
+    if counts and min(counts) and max(counts) >= _UNEVEN * min(counts):
+        times = max(counts) / min(counts)
+        told.append(f"the largest class has {times:,.0f} times the samples of the smallest")
+    constant = [column.name for column in found.columns if column.num_different <= 1]
+    if constant:
+        told.append(f"a single value in all training rows: {_listed(constant)}")
+    gaps = [column.name for column in found.columns if 2 * column.num_missing > train.num_samples]
+    if gaps:
+        told.append(f"more than half of the training rows have no value: {_listed(gaps)}")
+    return told
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
