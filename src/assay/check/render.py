@@ -213,9 +213,7 @@ def _show_curve(console: Console, report: Report) -> None:
     third = (min(_CURVE_WIDTH, max(30, console.width)) - 12) // 3
     rates = [report.lr[round(last * i / (3 * third - 1))] for i in range(3 * third)]
     levels = [round(8 * _CURVE_HEIGHT * rate / (highest or 1)) for rate in rates]
-    for row in range(_MOST_NAMED = 10
-"""Classes, or targets, in a line."""
-_CURVE_HEIGHT, 0, -1):
+    for row in range(_CURVE_HEIGHT, 0, -1):
         label = "│" if row % 2 else f"{highest * row / _CURVE_HEIGHT:.3g}┤"
         area = "".join(_EIGHTHS[min(8, max(0, level - 8 * row + 8))] for level in levels)
         console.print(f"  {label:>10}{area.rstrip()}", markup=False)

@@ -108,7 +108,7 @@ def row_numbers(tensor: Tensor) -> NDArray[np.int64]:
 
 
 def _targets(data: Data, rows: NDArray[np.int64]) -> list[int]:
-    found: list[int] = _rows(data.targets[torch.as_tensor(rows)]).tolist()
+    found: list[int] = row_numbers(data.targets[torch.as_tensor(rows)]).tolist()
     return found
 
 

@@ -78,7 +78,8 @@ def _has_day_first(form: str) -> bool:
 def _other(texts: pd.Series[Any]) -> str:
     """A text of another form than the first one's."""
     forms = texts.str.replace(r"\d", "0", regex=True)
-    return str(texts[(forms != forms.iloc[0]).idxmax()])
+    others = texts[forms != forms.iloc[0]]
+    return str((others if len(others) else texts).iloc[0])
 
 
 def as_dates(column: pd.Series[Any], form: str) -> pd.Series[Any]:
@@ -91,14 +92,17 @@ def as_dates(column: pd.Series[Any], form: str) -> pd.Series[Any]:
     if column.dtype.kind == "M":
         return pd.to_datetime(column, utc=True).dt.tz_localize(None)
     given = column.notna()
+    dates: pd.Series[Any]
     if form in ("s", "ms"):
+        unit: Any = form
         numbers = pd.to_numeric(column.where(given), errors="coerce")
-        dates = pd.to_datetime(numbers.astype(np.float64), unit=form, utc=True, errors="coerce")
+        dates = pd.to_datetime(numbers.astype(np.float64), unit=unit, utc=True, errors="coerce")
     else:
         # Numbers among texts would be taken for nanoseconds.
         texts = column.where(given, None).map(_as_text, na_action="ignore")
         dates = pd.to_datetime(texts.astype(object), format=form, utc=True, errors="coerce")
-    return dates.dt.tz_localize(None).astype("datetime64[us]")
+    dates = dates.dt.tz_localize(None).astype("datetime64[us]")
+    return dates
 
 
 def _as_text(value: Any) -> str:

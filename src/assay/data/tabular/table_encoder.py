@@ -370,7 +370,9 @@ def hashed_texts(column: pd.Series[Any], learned: Column) -> NDArray[np.float32]
         column: Of texts.
         learned: What the encoder knows of it.
     """
-    from sklearn.feature_extraction.text import HashingVectorizer  # takes a second to import
+    from sklearn.feature_extraction.text import (  # type: ignore[import-untyped]  # ships no types
+        HashingVectorizer,
+    )
 
     texts = column.astype(object).where(column.notna(), "").astype(str)
     vectorizer = HashingVectorizer(n_features=learned.buckets, dtype=np.float32)

@@ -249,7 +249,8 @@ def _columns(datamodule: DataModule, train: Part) -> list[ColumnSurvey]:
         column = frame[name]
         kind = learned.get(str(name), "number" if is_number(column) else "category")
         counts = column.value_counts()
-        values, frequent, span = None, dict[str, int](), ()
+        values, frequent = None, dict[str, int]()
+        span: tuple[str, ...] = ()
         if kind == "number":
             values = values_of(column.to_numpy(dtype=np.float64, na_value=np.nan))
         elif kind == "date":

@@ -202,12 +202,12 @@ def describe_columns(columns: Sequence[Column], *, texts: bool) -> list[dict[str
         described.append(
             {"name": name, "dtype": dtype, "shape": ["batch", len(categories)], "columns": categories}
         )
-    if texts := [column for column in columns if column.kind == "words"]:
+    if hashed := [column for column in columns if column.kind == "words"]:
         words = [
             {"name": column.name, "kind": "hashed words", "size": column.buckets, "missing": "no words"}
-            for column in texts
+            for column in hashed
         ]
-        shape = ["batch", sum(column.buckets for column in texts)]
+        shape = ["batch", sum(column.buckets for column in hashed)]
         described.append({"name": "words", "dtype": "float32", "shape": shape, "columns": words})
     return described
 

@@ -47,7 +47,9 @@ def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, ND
     if categories:
         inputs["categories"] = frame[categories].astype("string").fillna("").to_numpy(object)
     if texts := [column for column in columns if column.kind == "words"]:
-        from sklearn.feature_extraction.text import HashingVectorizer  # takes a second to import
+        from sklearn.feature_extraction.text import (  # type: ignore[import-untyped]  # ships no types
+            HashingVectorizer,
+        )
 
         inputs["words"] = np.column_stack(
             [
