@@ -224,6 +224,7 @@ def test_other_tasks_are_checked_on_texts_and_trained(
         f"data.source.path={path}",
         f"data.source.target={target}",
         f"model={model}",
+        f"data.source.task={task}",
         "trainer.max_epochs=1",
     )
     assert run.record["status"] == "finished"
