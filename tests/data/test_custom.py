@@ -141,7 +141,7 @@ def test_arguments_out_of_range() -> None:
     with pytest.raises(ValueError, match="Endless lacks __len__ or __getitem__"):
         Custom(Endless())  # type: ignore[arg-type]  # the point of the test
     with pytest.raises(ValueError, match="task='ranking'"):
-        Custom(Own(pair), task="ranking")  # type: ignore[arg-type]  # the point of the test
+        Custom(Own(pair), task="ranking")
 
 
 def test_an_attribute_that_divides(data_module: Callable[..., DataModule]) -> None:

@@ -18,4 +18,4 @@ def test_as_config_holds_plain_containers() -> None:
 
 def test_a_task_that_is_none() -> None:
     with pytest.raises(ValueError, match="task='clustering': one of multiclass, binary"):
-        Spec(task="clustering", input_shape=(1,))  # type: ignore[arg-type]  # the point of the test
+        Spec(task="clustering", input_shape=(1,))

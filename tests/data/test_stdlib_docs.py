@@ -1,10 +1,10 @@
 from __future__ import annotations
 
+import sysconfig
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.data import stdlib_docs
 from assay.data.stdlib_docs import TOPICS, StdlibDocs
 from assay.errors import DataError
 
@@ -36,6 +36,6 @@ def test_a_text_has_the_topic_of_its_module(read: Any) -> None:
 
 
 def test_a_python_without_its_sources_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdlib_docs.sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
     with pytest.raises(DataError, match="has no sources for the topic 'concurrency'"):
         StdlibDocs().read()

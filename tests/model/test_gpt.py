@@ -22,11 +22,12 @@ def test_it_says_what_the_gpt_2_of_transformers_says() -> None:
     theirs = transformers.GPT2LMHeadModel(
         transformers.GPT2Config(vocab_size=11, n_positions=7, n_embd=32, n_layer=3, n_head=4)
     ).eval()
-    weights = {
+    weights: dict[str, Any] = {
         "transformer.wte": model.tokens,
         "transformer.wpe": model.positions,
         "transformer.ln_f": model.norm,
     }
+    block: Any
     for number, block in enumerate(model.blocks):
         at = f"transformer.h.{number}"
         weights |= {

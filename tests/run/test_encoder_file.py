@@ -29,7 +29,7 @@ def test_what_was_learned_comes_back(written: Path) -> None:
     encoder = TableEncoder()
     encoder.fit(ROWS, np.arange(2))
     back = read_encoder(written.parent)
-    assert back is not None
+    assert isinstance(back, TableEncoder)
     assert torch.equal(back.transform(ROWS), encoder.transform(ROWS))
     assert "Köln" in written.read_text(encoding="utf-8")
 

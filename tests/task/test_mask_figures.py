@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score, MulticlassJaccardIndex
@@ -29,7 +31,7 @@ def predictions() -> Predictions:
 
 
 def test_scores_are_those_of_torchmetrics() -> None:
-    given = {"num_classes": C, "ignore_index": IGNORED}
+    given: dict[str, Any] = {"num_classes": C, "ignore_index": IGNORED}
     wanted = {
         "mean iou": MulticlassJaccardIndex(average="macro", **given),
         "mean dice": MulticlassF1Score(average="macro", **given),

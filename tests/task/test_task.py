@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -56,7 +58,7 @@ def test_fake_targets_are_targets(name: str) -> None:
 
 def test_sizes_are_those_of_a_spec(name: str) -> None:
     task, size = TASKS[name], SIZES[name]
-    tokens = {"vocab_size": size} if task.size_key == "vocab_size" else {}
+    tokens: dict[str, Any] = {"vocab_size": size} if task.size_key == "vocab_size" else {}
     spec = Spec(
         task.name, (2,), **tokens, **task.sizes(task.fake_targets(60, size), names_of(name))
     ).as_config()

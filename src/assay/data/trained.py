@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.data.samples import Encoder, Source, Stream
+    from assay.data.samples import Source, Stream
     from assay.task.heads import Head
 
     _Data = Samples | Stream | Unfitted
@@ -37,7 +37,7 @@ class Trained:
     """
 
     spec: Spec
-    encoder: Encoder | None = None
+    encoder: Any = None
     notes: list[str] = field(default_factory=list)
 
     def adapted(self, source: Source, given: Mapping[str, _Data]) -> dict[str, _Data]:

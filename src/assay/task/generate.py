@@ -21,8 +21,15 @@ if TYPE_CHECKING:
 class Codec(Protocol):
     """Texts to token ids and back."""
 
-    end: int
-    never: Sequence[int]
+    @property
+    def end(self) -> int:
+        """The id between two texts."""
+        ...
+
+    @property
+    def never(self) -> Sequence[int]:
+        """Ids that stand for no text."""
+        ...
 
     def encode(self, texts: Sequence[str]) -> Any:
         """Token ids of each text."""

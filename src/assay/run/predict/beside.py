@@ -6,7 +6,7 @@ import os
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from assay.errors import AssayError, ConfigError, cannot_write
 
@@ -34,7 +34,7 @@ class Beside:
         self.folder, self._unfinished, self.what = folder, unfinished, what
         self._names: set[str] = set()
 
-    def add(self, inputs: Sequence[str], found: PredictionBatch[object]) -> list[str]:
+    def add(self, inputs: Sequence[str], found: PredictionBatch[Any]) -> list[str]:
         """Write a file for each prediction, called as its input.
 
         Args:
