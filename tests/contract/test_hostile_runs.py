@@ -91,7 +91,7 @@ ALL = [
     Typed(("export", "runs/a"), (0, 1, 2)),
 ]
 COMMANDS = [one for one in ALL if one.words[0] in HERE]
-OWN = {"train", "check", "configs", "explain", "info"}
+OWN = {"train", "check", "configs", "data", "explain", "info"}
 """Verbs that read no run directory."""
 
 

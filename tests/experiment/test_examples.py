@@ -27,6 +27,17 @@ WITHOUT_A_SCORE = {
     "train device=gpu precision=bf16 trainer.compile=true",  # needs a GPU
     "train device=gpu data.batch_size=512 trainer.micro_batch=auto",  # the same
     "train experiment=stdlib_gpt",  # tests/experiment/test_scores.py
+    # Networks whose weights cannot be downloaded here: tests/training/test_fine_tuning.py trains small ones.
+    "train data=image_folder data.source.root=photos model=timm model.name=resnet50 model.weights=DEFAULT "
+    "finetune=head",
+    "train data=digits model=torchvision model.name=efficientnet_b0 model.weights=efficientnet_b0.pth "
+    "finetune=gradual",
+    "train data=digits model=timm model.name=vit_tiny_patch16_224 model.weights=outputs/pretrain "
+    "finetune=lora",
+    # Tables of the reader's own: tests/data/splitting/test_divide.py divides made-up ones.
+    "train data=table data.source.path=visits.csv data.source.target=ill data.split.group=patient",
+    "train data=table data.source.path=visits.csv data.source.target=ill data.split.column=split",
+    "train data=table data.source.path=sales.csv data.source.target=price data.split.time=date",
     "train debug=one_batch",  # one step, to see that everything runs
 }
 OWN = {"model=wide", "data=diabetes_grades"}
@@ -99,10 +110,8 @@ def test_it_trains_to_its_score(command: str, project: Path, monkeypatch: pytest
     _, *words = shlex.split(command)
     if OWN & {*words}:
         monkeypatch.chdir(OWN_PROJECT)
-        words += [
-            f"hydra.run.dir={project / 'run'}",
-            f"hydra.sweep.dir={project / 'outputs' / 'x' / 'sweeps' / 'y'}",
-        ]
+        sweep = f"hydra.sweep.dir={project / 'outputs' / 'x' / 'sweeps' / 'y'}"
+        words.append(sweep if "-m" in words else f"hydra.run.dir={project / 'run'}")
     if "-m" in words:
         score = best_of_sweep(words, metric, project)
     else:

@@ -64,7 +64,7 @@ def test_tables_of_a_folder(kind_run: Trained, table: Path, tmp_path: Path) -> N
     (tmp_path / "empty").mkdir()
     [block] = blocks(preprocess_of(kind_run), [tmp_path / "empty"], 512)
     assert block.errors == [
-        "nothing in this folder is for the model: it takes CSV, Parquet, Feather or Excel files"
+        "nothing in this folder is for the model: it takes CSV, JSONL, Parquet, Feather or Excel files"
     ]
 
 

@@ -188,7 +188,11 @@ def test_a_table_that_cannot_be_read_is_a_row(
     ("name", "file", "message"),
     [
         ("yes_no_run", "rows.csv", "it is not for the model: it takes .npy or .npz files of arrays [N, 30]"),
-        ("kind_run", "01.png", "it is not for the model: it takes CSV, Parquet, Feather or Excel files"),
+        (
+            "kind_run",
+            "01.png",
+            "it is not for the model: it takes CSV, JSONL, Parquet, Feather or Excel files",
+        ),
         (
             "photo_run",
             "rows.csv",
