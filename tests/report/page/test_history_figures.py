@@ -42,6 +42,18 @@ def test_each_metric_has_a_figure_with_a_line_per_subset() -> None:
     assert "1 of 6 values are not finite" in figures["loss"].caption
 
 
+def test_metrics_of_one_target_of_several_have_figures_of_their_own() -> None:
+    curves = {
+        "val/wine/accuracy": Curve([9, 19], [1, 2], [0.5, 0.6]),
+        "train/wine/accuracy": Curve([8, 18], [1, 2], [0.6, 0.7]),
+        "test/wine/accuracy": Curve([20], [2], [0.5]),
+        "val/alcohol/mae": Curve([9], [1], [0.5]),
+    }
+    figures = {figure.title: figure for figure in curve_figures(curves)}
+    assert list(figures) == ["alcohol/mae", "wine/accuracy"]
+    assert [getattr(mark, "name", "") for mark in figures["wine/accuracy"].marks] == ["val", "train"]
+
+
 def test_memory_is_drawn_where_it_was_logged() -> None:
     (figure,) = memory_figures(CURVES)
     (line,) = figure.marks

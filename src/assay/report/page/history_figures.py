@@ -24,6 +24,19 @@ _EPOCH: Final = re.compile(r"^(\S+) INFO +assay\.progress: epoch +(\d+)/", re.MU
 _FIRST: Final = ("loss", "accuracy")
 
 
+def subset_and_metric(name: str) -> tuple[str, str]:
+    """The subset that a logged name begins with, and the rest; no subset where it has no `/`.
+
+    Args:
+        name: Such as `val/loss`; of one target of several `val/alcohol/mae`.
+
+    >>> subset_and_metric("val/alcohol/mae"), subset_and_metric("drift")
+    (('val', 'alcohol/mae'), ('', 'drift'))
+    """
+    subset, slash, metric = name.partition("/")
+    return (subset, metric) if slash else ("", name)
+
+
 def curve_figures(curves: Mapping[str, Curve]) -> list[Figure]:
     """One figure per metric with a line per subset, those of the loss and the accuracy first.
 
@@ -32,7 +45,7 @@ def curve_figures(curves: Mapping[str, Curve]) -> list[Figure]:
     """
     metrics: dict[str, list[Line]] = {}
     for name, curve in curves.items():
-        subset, _, metric = name.rpartition("/")
+        subset, metric = subset_and_metric(name)
         if subset == "test" or name.startswith((_LR, _STATS)):
             continue
         told, metric = (

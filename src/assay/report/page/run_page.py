@@ -24,7 +24,12 @@ from assay.record.runs.curves import read_curves
 from assay.record.score_text import format_score
 from assay.report.difference import values_of
 from assay.report.page.config_sources import config_sources
-from assay.report.page.history_figures import curve_figures, memory_figures, throughput_figure
+from assay.report.page.history_figures import (
+    curve_figures,
+    memory_figures,
+    subset_and_metric,
+    throughput_figure,
+)
 from assay.report.page.page import (
     Block,
     Cards,
@@ -136,7 +141,7 @@ def _logged(record: RunRecord) -> list[Block]:
     """The last value of each metric, a column per subset."""
     rows: dict[str, dict[str, Cell]] = {}
     for name, value in record.metrics.items():
-        subset, _, metric = name.rpartition("/")
+        subset, metric = subset_and_metric(name)
         if not name.startswith(("lr-", "DeviceStatsMonitor")):
             rows.setdefault(metric, {})[subset] = Cell(format_score(metric, value), value, title=repr(value))
     if not rows:
