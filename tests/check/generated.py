@@ -69,7 +69,7 @@ _FOR_DATA = {
 _FOR_MODEL = {
     "mlp": ("model.hidden=[8]",),
     "timm": ("model.name=test_efficientnet",),
-    "torchvision": ("model.name=resnet18"),
+    "torchvision": ("model.name=resnet18",),
 }
 _FOR_TRANSFORM = {
     "crop_flip": ("data.transform.crop_size=8",),
@@ -87,6 +87,12 @@ _FOR_TRANSFORM = {
 _DOWNLOADED = ("cifar10", "cifar100", "fashion_mnist", "mnist")
 _NOT_HERE = {
     ("augment", "teacher"),  # needs a finished run; see tests/training
+    # What goes with data of its own kind alone: tests/task, tests/training and the experiments
+    *(("data", name) for name in ("text_files", "segmentation_folder", "digits_segmentation")),
+    *(("model", name) for name in ("gpt", "unet", "fcn", "deeplab", "deeplab_mobilenet")),
+    *((group, "multitask") for group in ("loss", "metrics")),
+    *(("metrics", name) for name in ("segmentation", "language_modelling")),
+    *(("data", "wine_multitask"), ("loss", "dice")),
     ("precision", "fp16"),  # needs a GPU
     # Texts go with models of texts alone; tests/training/test_texts.py
     *(("data", name) for name in ("text_table", "stdlib_docs")),

@@ -70,6 +70,12 @@ ELSEWHERE = {
     # Texts go with models of texts alone; tests/training/test_texts.py
     *(("data", name) for name in ("text_table", "stdlib_docs")),
     *(("model", name) for name in ("bag_of_embeddings", "text_transformer")),
+    # What goes with data of its own kind alone: tests/task, tests/training and the experiments
+    *(("data", name) for name in ("text_files", "segmentation_folder", "digits_segmentation")),
+    *(("model", name) for name in ("gpt", "unet", "fcn", "deeplab", "deeplab_mobilenet")),
+    *((group, "multitask") for group in ("loss", "metrics")),
+    *(("metrics", name) for name in ("segmentation", "language_modelling")),
+    *(("data", "wine_multitask"), ("loss", "dice")),
     ("precision", "fp16"),  # needs a GPU
     *(("device", name) for name in ("gpu", "mps", "ddp", "fsdp")),
 }

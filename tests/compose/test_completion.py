@@ -33,7 +33,7 @@ VERBS = {
         ("assay train callbacks=[default,em", ["callbacks=[default,ema"]),
         ("assay train data/tr", ["data/transform="]),
         ("assay train dat", ["data.", "data/", "data="]),
-        ("assay train data/transform=re", ["data/transform=resize"]),
+        ("assay train data/transform=re", ["data/transform=resize", "data/transform=resized_crop"]),
         ("assay train optimizer.lr=", ["optimizer.lr=0.001"]),
         ("assay train --mul", ["--multirun"]),
         ("assay train --config-dir nowhere model=line", ["model=linear"]),

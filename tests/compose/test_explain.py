@@ -84,7 +84,7 @@ def test_group(told: Told) -> None:
         "param_groups.layer_decay null conf/param_groups/all.yaml:4",
     ]
     assert "optimizer.betas [0.9, 0.999] conf/optimizer/adamw.yaml:5" in told("optimizer")
-    assert told("experiment") == ["experiment = none", "set by conf/train.yaml:20 experiment: null"]
+    assert told("experiment") == ["experiment = none", "set by conf/train.yaml:21 experiment: null"]
     assert told("data.transform") == told("data/transform")
 
 

@@ -235,7 +235,7 @@ def test_never_raises(tmp_path: Path) -> None:
 def test_located_leaves_other_errors_alone() -> None:
     with pytest.raises(DataError, match=r"^no data$"), located([]):
         raise DataError("no data")
-    with pytest.raises(ConfigError, match=r"seed: is wrong \(conf/train\.yaml:27\)"), located([]):
+    with pytest.raises(ConfigError, match=r"seed: is wrong \(conf/train\.yaml:28\)"), located([]):
         raise ConfigError("is wrong", key="seed")
 
 

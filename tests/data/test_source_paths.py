@@ -48,7 +48,7 @@ def test_what_a_source_reads_passes(target: str, argument: str, path: str) -> No
 @pytest.mark.parametrize(
     ("target", "path", "says"),
     [
-        (TABLE, "rows.xlsx", "a .csv or .parquet file was expected"),
+        (TABLE, "notes.pdf", "a .csv, .tsv, .jsonl, .parquet, .feather or .xlsx file was expected"),
         (TABLE, "row.csv", "did you mean 'rows.csv'"),
         (TABLE, "folder.csv", "is a folder"),
         (TABLE, "pipe.csv", "is not a regular file"),
@@ -63,7 +63,7 @@ def test_anything_else_is_refused(place: Path, target: str, path: str, says: str
         check_argument(target, argument, path)
     assert says in refused.value.message
     assert refused.value.key == f"data.source.{argument}"
-    assert path == "rows.xlsx" or str(place / path) in refused.value.message
+    assert path == "notes.pdf" or str(place / path) in refused.value.message
 
 
 @pytest.mark.parametrize(

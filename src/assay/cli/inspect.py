@@ -69,7 +69,7 @@ def data(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Look at the data of an experiment: parts, classes, columns, samples, and what will hurt."""
+    """Look at the data of an experiment before it is trained."""
     typed = overrides or []
     with reported(debug, typed, config_dir, as_json=as_json) as document:
         console = Console(highlight=False)

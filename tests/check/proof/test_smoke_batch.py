@@ -35,7 +35,7 @@ IMAGE, TABLE = [3, 8, 8], [5]
 
 
 def job(task: str, shape: list[int], loss: str, metrics: str, augment: str | None = None) -> DictConfig:
-    spec = {"task": task, "input_shape": shape, "num_train": 60}
+    spec = {"task": task, "input_shape": shape, "num_train": 60, "ignore_index": -100}
     return OmegaConf.create(
         {
             "spec": {**spec, **SPECS[task], "num_features": int(np.prod(shape))},
