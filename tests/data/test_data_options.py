@@ -162,7 +162,7 @@ def test_an_experiment_wins(tmp_path: Path) -> None:
 def test_every_transform_runs(option: str) -> None:
     datamodule = build(compose(["data=synthetic", IMAGES, f"data/transform={option}", "data.batch_size=4"]))
     datamodule.setup()
-    size = {"imagenet": 224}.get(option, 32)
+    size = {"imagenet": 224, "resized_crop": 256}.get(option, 32)
     train, _ = datamodule.on_after_batch_transfer(next(iter(datamodule.train_dataloader())), 0)
     assert train.shape == (4, 3, size, size)
     assert datamodule.spec.input_shape == (3, size, size)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CONF = Path(__file__).parents[2] / "conf" / "model"
-OF_TEXTS = {"bag_of_embeddings", "text_transformer"}
+OF_TEXTS = {"bag_of_embeddings", "gpt", "text_transformer"}
 MASKS = ("deeplab", "deeplab_mobilenet", "fcn", "unet")
 """A class for each pixel; see below."""
 OPTIONS = sorted({path.stem for path in CONF.glob("*.yaml")} - {*MASKS} - OF_TEXTS)
-IMAGES = [option for option in (*OPTIONS, *MASKS) if option not in {"linear", "mlp", "gpt"}]
-DISTINCT = [option for option in OPTIONS if option not in {"resnet34", "resnet50", "torchvision", "gpt"}]
+IMAGES = [option for option in (*OPTIONS, *MASKS) if option not in {"linear", "mlp"}]
+DISTINCT = [option for option in OPTIONS if option not in {"resnet34", "resnet50", "torchvision"}]
 NAMES = {"timm": "test_efficientnet", "torchvision": "resnet18"}
 SHAPES = [(1, 8, 8), (1, 28, 28), (3, 32, 32)]
 
@@ -62,7 +62,7 @@ def train_a_step(model: nn.Module, inputs: torch.Tensor, num_outputs: int) -> to
 def test_the_options_are_those_promised() -> None:
     assert set(OPTIONS) == {
         *("linear", "mlp", "lenet", "small_cnn", "resnet18", "resnet34", "resnet50", "convnext_tiny", "vit"),
-        *("timm", "torchvision", "gpt"),
+        *("timm", "torchvision"),
     }
 
 

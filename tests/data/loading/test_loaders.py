@@ -150,9 +150,9 @@ def test_applying_once_changes_no_batch() -> None:
 
 
 def test_what_does_not_fit_in_memory_is_transformed_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.data.splitting.subset.free_memory", lambda: 4 * 5 * 16 - 1)
+    monkeypatch.setattr("assay.data.splitting.subset.free_memory", lambda: 4 * 5 * (16 + 8) - 1)
     whole = part(SAMPLES, v2.Pad(1))
     assert whole.apply_once() is whole
-    monkeypatch.setattr("assay.data.splitting.subset.free_memory", lambda: 4 * 5 * 16)
+    monkeypatch.setattr("assay.data.splitting.subset.free_memory", lambda: 4 * 5 * (16 + 8))
     assert whole.apply_once() is not whole
     assert whole.apply_once(processes=2) is whole
