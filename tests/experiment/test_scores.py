@@ -111,6 +111,7 @@ def test_default_run_over_several_seeds(seed: int, tmp_path: Path) -> None:
     assert result.metrics["test/accuracy"] >= 0.98
 
 
+@pytest.mark.long
 def test_topics_of_texts_are_told_better_than_by_tfidf_and_logistic_regression(
     experiment: Experiment,
 ) -> None:

@@ -98,7 +98,7 @@ _FINE: dict[str, Any] = {"key": ["0"], "target": [1], "output": _OUTPUT}
         (_FINE, {b"assay": b"{"}, "cannot be read"),
         (_FINE, {b"assay": b"[" * 100_000}, "cannot be read"),
         (_FINE, _about(schema_version=2), "schema version 2"),
-        (_FINE, _about(task="segmentation"), "task"),
+        (_FINE, _about(task="clustering"), "task"),
         (_FINE, _about(task=["multiclass"]), "task"),
         (_FINE, _about(kind="logits"), "one of probabilities"),
         (_FINE, _about(class_names=[1, 2]), "class names"),

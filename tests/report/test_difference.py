@@ -22,7 +22,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 SPEC = {"input_shape": [1, 8, 8], "num_outputs": 10, "num_features": 64, "class_counts": [1] * 10}
-SPEC |= {"num_classes": 10, "total_steps": 100, "steps_per_epoch": 10}
+SPEC |= {"num_classes": 10, "total_steps": 100, "steps_per_epoch": 10, "ignore_index": -100}
 
 
 def write_run(name: str, *overrides: str, **fields: object) -> RunRecord:

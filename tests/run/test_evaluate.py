@@ -134,6 +134,15 @@ def test_new_rows_are_all_tested_with_the_runs_preprocessing(
     assert divided.metrics == stage(flower_run.result.metrics, "test")
 
 
+def test_values_that_no_training_row_lacked_are_said(
+    flower_run: Trained, flowers: pd.DataFrame, tmp_path: Path
+) -> None:
+    new = flowers[110:]
+    column = new.columns[0]
+    found = on(flower_run, new.assign(**{column: np.nan}), tmp_path)
+    assert any(str(column) in note for note in found.notes), found.notes
+
+
 def test_rows_that_the_model_does_not_take_are_refused(
     flower_run: Trained, flowers: pd.DataFrame, tmp_path: Path
 ) -> None:
@@ -152,7 +161,6 @@ def test_rows_that_the_model_does_not_take_are_refused(
             f"new.csv has two columns called {name}",
         ),
         (new.assign(**{column: "long"}), "holds numbers in the training table"),
-        (new.assign(**{column: np.nan}), "."),
         (new.drop(columns="kind"), "'kind'"),
         (new[:0], "."),
     ):

@@ -50,6 +50,8 @@ SPEC = {
     "input_shape": [3, 8, 8],
     **dict.fromkeys(("num_features", "num_classes", "num_targets", "num_outputs", "num_train"), 3),
     **dict.fromkeys(("num_val", "num_test", "steps_per_epoch", "total_steps"), 3),
+    "ignore_index": -100,
+    "vocab_size": 9,
     "class_names": ["a", "b", "c"],
     "class_counts": [5, 4, 3],
     "mean": [0.0],

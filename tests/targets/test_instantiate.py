@@ -146,7 +146,7 @@ def test_finished_objects_reach_the_call_as_they_are(partial: bool) -> None:
     things = {"_target_": "os.system"}  # no config: nobody looks into it
     callbacks = [object()]
     node = {"_target_": f"{OWN}.Made", "_partial_": partial, "a": 1, "b": 2}
-    built = instantiate(node, "trainer", [OWN], b=callbacks, things=things)
+    built = instantiate(node, "x", [OWN], b=callbacks, things=things)
     named = built.keywords if partial else built.named
     assert named["b"] is callbacks
     assert named["things"] is things

@@ -132,8 +132,8 @@ def install(key: str, package: str) -> str:
         key: Full key of the node that needs it, such as `logger.wandb`.
         package: Its import name.
 
-    >>> install("logger.wandb", "wandb"), install("model", "timm")
-    ("pip install 'assay[wandb]'", 'pip install timm')
+    >>> install("logger.wandb", "wandb"), install("model", "peft")
+    ("pip install 'assay[wandb]'", 'pip install peft')
     """
     option: Any = key.rpartition(".")[2]
     try:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tests.sweep.conftest import MakeJobSpec
 
 FILE = Path(__file__).parents[3] / "examples" / "my_project" / "my_project" / "nice_launcher.py"
-SOME = ("segfault",)
 
 
 @pytest.fixture
@@ -46,9 +45,8 @@ def test_a_job_runs_to_its_end(launcher: Any, make_job_spec: MakeJobSpec) -> Non
     check_runs_to_its_end(launcher, make_job_spec)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[] if kind in SOME else [pytest.mark.long]) for kind in POISON]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", POISON)
 def test_what_kills_a_job_is_told(kind: str, launcher: Any, make_job_spec: MakeJobSpec) -> None:
     check_failure(kind, launcher, make_job_spec)
 

@@ -201,13 +201,19 @@ class TableEncoder:
         check_columns(self.columns, names)
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
-        """Sentences on categories that the training rows lack, one a column.
+        """Sentences on what the training rows had none of: some categories, values that are missing.
 
         Args:
             raw: As for `transform`, which has taken it.
         """
         told = []
         for column in self.columns:
+            missing = int(raw[column.name].isna().sum())
+            if missing and column.fill is not None and not column.gaps:
+                told.append(
+                    f"{missing:,} of {len(raw):,} rows have no {column.name!r}, which each training row has: "
+                    "it is filled in"
+                )
             if column.kind != "category":
                 continue
             texts = category_texts(raw[column.name])
