@@ -146,6 +146,17 @@ def test_what_cannot_be_written(run: Trained, words: tuple[str, ...], message: s
     assert message in " ".join(output.split())
 
 
+def test_a_file_of_prompts_is_not_written_over(run: Trained, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.csv"
+    prompts.write_text("def \n", encoding="utf-8")
+    code, output = typed(
+        "predict", str(run.run_dir), str(prompts), "--max-tokens", "2", "--out", str(prompts)
+    )
+    assert code == 2
+    assert "is one of the inputs" in output
+    assert prompts.read_text(encoding="utf-8") == "def \n"
+
+
 @pytest.mark.parametrize("option", ["--prompt=x", "--temperature=1", "--max-tokens=3", "--seed=1"])
 def test_other_models_write_nothing(digits_run: Trained, option: str) -> None:
     code, output = typed("predict", str(digits_run.run_dir), "digits.npy", option)

@@ -13,7 +13,7 @@ from assay.errors import AssayError, ConfigError, cannot_write
 from assay.files.atomic import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 SUFFIXES: Final = (".parquet", ".csv", ".jsonl")
 
 
-def check_name(path: Path) -> None:
+def check_name(path: Path, inputs: Sequence[Path] = ()) -> None:
     """Refuse a file that predictions cannot be written to, before any are made.
 
     Args:
         path: The file.
+        inputs: What is predicted.
 
     Raises:
-        ConfigError: Its name does not say how to write it, or it is a folder.
+        ConfigError: Its name does not say how to write it, or it is a folder, or one of the inputs.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(
@@ -40,6 +41,8 @@ def check_name(path: Path) -> None:
         )
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; the name of a file was expected", key="--out")
+    if any(one.exists() and path.exists() and one.samefile(path) for one in inputs):
+        raise ConfigError(f"{path} is one of the inputs", key="--out", hint="give it another name")
 
 
 @contextmanager

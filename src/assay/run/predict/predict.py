@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from lightning.pytorch.utilities.memory import is_oom_error
 
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError
 from assay.quoting import counted
 from assay.record.run_record import RunRecord
 from assay.run.predict.beside import writing_beside
@@ -67,6 +67,64 @@ class Predicted:
     seconds: float
 
 
+@final
+class Tally:
+    """Counts rows as they are made, and what went wrong in them.
+
+    Attributes:
+        count: Rows so far.
+    """
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self.count = self._num_failed = 0
+        self._first_error = ""
+        self._columns: list[str] = []
+
+    def see(self, frame: pd.DataFrame) -> None:
+        """Take in some rows.
+
+        Args:
+            frame: With columns `input`, `row` and `error`, among others.
+        """
+        self._columns = list(frame.columns)
+        wrong = frame["error"].notna()
+        if not self._first_error and wrong.any():
+            bad = frame[wrong].iloc[0]
+            self._first_error = f"{_place(bad)}: {bad['error']}"
+        self.count, self._num_failed = self.count + len(frame), self._num_failed + int(wrong.sum())
+
+    def result(
+        self, run_dir: Path, out: Path | None, rows: pd.DataFrame | None, notes: Sequence[str]
+    ) -> Predicted:
+        """What came of them all.
+
+        Args:
+            run_dir: Whose model it was.
+            out: The file that has them.
+            rows: Those that no file has.
+            notes: As they were made; empty ones and repetitions are left out.
+        """
+        return Predicted(
+            run_dir=run_dir,
+            out=out,
+            num_samples=self.count,
+            num_failed=self._num_failed,
+            first_error=self._first_error,
+            columns=self._columns,
+            rows=[] if rows is None else _plain(rows),
+            notes=[note for note in dict.fromkeys(notes) if note],
+            seconds=round(time.perf_counter() - self._began, 3),
+        )
+
+
+def _plain(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    return [
+        {str(name): value for name, value in row.items()}
+        for row in rows.astype(object).where(rows.notna(), None).to_dict("records")
+    ]
+
+
 def predict(
     predictor: Predictor,
     run_dir: Path,
@@ -102,17 +160,14 @@ def predict(
             hint="assay.load(run) takes what that module gave",
         )
     if out is not None:
-        check_name(out)
-        if any(path.exists() and out.exists() and path.samefile(out) for path in inputs):
-            raise ConfigError(f"{out} is one of the inputs", key="--out", hint="give it another name")
+        check_name(out, inputs)
     notes = _notes(predictor, run_dir)
     options: Any = {"top_k": top_k, "batch_size": batch_size, "limit": limit, "notes": notes}
-    began, kept = time.perf_counter(), list[pd.DataFrame]()
-    count, failed, first_error = 0, 0, ""
+    tally, kept = Tally(), list[pd.DataFrame]()
 
     def keep(frame: pd.DataFrame) -> None:
-        if most_rows is None or count < most_rows:
-            kept.append(frame if most_rows is None else frame[: most_rows - count])
+        if most_rows is None or tally.count < most_rows:
+            kept.append(frame if most_rows is None else frame[: most_rows - tally.count])
 
     with ExitStack() as stack:
         files: Beside | None = None
@@ -122,39 +177,20 @@ def predict(
         elif what:
             notes.append(f"--out FILE writes each {what} to a file, too")
         add = keep if out is None else stack.enter_context(writing(out))
-        columns: list[str] = []
         with closing(_frames(predictor, predictor.preprocess, inputs, files=files, **options)) as frames:
             for whole in frames:
-                frame = whole if limit is None else whole[: limit - count]
+                frame = whole if limit is None else whole[: limit - tally.count]
                 add(frame)
-                columns = list(frame.columns)
-                wrong = frame["error"].notna()
-                if not first_error and wrong.any():
-                    bad = frame[wrong].iloc[0]
-                    first_error = f"{_place(bad)}: {bad['error']}"
-                count, failed = count + len(frame), failed + int(wrong.sum())
-                progress(count)
-                if limit is not None and count >= limit:
+                tally.see(frame)
+                progress(tally.count)
+                if limit is not None and tally.count >= limit:
                     break
-        if not count:
+        if not tally.count:
             raise AssayError("there is nothing to predict in the inputs")
-    rows = pd.concat(kept, ignore_index=True) if kept else pd.DataFrame()
-    if out is None and len(rows) < count:
-        notes.append(f"the first {len(rows):,} of {count:,} rows are here; --out FILE writes all of them")
-    return Predicted(
-        run_dir=run_dir,
-        out=out,
-        num_samples=count,
-        num_failed=failed,
-        first_error=first_error,
-        columns=columns,
-        rows=[
-            {str(name): value for name, value in row.items()}
-            for row in rows.astype(object).where(rows.notna(), None).to_dict("records")
-        ],
-        notes=[note for note in dict.fromkeys(notes) if note],
-        seconds=round(time.perf_counter() - began, 3),
-    )
+    rows = pd.concat(kept, ignore_index=True) if kept else None
+    if out is None and (shown := 0 if rows is None else len(rows)) < tally.count:
+        notes.append(f"the first {shown:,} of {tally.count:,} rows are here; --out FILE writes all of them")
+    return tally.result(run_dir, out, rows, notes)
 
 
 def _notes(predictor: Predictor, run_dir: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -11,12 +10,13 @@ import pandas as pd
 
 from assay.errors import AssayError, ConfigError
 from assay.run.predict.output_file import check_name, writing
-from assay.run.predict.predict import Predicted
+from assay.run.predict.predict import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from assay.run.predict.predict import Predicted
     from assay.run.predict.predictor import Predictor
     from assay.task.generate import Sampling
 
@@ -48,34 +48,15 @@ def predict_texts(
         AssayError: There is no prompt, or the file cannot be written.
     """
     if out is not None:
-        check_name(out)
-    began, kept, notes = time.perf_counter(), list[pd.DataFrame](), list[str]()
-    count, failed, first_error, columns = 0, 0, "", list[str]()
+        check_name(out, inputs)
+    tally, kept, notes = Tally(), list[pd.DataFrame](), list[str]()
     with nullcontext(kept.append) if out is None else writing(out) as add:
         for frame in _frames(predictor, prompts, inputs, sampling, notes, limit):
             add(frame)
-            columns = list(frame.columns)
-            wrong = frame["error"].notna()
-            if wrong.any() and not first_error:
-                first_error = f"{frame[wrong].iloc[0]['input']}: {frame[wrong].iloc[0]['error']}"
-            count, failed = count + len(frame), failed + int(wrong.sum())
-        if not count:
+            tally.see(frame)
+        if not tally.count:
             raise AssayError("there is nothing to predict in the inputs", hint="--prompt TEXT")
-    rows = pd.concat(kept, ignore_index=True) if kept else pd.DataFrame()
-    return Predicted(
-        run_dir=run_dir,
-        out=out,
-        num_samples=count,
-        num_failed=failed,
-        first_error=first_error,
-        columns=columns,
-        rows=[
-            {str(name): value for name, value in row.items()}
-            for row in rows.astype(object).where(rows.notna(), None).to_dict("records")
-        ],
-        notes=list(dict.fromkeys(notes)),
-        seconds=round(time.perf_counter() - began, 3),
-    )
+    return tally.result(run_dir, out, pd.concat(kept, ignore_index=True) if kept else None, notes)
 
 
 def _frames(  # noqa: PLR0917 - what `predict_texts` has
