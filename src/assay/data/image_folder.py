@@ -13,7 +13,7 @@ from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # tor
     find_classes,
 )
 
-from assay.data.images.image_file import MODES, decode, read_image, size_of, verify
+from assay.data.images.image_file import MODES, check_reading, decode, read_image, size_of, verify
 from assay.data.images.image_survey import Look, look_at, survey
 from assay.data.memory import free_memory
 from assay.data.samples import Samples, Stream
@@ -69,16 +69,8 @@ class ImageFolder:
         in_memory: bool | str = "auto",
         on_bad: str = "error",
     ) -> None:
-        if on_bad not in ("error", "skip"):
-            raise ValueError(f"on_bad={on_bad!r}: error or skip was expected")
-        if mode not in MODES:
-            raise ValueError(f"mode={mode!r}: RGB or GRAY was expected")
-        if in_memory not in (True, False, "auto"):
-            raise ValueError(f"in_memory={in_memory!r}: auto, true or false was expected")
-        if image_size is not None and (len(image_size) != 2 or min(image_size) < 1):
-            raise ValueError(f"image_size={list(image_size)}: [height, width] was expected")
+        self.image_size = check_reading(image_size, mode, in_memory, on_bad)
         self._root, self.mode, self._in_memory = Path(root), mode, in_memory
-        self.image_size = None if image_size is None else (int(image_size[0]), int(image_size[1]))
         self._on_bad = on_bad
         self.class_names: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()

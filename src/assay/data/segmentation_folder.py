@@ -14,7 +14,7 @@ import torch
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.image_folder import images_below
-from assay.data.images.image_file import MODES, decode, read_image
+from assay.data.images.image_file import MODES, check_reading, decode, read_image
 from assay.data.images.image_survey import Look, look_at, survey
 from assay.data.images.mask_file import decode_mask, read_mask
 from assay.data.images.mask_values import NUM_VALUES, ClassValues
@@ -89,16 +89,8 @@ class SegmentationFolder:
         in_memory: bool | str = "auto",
         on_bad: str = "error",
     ) -> None:
-        if on_bad not in ("error", "skip"):
-            raise ValueError(f"on_bad={on_bad!r}: error or skip was expected")
-        if mode not in MODES:
-            raise ValueError(f"mode={mode!r}: RGB or GRAY was expected")
-        if in_memory not in (True, False, "auto"):
-            raise ValueError(f"in_memory={in_memory!r}: auto, true or false was expected")
-        if image_size is not None and (len(image_size) != 2 or min(image_size) < 1):
-            raise ValueError(f"image_size={list(image_size)}: [height, width] was expected")
+        self.image_size = check_reading(image_size, mode, in_memory, on_bad)
         self._root, self.mode, self._in_memory, self._on_bad = Path(root), mode, in_memory, on_bad
-        self.image_size = None if image_size is None else (int(image_size[0]), int(image_size[1]))
         self._classes = ClassValues(class_names, values, ignore_value)
         self.class_names: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()

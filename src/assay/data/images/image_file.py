@@ -15,6 +15,8 @@ from torchvision.transforms.v2 import functional as F  # type: ignore[import-unt
 from assay.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
 MODES = {"RGB": ("RGB", 3), "GRAY": ("L", 1)}
@@ -24,6 +26,36 @@ _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM", "TIFF", "WEBP")
 _ORIENTATION = 0x0112
 _SIDEWAYS = 5
 """The first of the EXIF orientations that exchange height and width."""
+
+
+def check_reading(
+    image_size: Sequence[int] | None, mode: str, in_memory: bool | str, on_bad: str
+) -> tuple[int, int] | None:
+    """Refuse what a folder of pictures cannot be read with.
+
+    Args:
+        image_size: Height and width to scale to; None for none.
+        mode: `RGB` or `GRAY`.
+        in_memory: `auto`, True or False.
+        on_bad: `error` or `skip`.
+
+    Returns:
+        The size.
+
+    Raises:
+        ValueError: An argument is not one of its choices.
+    """
+    if on_bad not in ("error", "skip"):
+        raise ValueError(f"on_bad={on_bad!r}: error or skip was expected")
+    if mode not in MODES:
+        raise ValueError(f"mode={mode!r}: RGB or GRAY was expected")
+    if in_memory not in (True, False, "auto"):
+        raise ValueError(f"in_memory={in_memory!r}: auto, true or false was expected")
+    if image_size is None:
+        return None
+    if len(image_size) != 2 or min(image_size) < 1:
+        raise ValueError(f"image_size={list(image_size)}: [height, width] was expected")
+    return int(image_size[0]), int(image_size[1])
 
 
 def read_image(path: str, mode: str = "RGB", size: tuple[int, int] | None = None) -> Tensor:
