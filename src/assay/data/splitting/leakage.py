@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,19 +69,12 @@ def _hashes(every: Mapping[str, Data]) -> dict[str, NDArray[np.int64]] | None:
         whole = pd.concat(raw, ignore_index=True)  # columns of the same type in all parts
         numbers = pd.util.hash_pandas_object(whole, index=False).to_numpy().view(np.int64)
         return dict(zip(every, np.split(numbers, np.cumsum([len(one) for one in raw])[:-1]), strict=True))
-    if all(data.hashes for data in every.values() if not isinstance(data, Unfitted)):
-        return {
-            part: np.array([hash(one) for one in data.hashes])
-            for part, data in every.items()
-            if not isinstance(data, Unfitted)
-        }
-    if any(isinstance(data, Stream) for data in every.values()):
-        return None
-    return {
-        part: row_numbers(data.inputs)
-        for part, data in every.items()
-        if not isinstance(data, Stream | Unfitted)
-    }
+    given = {part: data for part, data in every.items() if not isinstance(data, Unfitted)}
+    if not all(data.hashes for data in given.values()):  # numbers of one kind alone can be compared
+        given = {part: replace(data, hashes=()) for part, data in given.items()}
+    found = {part: hashes_of(data) for part, data in given.items()}
+    known = {part: hashes for part, hashes in found.items() if hashes is not None}
+    return known if len(known) == len(found) else None
 
 
 def hashes_of(data: Samples | Stream) -> NDArray[np.int64] | None:
