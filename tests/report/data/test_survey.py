@@ -15,7 +15,7 @@ from assay.data.digits import Digits
 from assay.data.samples import Samples, Stream
 from assay.data.table import Table
 from assay.errors import DataError
-from assay.report.data.survey import Survey, survey, values_of
+from assay.report.data.survey import Survey, raw_tables, survey, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ def surveyed(source: Any, **split: Any) -> tuple[Survey, DataModule]:
         transform={"train": [], "eval": [], "normalize": "data"},
     )
     datamodule.setup()
-    return survey(datamodule, "some"), datamodule
+    return survey(datamodule, "some", raw_tables(datamodule)), datamodule
 
 
 class Given:

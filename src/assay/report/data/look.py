@@ -13,13 +13,16 @@ from assay.build.node import build
 from assay.data.data_module import DataModule
 from assay.errors import AssayError
 from assay.report.data.data_page import data_page
-from assay.report.data.survey import raw_rows, survey
+from assay.report.data.survey import raw_tables, survey
 from assay.report.page.page import write
 from assay.report.report import check_replaced, written
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    import pandas as pd
 
     from assay.compose.job_composer import Job
     from assay.data.shown_samples import Shown
@@ -52,11 +55,12 @@ def look(job: Job, out: Path | None = None) -> Survey:
             hint="give it as a source: data=custom",
         )
     name = str(job.choices.get("data") or type(datamodule.source).__name__)
-    found = survey(datamodule, name)
+    tables = raw_tables(datamodule)
+    found = survey(datamodule, name, tables)
     if out is None:
         return found
     describe(config, datamodule.spec)
-    samples = _samples(datamodule, _augment(config))
+    samples = _samples(datamodule, tables, _augment(config))
     written(out, lambda: write(data_page(found, samples, job.overrides), out), "--out FILE")
     return replace(found, page=out)
 
@@ -67,7 +71,7 @@ def _augment(config: Any) -> Any:
     return None if target in (None, _TEACHER) else build(config, "augment")
 
 
-def _samples(datamodule: DataModule, augment: Any) -> dict[str, _Samples]:
+def _samples(datamodule: DataModule, tables: Mapping[str, pd.DataFrame], augment: Any) -> dict[str, _Samples]:
     """Some of each part as they are, and of training as the model sees them, where that is something else."""
     shown: dict[str, _Samples] = {}
     for subset in ("train", "val", "test"):
@@ -77,7 +81,7 @@ def _samples(datamodule: DataModule, augment: Any) -> dict[str, _Samples]:
         spread = torch.linspace(0, len(part.rows) - 1, min(len(part.rows), _SAMPLES)).round().long().tolist()
         keys = [part.data.names[row] if part.data.names else str(row) for row in part.rows[spread].tolist()]
         targets = [_in_words(datamodule, part.data.targets[row]) for row in part.rows[spread].tolist()]
-        raw = raw_rows(datamodule, subset)
+        raw = tables.get(subset)
         given = datamodule.samples(subset, spread, raw)
         shown[f"{subset}, as they are"] = list(zip(keys, targets, given, strict=True))
         if subset == "train":

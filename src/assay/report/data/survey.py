@@ -142,12 +142,13 @@ class Survey:
     page: Path | None = None
 
 
-def survey(datamodule: DataModule, name: str) -> Survey:
+def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]) -> Survey:
     """Look at all of the data as a run would get it.
 
     Args:
         datamodule: Has been set up.
         name: Of the data's option.
+        tables: From `raw_tables`.
     """
     spec, task = datamodule.spec, task_of(datamodule.spec.task)
     parts = {subset: datamodule.raw(subset) for subset in SUBSETS}
@@ -157,7 +158,7 @@ def survey(datamodule: DataModule, name: str) -> Survey:
         for subset in SUBSETS
         if len(parts[subset].rows)
     ]
-    columns = _columns(datamodule, parts["train"])
+    columns = _columns(datamodule, parts["train"], tables.get("train"))
     targets = getattr(datamodule.source, "targets", ()) if task.has_real_targets else ()
     conflicting = _conflicting(parts["train"], hashes["train"]) if task.by_class else 0
     found = Survey(
@@ -237,8 +238,7 @@ def values_of(numbers: NDArray[Any]) -> Values:
     return Values(float(finite.min()), float(finite.mean()), float(finite.max()), tuple(counts.tolist()))
 
 
-def _columns(datamodule: DataModule, train: Part) -> list[ColumnSurvey]:
-    frame = raw_rows(datamodule, "train")
+def _columns(datamodule: DataModule, train: Part, frame: pd.DataFrame | None) -> list[ColumnSurvey]:
     if frame is None:
         frame = _features(train)
     if frame is None or len(frame.columns) > _MOST_COLUMNS:
@@ -263,20 +263,21 @@ def _columns(datamodule: DataModule, train: Part) -> list[ColumnSurvey]:
     return found
 
 
-def raw_rows(datamodule: DataModule, subset: str) -> pd.DataFrame | None:
-    """The rows of a part as they stand in their table; None where the data is none.
+def raw_tables(datamodule: DataModule) -> dict[str, pd.DataFrame]:
+    """The rows of each part as they stand in their table; none where the data is none.
 
     Args:
         datamodule: Has been set up; its table is read once more, for a run keeps only what it is encoded to.
-        subset: `train`, `val` or `test`.
     """
     if datamodule.encoder is None:
-        return None
+        return {}
     given = datamodule.source.read()
-    whole: Any = given.get(subset, given.get("all", given.get("train")))
-    if not isinstance(whole, Unfitted) or not isinstance(whole.raw, pd.DataFrame):
-        return None
-    return whole.raw.iloc[datamodule.raw(subset).rows.numpy()]
+    tables = {}
+    for subset in SUBSETS:
+        whole: Any = given.get(subset, given.get("all", given.get("train")))
+        if isinstance(whole, Unfitted) and isinstance(whole.raw, pd.DataFrame):
+            tables[subset] = whole.raw.iloc[datamodule.raw(subset).rows.numpy()]
+    return tables
 
 
 def _features(train: Part) -> pd.DataFrame | None:
