@@ -10,10 +10,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./@%+-]*( [A-Za-z0-9_./@%+-]+)*")
+_DOTTED_PATH = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 _UNQUOTED = re.compile(r"""[\w./\\$%*@?|:+,=~(){}\[\]"' -]*""")
 """Values that Hydra takes without quotes, or that bring their own."""
 _WORDS = {"true", "false", "null", "nan", "inf"}
 """Plain text that Hydra takes for something else."""
+
+
+def is_dotted_path(text: str) -> bool:
+    """Whether a text is a plain dotted name, as a target and a task of one's own are named.
+
+    Args:
+        text: Any.
+
+    >>> is_dotted_path("torch.nn.Linear"), is_dotted_path("binary"), is_dotted_path("a..b")
+    (True, False, False)
+    """
+    return _DOTTED_PATH.fullmatch(text) is not None
 
 
 def reads_as_number(text: str) -> bool:

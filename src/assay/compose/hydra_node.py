@@ -10,6 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.tree import walk
 from assay.errors import ConfigError
+from assay.quoting import is_dotted_path
 from assay.targets.trust import KEY, is_library, within
 
 if TYPE_CHECKING:
@@ -57,7 +58,6 @@ _STREAMS = ("ext://sys.stdout", "ext://sys.stderr")
 _LOG_FILE = re.compile(
     r"(\$\{hydra\.runtime\.output_dir\}/)?(\$\{hydra\.job\.name\}|[\w-]+)(\.\w+)?", re.ASCII
 )
-_PATH = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 _JOB_NAME = re.compile(r"\w[\w-]*", re.ASCII)
 """A name in the run's directory: a logger's format could put any text into any other file."""
 _VARIABLES = re.compile(
@@ -131,7 +131,7 @@ def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
         fine = text in HYDRAS_OWN or text in SWEEP_PARTS[f"hydra.{part}"]
     else:
         fine = _SEARCH.fullmatch(text) is not None
-    can_be_own = entry.key in _OWN_TOO and _PATH.fullmatch(text) is not None
+    can_be_own = entry.key in _OWN_TOO and is_dotted_path(text)
     if can_be_own and within(text, packages):
         return
     if not fine and can_be_own and not is_library(text):

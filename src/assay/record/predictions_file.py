@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from assay.errors import AssayError, first_line
 from assay.files.symlinks import read_whole
+from assay.quoting import is_dotted_path
 from assay.record import parquet_texts
 from assay.task.predictions import Predictions
 from assay.task.task_of import TASKS
@@ -24,7 +24,6 @@ FILE: Final = "predictions.parquet"
 SCHEMA_VERSION: Final = 1
 _LARGEST: Final = 1 << 30
 """Bytes of a file, and numbers in one, from which on it is not read."""
-_OWN_TASK: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 _FIELDS: Final = {"task": str, "kind": str, "class_names": list, "subset": str, "num_evaluated": int}
 
 
@@ -97,7 +96,7 @@ def _read(path: Path) -> Predictions:
 
 def _is_task(name: str) -> bool:
     """Whether it is one of assay's, or may be somebody's own, who is not asked here."""
-    return name in TASKS or (len(name) < 200 and _OWN_TASK.fullmatch(name) is not None)
+    return name in TASKS or (len(name) < 200 and is_dotted_path(name))
 
 
 def _check_schema(schema: pa.Schema, num_rows: int) -> None:

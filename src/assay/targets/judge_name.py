@@ -20,6 +20,7 @@ from assay.config.omegaconf_internals import (
 )
 from assay.config.tree import walk
 from assay.errors import ConfigError, first_line
+from assay.quoting import is_dotted_path
 from assay.targets.allowlist import EXACT, FUNCTIONS, PLACES, is_allowed, slot_of
 from assay.targets.trust import KEY, is_library, within
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from assay.config.tree import Entry
 
-_PATH = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 _KEY = re.compile(r"\$\{(?!spec\b)\.*[A-Za-z_][\w.\[\]]*\}", re.ASCII)
 """A plain interpolation of one key."""
 _OF_SPEC = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
@@ -153,10 +153,10 @@ def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
     slot, holds = slot_of(key)
     if not isinstance(target, str):
         raise ConfigError("a target is the dotted name of a class", key=at, hint=f"{at}={holds.example}")
-    if _PATH.fullmatch(target) and (is_allowed(target) or within(target, packages)):
+    if is_dotted_path(target) and (is_allowed(target) or within(target, packages)):
         return
     hint = f"{at}={holds.example}" if slot else f"a config may name classes of {_HOLDS}"
-    if not _PATH.fullmatch(target):
+    if not is_dotted_path(target):
         raise ConfigError(f"{target!r} is not a dotted name of a class", key=at, hint=hint)
     root = target.partition(".")[0]
     guess = _guess(target)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -12,6 +11,7 @@ from assay.config.did_you_mean import did_you_mean
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
 from assay.paths import project_conf
+from assay.quoting import is_dotted_path
 from assay.targets.judge_name import trusted_in
 from assay.targets.resolve import called, own_class
 from assay.targets.trust import KEY, is_library, project_packages, within
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from omegaconf import DictConfig
-
-_PATH: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 
 
 def check_tasks(config: DictConfig) -> None:
@@ -63,10 +61,10 @@ def check_task(key: str, name: str, packages: Sequence[str]) -> None:
     Raises:
         ConfigError: It is neither.
     """
-    if name in TASKS or (_PATH.fullmatch(name) and within(name, packages)):
+    if name in TASKS or (is_dotted_path(name) and within(name, packages)):
         return
     root = name.partition(".")[0]
-    if not _PATH.fullmatch(name) or is_library(root):
+    if not is_dotted_path(name) or is_library(root):
         raise ConfigError(
             f"{name!r} is not a task{did_you_mean(name, TASKS, '; ')}",
             key=key,
