@@ -121,8 +121,9 @@ class KeepPredictions(Callback):
         places = torch.arange(len(positions)) if chosen is None else chosen.nonzero()[:, 0]
         badness = self._task.badness(self._as_predictions(outputs, targets, positions.tolist()))
         badness = np.where(np.isfinite(badness), badness, -np.inf)
-        last = min((bad for _, bad, _ in self._worst()), default=-np.inf)
-        few = len(self._worst()) < self._num_shown
+        worst = self._worst()
+        last = min((bad for _, bad, _ in worst), default=-np.inf)
+        few = len(worst) < self._num_shown
         for place in places.tolist():
             position, bad = int(positions[place]), float(badness[place])
             if position in self._drawn or few or bad > last:
