@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from torchmetrics.wrappers import ClasswiseWrapper
-
 if TYPE_CHECKING:
-    from torchmetrics import Metric, MetricCollection
+    from torchmetrics import MetricCollection
 
 Mode = Literal["min", "max"]
 
@@ -28,13 +26,7 @@ def directions(metrics: MetricCollection, stage: str) -> dict[str, Mode]:
     found: dict[str, Mode] = {f"{stage}/loss": "min"}
     named = metrics.clone(prefix=f"{stage}/")
     for name, metric in named.items(keep_base=False, copy_state=False):
-        higher = _higher_is_better(metric)
+        higher: bool | None = metric.higher_is_better
         if higher is not None:
             found[str(name)] = "max" if higher else "min"
     return found
-
-
-def _higher_is_better(metric: Metric) -> bool | None:
-    inner = metric.metric if isinstance(metric, ClasswiseWrapper) else metric
-    higher: bool | None = inner.higher_is_better
-    return higher
