@@ -81,7 +81,7 @@ class Module(L.LightningModule):
         super().__init__()
         self.model, self.loss = model, loss
         # Of many steps at once; a loss that learns says something else after each.
-        self._predicts_later = next(loss.parameters(), None) is None
+        self._predicts_later = not loss.state_dict()
         later = self._predictions if self._predicts_later else None
         self.train_tracker = Tracker(metrics["train"], "train", later)
         self.val_tracker = Tracker(metrics["eval"], "val", later)
@@ -271,12 +271,18 @@ class Module(L.LightningModule):
                 self.matrices[name] = listed(value)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimizer over the parameter groups, and the scheduler over the optimizer."""
+        """The optimizer over the parameter groups, and the scheduler over the optimizer.
+
+        Parameters of the loss, such as a temperature, are a group of their own without weight decay.
+        """
+        learnt = [p for p in self.loss.parameters() if p.requires_grad]
         if self._param_groups is None:
-            parameters: Any = [p for p in self.model.parameters() if p.requires_grad]
+            parameters: Any = [*(p for p in self.model.parameters() if p.requires_grad), *learnt]
         else:
             lr = getattr(self._optimizer, "keywords", {}).get("lr", 0.0)
             parameters = self._param_groups(self.model, lr)
+            if learnt:
+                parameters = [*parameters, {"params": learnt, "name": "loss", "weight_decay": 0.0}]
         optimizer = self._optimizer(parameters)
         keep_layout(optimizer)
         if self._scheduler is None:

@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import Callback
 from tests.suited_losses import SUITED_LOSSES
 from typing_extensions import override
 
+import assay
 from assay.compose.options import list_options
 from assay.errors import ConfigError
 
@@ -77,8 +78,10 @@ def test_task_and_loss(train: Train, data: dict[str, list[str]], task: str, loss
         assert "\n" not in caught.value.message
         return
     metrics = SUITED_LOSSES[task][loss]
-    run = train(*overrides, f"metrics={metrics}", "trainer.max_epochs=3", config_dir=PROJECT / "conf")
+    epochs, keeps = "trainer.max_epochs=3", "callbacks=[last_checkpoint]"
+    run = train(*overrides, f"metrics={metrics}", epochs, keeps, config_dir=PROJECT / "conf")
     assert run.moved()
+    check_loaded(run)
     losses = run.column("train/loss")
     assert losses[-1] < 0.97 * losses[0], losses
     named = set(run.config.metrics.eval.metrics) - {"confusion_matrix"}
@@ -90,6 +93,25 @@ def test_task_and_loss(train: Train, data: dict[str, list[str]], task: str, loss
         matrix = np.array(run.record["matrices"]["test/confusion_matrix"])
         labels = run.config.spec.num_classes if task == "multilabel" else 1
         assert matrix.sum() == run.config.spec.num_test * labels
+
+
+def check_loaded(run: Trained) -> None:
+    """A predictor has the run's loss, whatever that has learnt, and makes of outputs what the run made."""
+    with torch.no_grad():
+        for value in run.module.loss.state_dict().values():
+            value.add_(0.25)
+    kept = torch.load(path := run.run_dir / "checkpoints" / "last.ckpt", weights_only=True)
+    kept["state_dict"] = run.module.state_dict()
+    torch.save(kept, path)
+    path.with_name("last.ckpt.sha256").unlink()
+    predictor = assay.load(run.run_dir, checkpoint="last", map_location="cpu")
+    [(inputs, targets), *_] = run.datamodule.test_dataloader()
+    module = run.module.eval()
+    with torch.no_grad():
+        expected = module.test_step((inputs, targets), 0)["predictions"]
+        found = predictor.postprocess(predictor.model(inputs))
+    found = found[:, 1] if expected.ndim < found.ndim else found
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(

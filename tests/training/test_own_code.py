@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import onnxruntime  # type: ignore[import-untyped]  # ships no types
 import pytest
 import torch
+from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # ships no types
+from tests.conftest import unchanged_process
 
 import assay
 from assay.data.loading.placement import Prepared
-from assay.errors import ConfigError
+from assay.errors import AssayError, ConfigError
+from assay.run.evaluate import evaluate
+from assay.run.export.export import export
 
 if TYPE_CHECKING:
     from tests.conftest import Train
@@ -134,3 +140,42 @@ def test_an_own_module_over_assays_data_is_loaded_with_what_it_was_given(train: 
     with torch.no_grad():
         values = bare(scaled)
         torch.testing.assert_close(model(rows), values)  # its targets were never scaled
+
+
+def test_what_an_own_loss_has_learnt_is_trained_kept_and_used(train: Train, tmp_path: Path) -> None:
+    run = train(
+        *("data=iris", "model=linear", "loss=tempered", "metrics=multiclass", "param_groups=no_decay"),
+        *("optimizer.lr=0.1", "optimizer.weight_decay=1.0", "trainer.max_epochs=2"),
+        "callbacks=[last_checkpoint,lr_monitor]",
+        config_dir=PROJECT / "conf",
+    )
+    saved = run.checkpoint("last")["state_dict"]
+    temperature = saved["loss.log_temperature"].exp()
+    assert abs(temperature - 1) > 0.05, "the optimizer is given it"
+    groups = {group["name"]: group for group in run.trainer.optimizers[0].param_groups}
+    assert groups["loss"]["weight_decay"] == 0
+    assert "lr-AdamW/loss" in run.rows[-1]
+    assert saved["loss.center"].abs().min() > 0.001
+    trusted: Any = {"trusted_packages": ["own_project"]}
+    predictor = assay.load(run.run_dir, map_location="cpu", **trusted)
+    assert predictor.state_dict().keys() == saved.keys()
+    flowers = torch.from_numpy(load_iris().data).float()
+    found = torch.from_numpy(predictor(flowers).probabilities)
+    spec = run.config.spec
+    with torch.no_grad():
+        logits = run.module.model((flowers - torch.tensor(spec.mean)) / torch.tensor(spec.std))
+    torch.testing.assert_close(found, ((logits - saved["loss.center"]) / temperature).softmax(1))
+    with unchanged_process():
+        again = evaluate(run.run_dir, ["trusted_packages=[own_project]"], checkpoint="last")
+    assert again.metrics == {name: run.record["metrics"][name] for name in again.metrics}
+    exported = export(run.run_dir, checkpoint="last", out=tmp_path / "whole", **trusted)
+    [outputs] = onnxruntime.InferenceSession(exported.path).run(None, {"inputs": flowers.numpy()})
+    np.testing.assert_allclose(outputs, found, atol=1e-6)
+    weights = export(run.run_dir, "safetensors", checkpoint="last", out=tmp_path / "bare", **trusted)
+    assert any("loss.center, loss.log_temperature" in note for note in weights.notes), weights.notes
+    other = torch.load(run.run_dir / "checkpoints" / "last.ckpt", weights_only=True)
+    del other["state_dict"]["loss.center"]
+    torch.save(other, run.run_dir / "checkpoints" / "last.ckpt")
+    (run.run_dir / "checkpoints" / "last.ckpt.sha256").unlink()
+    with pytest.raises(AssayError, match=r"last\.ckpt does not fit the loss of .*config\.yaml.*center"):
+        assay.load(run.run_dir, map_location="cpu", **trusted)

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from assay.task.predictions import Kind
 
 log = logging.getLogger(__name__)
-_PREFIX = "model."
 _READS_FILES = (Arrays, ImageFolder, SegmentationFolder, Table, TextTable)
 _SOURCES = {f"{one.__module__}.{one.__qualname__}" for one in _READS_FILES}
 """Sources that read files as a user has them; they read nothing before they are told to."""
@@ -112,22 +111,37 @@ def load(
     config = read_config(run_dir, trusted_packages)
     device = torch.device(map_location) if map_location is not None else _fastest()
     path = checkpoint_path(run_dir, checkpoint)
-    state = weights_of(path)
-    dtype = next((value.dtype for value in state.values() if value.is_floating_point()), torch.float32)
+    saved = weights_of(path)
+    dtype = next((value.dtype for value in saved.values() if value.is_floating_point()), torch.float32)
     own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
-    if not own:
-        state = {name.removeprefix(_PREFIX): state[name] for name in state if name.startswith(_PREFIX)}
+    with said_of(run_dir / "config.yaml"), _must_fit(path, "model", run_dir):
+        model = _own_module(config, saved) if own else build_trained(config, _part_of(saved, "model"))
+    model = model.to(device, dtype)
+    if not raw_input:
+        return model.train()
+    loss = None
+    if not own and config.get("loss") is not None:
+        with said_of(run_dir / "config.yaml"), _must_fit(path, "loss", run_dir):
+            loss = build(config, "loss")
+            loss.load_state_dict(_part_of(saved, "loss"))
+        loss = loss.to(device, dtype)
+    return _with_data(config, run_dir, model, loss, dtype).eval().to(device)
+
+
+def _part_of(saved: dict[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
+    """The entries of one part of the run's module, by the names that it has itself."""
+    return {key.removeprefix(f"{name}."): saved[key] for key in saved if key.startswith(f"{name}.")}
+
+
+@contextmanager
+def _must_fit(path: Path, part: str, run_dir: Path) -> Iterator[None]:
     try:
-        with said_of(run_dir / "config.yaml"):
-            model = _own_module(config, state) if own else build_trained(config, state)
+        yield
     except (RuntimeError, TypeError) as error:
         raise AssayError(
-            f"{path} does not fit the model of {run_dir / 'config.yaml'}: {' '.join(str(error).split()):.300}"
+            f"{path} does not fit the {part} of {run_dir / 'config.yaml'}: "
+            f"{' '.join(str(error).split()):.300}"
         ) from error
-    model = model.to(device, dtype)
-    if raw_input:
-        return _with_data(config, run_dir, model, dtype).eval().to(device)
-    return model.train()
 
 
 def _own_module(config: DictConfig, state: dict[str, torch.Tensor]) -> nn.Module:
@@ -173,7 +187,9 @@ def checkpoint_path(run_dir: Path, role: str) -> Path:
     )
 
 
-def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch.dtype) -> Predictor:
+def _with_data(
+    config: DictConfig, run_dir: Path, model: nn.Module, loss: nn.Module | None, dtype: torch.dtype
+) -> Predictor:
     """The model between what the run's data does to raw input and what its outputs stand for."""
     own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
     if lacking := [key for key in ("data", "loss") if config.get(key) is None and (key == "data" or not own)]:
@@ -186,13 +202,8 @@ def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch
         if not spec:
             return Predictor(model)
         kind: Kind | None = None
-        probabilities = None
         if not own:
-            with said_of(run_dir / "config.yaml"):
-                loss = build(config, "loss")
-            task = task_of(spec["task"])
-            probabilities = None if task.takes_logits else getattr(loss, "probabilities", None)
-            kind = kind_of_outputs(task, loss)
+            kind = kind_of_outputs(task_of(spec["task"]), loss)
         else:
             spec = {**spec, "target_mean": [], "target_std": []}  # it was given the targets as they are
         preprocess, names = _preprocess(config, run_dir, spec, dtype)
@@ -200,7 +211,7 @@ def _with_data(config: DictConfig, run_dir: Path, model: nn.Module, dtype: torch
             model,
             preprocess,
             kind=kind,
-            probabilities=probabilities,
+            loss=loss,
             names=names,
             codec=read_codec(run_dir) if task_of(spec["task"]).generates else None,
             batch_size=int(OmegaConf.select(config, "data.eval_batch_size") or 512),

@@ -163,7 +163,10 @@ def _write_checked(
     """Write the file; with the transforms of evaluation inside, where that is possible and right."""
     if file_format == "safetensors":
         _write(original, samples, made, file_format, inside=False)
-        return False, ()
+        loss = original.predictor.loss
+        learnt = [] if loss is None else [f"loss.{name}" for name in loss.state_dict()]
+        told = f"the file lacks {', '.join(sorted(learnt))}, with which the run's loss makes probabilities"
+        return False, (f"{told}; --format onnx has them inside",) if learnt else ()
     if not original.transforms:
         _write(original, samples, made, file_format, inside=True)
         return True, ()

@@ -15,8 +15,6 @@ from assay.task.task_of import task_of
 from assay.task.text_prediction import TextPrediction, TextPredictions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from assay.run.predict.preprocess import Preprocess
     from assay.task.generate import Codec
     from assay.task.prediction_batch import PredictionBatch
@@ -40,7 +38,7 @@ class Predictor(nn.Module):
             the model gets its input as it comes then.
         kind: What `postprocess` makes of outputs; None where nobody knows what they are, as of a
             `LightningModule` of one's own: they are returned as they come then.
-        probabilities: Of the run's loss; None where it says none.
+        loss: Of the run, with what it has learnt: its `probabilities` are asked; None where there is none.
         names: Of classes, labels or targets.
         batch_size: Samples that the model gets at a time.
         codec: Of a language model: texts to token ids and back.
@@ -48,6 +46,7 @@ class Predictor(nn.Module):
     Attributes:
         model: The model alone, which takes normalised input; `model.model` of a `LightningModule` of one's
             own is that module.
+        loss: As given.
         preprocess: As given.
         kind: As given.
         task: Of the run; None where it tells no `spec`.
@@ -62,7 +61,7 @@ class Predictor(nn.Module):
         preprocess: Preprocess | None = None,
         *,
         kind: Kind | None = None,
-        probabilities: Callable[[Tensor], Tensor] | None = None,
+        loss: nn.Module | None = None,
         names: tuple[str, ...] = (),
         batch_size: int = 512,
         codec: Codec | None = None,
@@ -71,7 +70,7 @@ class Predictor(nn.Module):
         self.model, self.preprocess = model, preprocess
         self.kind, self.names, self.batch_size = kind, names, batch_size
         self.spec = {} if preprocess is None else preprocess.spec
-        self._probabilities, self.codec = probabilities, codec
+        self.loss, self.codec = loss, codec
         self.task = task_of(self.spec["task"]) if "task" in self.spec else None
         self._target_scale = target_scale(self.spec)
 
@@ -165,8 +164,9 @@ class Predictor(nn.Module):
         """
         if self.kind is None or self.task is None:
             return outputs
-        if self._probabilities is not None:
-            outputs = self._probabilities(outputs)
+        probabilities = None if self.task.takes_logits else getattr(self.loss, "probabilities", None)
+        if probabilities is not None:
+            outputs = probabilities(outputs)
         return self.task.postprocess(self._target_scale.restore(outputs).float(), self.kind)
 
     def typed(self, outputs: Tensor) -> PredictionBatch[Any]:
