@@ -68,12 +68,15 @@ def test_what_is_said() -> None:
     assert notes_on_model(job(), freeze, model) == ["finetune=head: 8 of 35 parameters are trained (22.9 %)"]
     model, gradual = network(), Gradual()
     gradual.prepare(model)
+    gradual.begin_epoch(model, 1)
+    before = [p.requires_grad for p in model.parameters()]
     model.new_layers = ("2",)  # type: ignore[assignment]  # an attribute of one's own
     assert notes_on_model(job("gradual.Gradual"), gradual, model) == [
         "model.weights=a.pth: not for 2, which differ in shape and start from random values",
         "finetune=gradual: at first 8 of 35 parameters are trained (22.9 %); from epoch 2 on 35 of 35 "
         "parameters are trained (100 %)",
     ]
+    assert [p.requires_grad for p in model.parameters()] == before, "it only looks"
     published = job(
         model={"_target_": "assay.model.torchvision.Torchvision", "name": "vgg11", "weights": "DEFAULT"}
     )

@@ -26,6 +26,12 @@ def test_layer_by_layer_from_the_head_down() -> None:
         for name, module in model.named_modules():
             if isinstance(module, nn.BatchNorm2d):
                 assert module.training == (name.split(".")[0] in trained(model)), (epoch, name)
+        for other in (0, 5, 11):  # without going there
+            found = set(map(id, gradual.trained(model, other)))
+            assert {
+                name.split(".")[0] for name, p in model.named_parameters() if id(p) in found
+            } == set().union(*order[: other // 2 + 1])
+        assert trained(model) == set().union(*order[: epoch // 2 + 1])
     assert gradual.last_change(model) == 10
 
 
@@ -37,6 +43,9 @@ def test_a_schedule_by_names() -> None:
     for epoch, expected in [(0, {"fc"}), (1, {"fc", "layer4"}), (3, {"fc", "layer4", "layer3", "layer2"})]:
         gradual.begin_epoch(model, epoch)
         assert trained(model) == expected
+        gradual.trained(model, 3 - epoch)
+        assert trained(model) == expected
+    assert len(gradual.trained(model, 9)) == len([p for p in model.parameters() if p.requires_grad])
     assert not model.train().bn1.training
     assert gradual.last_change(model) == 3
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -94,7 +94,7 @@ def notes_on_model(config: DictConfig, finetune: FineTuning | None, model: nn.Mo
     Args:
         config: The job, with its `spec`.
         finetune: Of the job.
-        model: As `finetune` left it; its weights do not matter.
+        model: As `finetune` left it; its weights do not matter, and it is not changed.
     """
     notes: list[str] = []
     if (download := asked_of_model(config, "to_download")) is not None:
@@ -105,16 +105,11 @@ def notes_on_model(config: DictConfig, finetune: FineTuning | None, model: nn.Mo
             f"model.weights={config.model.weights}: not for {', '.join(new)}, which differ in shape "
             "and start from random values"
         )
-    if finetune is not None and not isinstance(finetune, Gradual):
-        notes.append(f"{_option(config)}: {_share(list(model.parameters()))}")
-    if isinstance(finetune, Gradual):
-        finetune.begin_epoch(model, 0)
-        first = _share(list(model.parameters()))
+    if finetune is not None:
         last = finetune.last_change(model)
-        finetune.begin_epoch(model, last)
-        notes.append(
-            f"{_option(config)}: at first {first}; from epoch {last} on {_share(list(model.parameters()))}"
-        )
+        shares = [_share(model, finetune.trained(model, epoch)) for epoch in (0, last)]
+        told = f"at first {shares[0]}; from epoch {last} on {shares[1]}" if last else shares[0]
+        notes.append(f"{_option(config)}: {told}")
     return notes
 
 
@@ -126,9 +121,8 @@ def _option(config: DictConfig) -> str:
     return f"finetune={names.get(kind, kind)}"
 
 
-def _share(parameters: Sequence[Any]) -> str:
-    total = sum(p.numel() for p in parameters)
-    trained = sum(p.numel() for p in parameters if p.requires_grad)
+def _share(model: nn.Module, parameters: Sequence[nn.Parameter]) -> str:
+    total, trained = (sum(p.numel() for p in some) for some in (model.parameters(), parameters))
     return f"{trained:,} of {total:,} parameters are trained ({100 * trained / max(1, total):.3g} %)"
 
 

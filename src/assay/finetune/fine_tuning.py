@@ -39,6 +39,16 @@ class FineTuning(ABC):
         """
         del model, epoch
 
+    def trained(self, model: nn.Module, epoch: int) -> list[nn.Parameter]:
+        """The parameters that are trained in an epoch, whichever the model is in.
+
+        Args:
+            model: As `prepare` left it; not changed.
+            epoch: From 0.
+        """
+        del epoch
+        return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
     def last_change(self, model: nn.Module) -> int:
         """The epoch, from 0, in which the last parameters are unfrozen.
 

@@ -105,6 +105,21 @@ class Gradual(FineTuning):
         hold_statistics(model, frozen)
 
     @override
+    def trained(self, model: nn.Module, epoch: int) -> list[nn.Parameter]:
+        """The parameters that are trained in an epoch, whichever the model is in.
+
+        Args:
+            model: As `prepare` left it; not changed.
+            epoch: From 0.
+        """
+        first = self._first_epoch
+        return [
+            parameter
+            for name, parameter in model.named_parameters()
+            if (first[name] <= epoch if name in first else parameter.requires_grad)
+        ]
+
+    @override
     def last_change(self, model: nn.Module) -> int:
         """The epoch, from 0, in which the last parameters are unfrozen."""
         del model

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import sys
 from typing import TYPE_CHECKING, Any, final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from torch import Tensor, nn
 
 from assay.model.image_shape import image_shape
+from assay.model.network_name import check_network_name
 from assay.model.pretrained_weights import load_pretrained_weights
 from assay.model.published_weights import Published
 
@@ -124,13 +124,7 @@ def _pretrained_config(name: str) -> Any:
 
     # A name may also be the address of a repository or folder, from which timm would take code and settings.
     architecture, _, tag = str(name).partition(".")
-    known = timm.list_models()
-    if architecture not in known:
-        close = difflib.get_close_matches(architecture.lower(), known, n=3, cutoff=0.4)
-        raise ValueError(
-            f"model.name={name} is not a network of timm"
-            + (f"; close to it: {', '.join(close)}" if close else "; one is resnet50")
-        )
+    check_network_name(name, timm.list_models(), "network of timm", "resnet50")
     tagged = timm.list_models(f"{architecture}.*", pretrained=True)
     if tag and name not in tagged:
         raise ValueError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 from pathlib import PurePosixPath
@@ -13,6 +12,7 @@ from torchvision import models  # type: ignore[import-untyped]  # torchvision sh
 
 from assay.model.adapted import fit_to_images, head_of
 from assay.model.image_shape import image_shape
+from assay.model.network_name import check_network_name
 from assay.model.pretrained_weights import load_pretrained_weights
 from assay.model.published_weights import Published
 
@@ -63,7 +63,7 @@ class Torchvision(nn.Module):
         weights: str | None = None,
     ) -> None:
         super().__init__()
-        check_name(name)
+        _check_name(name)
         published = _published(name, weights)
         options: dict[str, Any] = dict(_OPTIONS.get(name, {}))
         if name.startswith("vit_"):
@@ -97,7 +97,7 @@ class Torchvision(nn.Module):
         Returns:
             `mean` and `std` (a value a channel), `size` (height and width) and `source`, in words.
         """
-        check_name(name)
+        _check_name(name)
         every = models.get_model_weights(name)
         found = every[weights] if weights in every.__members__ else every.DEFAULT
         transform = found.transforms()
@@ -127,21 +127,8 @@ def _names() -> tuple[str, ...]:
     return tuple(models.list_models(module=models))
 
 
-def check_name(name: str) -> None:
-    """Refuse a name that is not one of torchvision's classification networks.
-
-    Args:
-        name: What was given.
-
-    Raises:
-        ValueError: With the closest names.
-    """
-    if name not in _names():
-        close = difflib.get_close_matches(str(name).lower(), _names(), n=3, cutoff=0.4)
-        raise ValueError(
-            f"model.name={name} is not a classification network of torchvision"
-            + (f"; close to it: {', '.join(close)}" if close else "; one is efficientnet_b0")
-        )
+def _check_name(name: str) -> None:
+    check_network_name(name, _names(), "classification network of torchvision", "efficientnet_b0")
 
 
 def _published(name: str, weights: str | None) -> Published | None:
