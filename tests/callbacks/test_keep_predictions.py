@@ -11,7 +11,6 @@ import torch
 
 from assay.callbacks.keep_predictions import KeepPredictions
 from assay.data.loading.batch_order import BatchOrder
-from assay.task.task_of import task_of
 
 NUM, CLASSES = 45, 3
 OUTPUTS = torch.rand(NUM, CLASSES, generator=torch.Generator().manual_seed(0)).softmax(1)
@@ -19,23 +18,26 @@ TARGETS = torch.arange(NUM) % CLASSES
 NAMES = [f"sample{index}" for index in range(NUM)]
 
 
-def answering(task: str, kind: str = "probabilities") -> Any:
-    """What is asked of a module."""
-    return SimpleNamespace(task=task_of(task), prediction_kind=kind)
+MODULE: Any = SimpleNamespace(prediction_kind="probabilities")
+
+
+def evaluated_on(task: str, loader: Any) -> Any:
+    """What is asked of a trainer."""
+    data = SimpleNamespace(spec=SimpleNamespace(task=task))
+    return SimpleNamespace(test_dataloaders=loader, datamodule=data, world_size=1)
 
 
 def gathered(rank: int, world_size: int, max_bytes: int = 10**6, limit: int = 1000) -> KeepPredictions:
     """What one process has gathered when its test is over."""
     order = BatchOrder(NUM, batch_size=2, rank=rank, world_size=world_size)
-    trainer: Any = SimpleNamespace(test_dataloaders=SimpleNamespace(order=order), world_size=1)
+    trainer = evaluated_on("multiclass", SimpleNamespace(order=order))
     keep = KeepPredictions(max_bytes)
-    module = answering("multiclass")
-    keep.on_test_start(trainer, module)
+    keep.on_test_start(trainer, MODULE)
     for index, rows in enumerate(order.batches(0)):
         if index < limit:
             outputs = {"predictions": OUTPUTS[rows], "targets": TARGETS[rows]}
-            keep.on_test_batch_end(trainer, module, outputs, None, index)
-    keep.on_test_end(trainer, module)
+            keep.on_test_batch_end(trainer, MODULE, outputs, None, index)
+    keep.on_test_end(trainer, MODULE)
     return keep
 
 
@@ -72,8 +74,8 @@ def test_a_test_that_was_cut_short_has_what_it_has_seen() -> None:
 def test_one_logit_becomes_two_columns() -> None:
     keep = KeepPredictions(1000)
     order = BatchOrder(4, batch_size=4)
-    trainer: Any = SimpleNamespace(test_dataloaders=SimpleNamespace(order=order), world_size=1)
-    keep.on_test_start(trainer, answering("binary"))
+    trainer = evaluated_on("binary", SimpleNamespace(order=order))
+    keep.on_test_start(trainer, MODULE)
     yes = torch.tensor([0.25, 1.0, 0.0, 0.5], dtype=torch.float64)
     keep.on_test_batch_end(
         trainer, trainer, {"predictions": yes, "targets": torch.tensor([0, 1, 0, 1])}, None, 0
@@ -86,13 +88,22 @@ def test_one_logit_becomes_two_columns() -> None:
 
 def test_what_is_not_one_answer_a_sample_is_not_kept() -> None:
     keep = KeepPredictions(1000)
-    trainer: Any = SimpleNamespace(
-        test_dataloaders=SimpleNamespace(order=BatchOrder(4, batch_size=4)), world_size=1
-    )
-    keep.on_test_start(trainer, answering("multiclass"))
+    trainer = evaluated_on("multiclass", SimpleNamespace(order=BatchOrder(4, batch_size=4)))
+    keep.on_test_start(trainer, MODULE)
     outputs = {"predictions": torch.zeros(4, 2, 8, 8), "targets": torch.zeros(4)}
     keep.on_test_batch_end(trainer, trainer, outputs, None, 0)
     assert keep.problem == "it answers 4 samples with values of shape [4, 2, 8, 8]"
     keep = KeepPredictions(1000)
-    keep.on_test_start(SimpleNamespace(test_dataloaders=[]), answering("binary"))  # type: ignore[arg-type]  # the point
+    keep.on_test_start(evaluated_on("binary", []), MODULE)
     assert "says nothing" in keep.problem
+
+
+@pytest.mark.parametrize(
+    "outputs", [None, torch.zeros(4), {"predictions": torch.zeros(4, 2)}, {"targets": 1}]
+)
+def test_a_module_of_ones_own_that_returns_something_else(outputs: Any) -> None:
+    keep = KeepPredictions(1000)
+    trainer = evaluated_on("multiclass", SimpleNamespace(order=BatchOrder(4, batch_size=4)))
+    keep.on_test_start(trainer, MODULE)
+    keep.on_test_batch_end(trainer, MODULE, outputs, None, 0)
+    assert keep.problem == "test_step of SimpleNamespace does not return predictions and targets"

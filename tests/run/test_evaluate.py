@@ -342,4 +342,4 @@ def test_code_of_the_users_own_is_tested_too(train: Train, tmp_path: Path) -> No
         found = evaluate(run.run_dir, [trusted])
     assert found.metrics == stage(run.result.metrics, "test")
     assert found.predictions == ""
-    assert "no predictions are kept: Mine is not assay's own module" in (run.run_dir / "log.txt").read_text()
+    assert "no predictions are kept: Mine has no prediction_kind" in (run.run_dir / "log.txt").read_text()

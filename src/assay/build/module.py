@@ -14,6 +14,7 @@ from assay.config.unread_keys import OUR_MODULE
 from assay.data.transform.target_scale import target_scale
 from assay.targets.judge_name import trusted_in
 from assay.targets.resolve import resolve
+from assay.task.output_kind import kind_of_own_outputs
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
         # In the dtype of the run: a checkpoint is loaded before Lightning converts the weights.
         with trainer.precision_plugin.module_init_context():
             own: L.LightningModule = build(config, "module")
+        kind_of_own_outputs(own)
         return own
     check_fit(config, resolve("loss", str(config.loss._target_), trusted_in(config)))
     loss = build(config, "loss")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
 from assay.task.predictions import Predictions
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +29,10 @@ _SEED = 0
 
 @final
 class KeepPredictions(Callback):
-    """Takes what `assay.module.Module.test_step` returns to the CPU, every sixteen batches.
+    """Takes what `test_step` returns to the CPU, every sixteen batches.
+
+    That is a mapping with `predictions` `[B, …]`, which are what the module's `prediction_kind` says, and
+    `targets` `[B, …]`: of `assay.module.Module`, or of a module of one's own that has such an attribute.
 
     Positions come from the order of the loader, so that nothing of the evaluation changes. Where not all fit
     the limit, a random choice of the samples is kept, each as likely as any other. Over several processes
@@ -60,8 +64,8 @@ class KeepPredictions(Callback):
     @override
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Ask the loader for its order, and the module what its answers are."""
-        module: Any = pl_module  # assay's own
-        self._task, self._kind = module.task, module.prediction_kind
+        module, data = cast("Any", pl_module), cast("Any", trainer).datamodule
+        self._task, self._kind = task_of(data.spec.task), module.prediction_kind
         order = getattr(trainer.test_dataloaders, "order", None)
         if order is None:
             self.problem = "its loader says nothing of which samples make up a batch"
@@ -82,8 +86,11 @@ class KeepPredictions(Callback):
         if self.problem:
             return
         positions = next(self._order)
-        answers = outputs["predictions"]
-        predictions, targets = self._task.kept(answers, outputs["targets"], self._kind)
+        answers, targets = _answers(outputs)
+        if answers is None or targets is None:
+            self.problem = f"test_step of {type(pl_module).__name__} does not return predictions and targets"
+            return
+        predictions, targets = self._task.kept(answers, targets, self._kind)
         if predictions.ndim != 2 or len(predictions) != len(positions) or targets.ndim > 2:
             self.problem = (
                 f"it answers {len(positions)} samples with values of shape {list(predictions.shape)}"
@@ -200,6 +207,13 @@ class KeepPredictions(Callback):
             targets.cpu().numpy(),
             tuple(class_names or self._task.kept_names(outputs.shape[1])),
         )
+
+
+def _answers(outputs: Any) -> tuple[Tensor | None, Tensor | None]:
+    """Predictions and targets of a batch; None of what a module of somebody's own does not return."""
+    found = [outputs.get(name) if isinstance(outputs, dict) else None for name in ("predictions", "targets")]
+    predictions, targets = (one if isinstance(one, torch.Tensor) else None for one in found)
+    return predictions, targets
 
 
 def drawn(num_samples: int, most: int) -> NDArray[np.int64]:

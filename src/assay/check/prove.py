@@ -401,6 +401,8 @@ def _count(model: nn.Module) -> dict[str, int | None]:
 
 
 def _targets(config: DictConfig) -> dict[str, str]:
+    if config.module._target_ != OUR_MODULE:
+        return {"model": str(config.module._target_).rpartition(".")[2]}
     nodes = {key: config.get(key) or {} for key in ("model", "loss", "optimizer", "scheduler", "augment")}
     shape = OmegaConf.select(config, "scheduler.lr_lambda")
     if isinstance(shape, DictConfig):

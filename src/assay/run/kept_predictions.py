@@ -38,7 +38,8 @@ def gathered(assembly: Assembly) -> Iterator[KeepPredictions]:
     """Gather what the module answers to what is tested in this block.
 
     Args:
-        assembly: The job. A module or a datamodule of somebody's own gives nothing to keep.
+        assembly: The job. A datamodule of somebody's own gives nothing to keep, nor does a module that does
+            not say what it predicts.
 
     Yields:
         What gathers it; it has a `problem` where there is nothing to gather.
@@ -65,8 +66,8 @@ def _settings(assembly: Assembly) -> dict[str, Any]:
 def _why_not(assembly: Assembly, settings: dict[str, Any]) -> str:
     if not settings["max_megabytes"]:
         return "predictions.max_megabytes is 0"
-    if not isinstance(assembly.module, Module):
-        return f"{type(assembly.module).__name__} is not assay's own module"
+    if getattr(assembly.module, "prediction_kind", None) is None:
+        return f"{type(assembly.module).__name__} has no prediction_kind that says what its outputs are"
     if not isinstance(assembly.datamodule, DataModule):
         return f"{type(assembly.datamodule).__name__} does not say which samples make up a batch"
     return ""
@@ -79,8 +80,8 @@ def predictions_of(assembly: Assembly, keep: KeepPredictions) -> Predictions | N
         assembly: The job.
         keep: From `gathered`.
     """
-    module, data = assembly.module, assembly.datamodule
-    if keep.problem or not isinstance(module, Module) or not isinstance(data, DataModule):
+    data = assembly.datamodule
+    if keep.problem or not isinstance(data, DataModule):
         log.info("no predictions are kept: %s", keep.problem)
         return None
     predictions = keep.predictions(data.spec.class_names, data.tested_names(), data.tested)

@@ -35,7 +35,7 @@ from assay.run.predict.preprocess import Preprocess
 from assay.targets.judge_name import check_targets
 from assay.targets.own_task import import_tasks
 from assay.targets.trust import KEY, Trust, checked_names, project_packages
-from assay.task.output_kind import kind_of_outputs
+from assay.task.output_kind import kind_of_outputs, kind_of_own_outputs
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -206,6 +206,7 @@ def _with_data(
             kind = kind_of_outputs(task_of(spec["task"]), loss)
         else:
             spec = {**spec, "target_mean": [], "target_std": []}  # it was given the targets as they are
+            kind = kind_of_own_outputs(model)
         preprocess, names = _preprocess(config, run_dir, spec, dtype)
         return Predictor(
             model,
