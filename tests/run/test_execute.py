@@ -10,6 +10,11 @@ from tests.conftest import unchanged_process
 
 import assay
 from assay.errors import AssayError
+from assay.record import predictions_file
+from assay.record.run_record import RunRecord
+from assay.report.page.page import Note
+from assay.report.page.run_page import run_page
+from assay.run.evaluate import evaluate
 from assay.run.summary import say_run
 from assay.terminal import Console
 
@@ -66,3 +71,20 @@ def test_what_was_left_out_is_not_promised(tmp_path: Path, capsys: pytest.Captur
     said = next_lines(tmp_path, result, capsys)
     assert "assay predict" not in said
     assert "assay train -m" in said
+
+
+def test_a_model_that_predicts_one_class_for_all_is_told_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decays = ("optimizer=sgd", "optimizer.lr=1", "optimizer.weight_decay=1")  # all of it in each step
+    result = trained(tmp_path, "model=mlp", *decays, "trainer.max_epochs=1")
+    run_dir = tmp_path / "run"
+    predictions = predictions_file.read(run_dir / predictions_file.FILE)
+    (label,) = set(predictions.outputs.argmax(1).tolist())
+    warning = f"the model predicts {predictions.class_names[label]!r} for each of the 30 test samples"
+    assert list(result.warnings) == RunRecord.load(run_dir).warnings == [warning]
+    assert f"warning: {warning}" in next_lines(tmp_path, result, capsys).splitlines()
+    assert warning in (run_dir / "log.txt").read_text()
+    blocks = run_page(run_dir).sections[0].blocks
+    assert warning in [block.text for block in blocks if isinstance(block, Note)]
+    assert warning in evaluate(run_dir).notes

@@ -121,6 +121,7 @@ class SweepJob:
         seconds: It took.
         cause: Kind of the failure, such as `out_of_memory`; empty where it did not fail.
         reason: How it ended, when not well.
+        warnings: What says that its model is of no use, although it has finished.
     """
 
     number: int
@@ -134,6 +135,7 @@ class SweepJob:
     seconds: float
     cause: str
     reason: str
+    warnings: Sequence[str]
 
 
 @final
@@ -181,6 +183,7 @@ class Sweep:
                     seconds=outcome.seconds,
                     cause=outcome.cause,
                     reason=outcome.reason,
+                    warnings=outcome.warnings,
                 )
             )
         best = best_job(result.jobs, result.objectives[0])

@@ -22,6 +22,7 @@ _KINDS: Final[dict[str, type | tuple[type, ...]]] = {
     **dict.fromkeys(("reason", "signal"), str),
     **dict.fromkeys(("metrics", "best"), dict),
     "seconds": (float, int),
+    "warnings": list,
 }
 
 
@@ -38,6 +39,7 @@ class Outcome:
         metrics: Last value of each scalar.
         best: Monitored metric, its value and the epoch of the best checkpoint.
         seconds: It took.
+        warnings: What says that the model is of no use, although the run has finished.
     """
 
     status: Status
@@ -47,6 +49,7 @@ class Outcome:
     metrics: dict[str, float] = field(default_factory=dict)
     best: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def transient(self) -> bool:
@@ -93,6 +96,8 @@ class Outcome:
         for name, kinds in _KINDS.items():
             if name in renamed and not isinstance(renamed[name], kinds):
                 raise ValueError(f"{name} is {renamed[name]!r:.50}")
+        if not all(isinstance(warning, str) for warning in renamed.get("warnings", ())):
+            raise ValueError("warnings are not all text")
         return cls(**{name: renamed[name] for name in ("status", "cause", *_KINDS) if name in renamed})
 
 

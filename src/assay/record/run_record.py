@@ -66,6 +66,7 @@ class RunRecord:
         loggers: Under which id other loggers know the run.
         micro_batch: By the number of batches trained before: the most samples that were computed at a time
             from there on, where memory ran out.
+        warnings: What the test says of a model that is of no use, such as that it predicts one class for all.
         evaluations: One entry each time its weights were tested again; see `assay.run.evaluate.Evaluation`.
         schema_version: Of this format.
     """
@@ -103,6 +104,7 @@ class RunRecord:
     interpolations: dict[str, str] = field(default_factory=dict)
     loggers: dict[str, str] = field(default_factory=dict)
     micro_batch: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
     evaluations: list[Any] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 
@@ -112,7 +114,9 @@ class RunRecord:
         kept: Any = {"metrics": self.metrics, "best": self.best, "seconds": self.seconds}
         if self.status == "running":
             return Outcome("failed", "killed", "a process of the run died", **kept)
-        return Outcome(self.status, self.cause, self.reason, self.signal, **kept)
+        return Outcome(
+            self.status, self.cause, self.reason, self.signal, warnings=list(self.warnings), **kept
+        )
 
     def interrupted_by(self, signal: str) -> None:
         """Say that a signal has interrupted the run.

@@ -34,7 +34,7 @@ from assay.record.secrets import redact_tree
 from assay.run.continuation import threads_of
 from assay.run.encoder_file import ENCODED, read_encoder
 from assay.run.evaluated_data import change_data
-from assay.run.kept_predictions import gathered, predictions_of
+from assay.run.kept_predictions import gathered, predictions_of, warnings_of
 from assay.run.load import checkpoint_path, read_config, said_of, weights_of
 from assay.targets.trust import typed_packages
 
@@ -221,7 +221,8 @@ def _test(
         metrics=metrics,
         notes=notes,
     )
-    return found, predictions_of(assembly, keep)
+    predictions = predictions_of(assembly, keep)
+    return replace(found, notes=[*notes, *warnings_of(predictions)]), predictions
 
 
 def _trained(config: DictConfig, run_dir: Path) -> Trained | None:

@@ -86,6 +86,7 @@ def execute(
             record.model = _parameters(assembly.module)
             record.data_sha256 = same_data(assembly, record)
             kept_predictions.remove(run_dir)
+            record.warnings = []
             record.directions = _directions(assembly)
             write_encoder(run_dir, getattr(assembly.datamodule, "encoder", None))
             log.info("run %s: %s", record.run_id, " ".join(record.overrides) or "no overrides")
@@ -221,7 +222,11 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
             trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
         record.metrics.update(_scalars(trainer.callback_metrics))
         if trainer.is_global_zero:
-            log_results(assembly, record.metrics, kept_predictions.write(assembly, keep, run_dir))
+            predictions = kept_predictions.write(assembly, keep, run_dir)
+            record.warnings = kept_predictions.warnings_of(predictions)
+            for warning in record.warnings:
+                log.warning("%s", warning)
+            log_results(assembly, record.metrics, predictions)
     record.matrices = dict(getattr(module, "matrices", {}))
 
 

@@ -121,6 +121,21 @@ def write(assembly: Assembly, keep: KeepPredictions, run_dir: Path) -> Predictio
     return predictions
 
 
+def warnings_of(predictions: Predictions | None) -> list[str]:
+    """What of them says that the model is of no use.
+
+    Args:
+        predictions: Of a test; None where there are none.
+    """
+    if predictions is None or not len(predictions.keys):
+        return []
+    try:
+        return task_of(predictions.task).warnings(predictions)
+    except Exception as error:  # of somebody's own task; what was trained is there all the same
+        log.warning("whether the model is of any use is not known: %s", reason_of(error), exc_info=error)
+        return []
+
+
 def remove(run_dir: Path) -> None:
     """Take away what an earlier end of a run has kept, which is not what it comes to now.
 

@@ -31,6 +31,7 @@ class RunResult:
         reason: How it ended, when not well.
         signal: Name of the signal that interrupted it.
         cause: Kind of the failure; see `assay.record.outcome.Cause`.
+        warnings: What the test says of a model that is of no use, such as that it predicts one class for all.
     """
 
     run_dir: Path
@@ -42,6 +43,7 @@ class RunResult:
     reason: str = ""
     signal: str = ""
     cause: Cause = ""
+    warnings: Sequence[str] = ()
 
     @property
     def can_be_resumed(self) -> bool:

@@ -94,6 +94,8 @@ def say_run(console: Console, result: RunResult) -> None:
         if scores:
             console.print(f"[bold]{stage:<5}[/bold] {scores}")
             break
+    for warning in result.warnings:
+        console.print(f"[yellow]warning[/yellow]: {escape(warning)}")
     if result.best:
         monitor = result.best["monitor"]
         score = format_score(monitor, result.best["value"])

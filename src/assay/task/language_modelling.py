@@ -110,5 +110,13 @@ class LanguageModelling(Task):
         return "The highest mean surprisal first."
 
     @override
+    def trivial(self, predictions: Predictions) -> list[str]:
+        from assay.task.trivial_model import samples_of, token_warnings
+
+        if predictions.targets is None or predictions.kind != "surprisals":
+            return []
+        return token_warnings(predictions.outputs, predictions.targets, samples_of(predictions))
+
+    @override
     def said(self, predictions: Predictions, index: int) -> str:
         return f"{float(predictions.outputs[index].mean()):.2f} bits per token"

@@ -113,6 +113,16 @@ class Multilabel(Task):
         return right
 
     @override
+    def trivial(self, predictions: Predictions) -> list[str]:
+        from assay.task.label_figures import THRESHOLD
+        from assay.task.trivial_model import label_warnings, samples_of
+
+        if predictions.targets is None or predictions.kind != "probabilities":
+            return []
+        said, right = predictions.outputs >= THRESHOLD, predictions.targets > 0
+        return label_warnings(right, said, predictions.class_names, samples_of(predictions))
+
+    @override
     def said(self, predictions: Predictions, index: int) -> str:
         from assay.task.embedding_figures import class_name
         from assay.task.label_figures import THRESHOLD

@@ -132,6 +132,14 @@ class Multitask(Task):
         return "By the target that is furthest off, as a share of the largest error of that target."
 
     @override
+    def trivial(self, predictions: Predictions) -> list[str]:
+        return [
+            f"{head.name}: {warning}"
+            for head, own in _by_head(predictions)
+            for warning in _task(head).trivial(own)
+        ]
+
+    @override
     def said(self, predictions: Predictions, index: int) -> str:
         return ", ".join(f"{head.name} {_task(head).said(own, index)}" for head, own in _by_head(predictions))
 

@@ -113,6 +113,16 @@ class Regression(Task):
         )
 
     @override
+    def trivial(self, predictions: Predictions) -> list[str]:
+        from assay.task.trivial_model import samples_of, value_warnings
+        from assay.task.value_figures import target_names
+
+        if predictions.targets is None or predictions.kind != "values":
+            return []
+        names, samples = target_names(predictions), samples_of(predictions)
+        return value_warnings(predictions.targets, predictions.outputs, names, samples)
+
+    @override
     def said(self, predictions: Predictions, index: int) -> str:
         from assay.task.value_figures import target_names
 

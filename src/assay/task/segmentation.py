@@ -220,6 +220,16 @@ class Segmentation(Task):
         )
 
     @override
+    def trivial(self, predictions: Predictions) -> list[str]:
+        from assay.task.trivial_model import count_warnings, samples_of
+
+        names, num_samples = predictions.class_names, len(predictions.keys)
+        matrix = predictions.outputs.sum(0, dtype=float).reshape(len(names), len(names))
+        samples = f"the pixels of {samples_of(predictions)}"
+        are, claimed, hits = matrix.sum(1), matrix.sum(0), matrix.diagonal()
+        return count_warnings(are, claimed, hits, names, samples, num_independent=num_samples)
+
+    @override
     def said(self, predictions: Predictions, index: int) -> str:
         from assay.task.mask_figures import said_of_mask
 

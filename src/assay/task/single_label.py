@@ -182,6 +182,23 @@ class SingleLabel(Task):
         return predictions.outputs.argmax(1) == targets if _has_classes(predictions) else None
 
     @override
+    def trivial(self, predictions: Predictions) -> list[str]:
+        from assay.task.embedding_figures import nearest_neighbours
+        from assay.task.trivial_model import class_warnings, embedding_warnings, samples_of
+
+        outputs, targets, names = predictions.outputs, predictions.targets, predictions.class_names
+        samples = samples_of(predictions)
+        if targets is not None and _has_classes(predictions):
+            return class_warnings(targets, outputs.argmax(1), names, samples)
+        nearest = nearest_neighbours(predictions) if predictions.kind == "embeddings" else None
+        if nearest is None or targets is None:
+            return []
+        who = "the nearest neighbour"
+        return embedding_warnings(outputs, samples) or class_warnings(
+            targets, targets[nearest], names, samples, who
+        )
+
+    @override
     def said(self, predictions: Predictions, index: int) -> str:
         from assay.task.embedding_figures import class_name, nearest_neighbours
 

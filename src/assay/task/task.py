@@ -332,6 +332,31 @@ class Task(ABC):
             index: Which sample.
         """
 
+    def warnings(self, predictions: Predictions) -> list[str]:
+        """What of predictions says that the model is of no use, a sentence each; see `trivial_model`.
+
+        Args:
+            predictions: Of this task.
+        """
+        import numpy as np
+
+        from assay.task.trivial_model import samples_of
+
+        finite = np.isfinite(predictions.outputs).all(1)
+        if not finite.all():
+            samples = samples_of(predictions)
+            return [f"the model's outputs are not finite for {(~finite).sum():,} of {samples}"]
+        return [] if predictions.targets is None else self.trivial(predictions)
+
+    def trivial(self, predictions: Predictions) -> list[str]:
+        """Whether one answer to all would do as well, a sentence for each thing of which that is so.
+
+        Args:
+            predictions: Of this task; they have targets, and all outputs are finite.
+        """
+        del predictions
+        return []
+
     def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
         """Whether each prediction is right, bool `[N]`; None where that is not a matter of yes or no.
 

@@ -109,6 +109,7 @@ class RunReader:
             self._one(record.directions),
             record.data_sha256,
             sys.intern(f"{git.get('commit') or ''}{record.patch_sha256}"),
+            tuple(record.warnings),
         )
 
     def _interned(self, values: Mapping[str, str]) -> Mapping[str, str]:

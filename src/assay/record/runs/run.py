@@ -39,6 +39,7 @@ class Run:
         directions: `min` or `max` for each metric that says which is better.
         data_sha256: Of the data's contents and division.
         code: Commit, and the SHA-256 of what was not committed; empty where it is not known.
+        warnings: What the test says of a model that is of no use.
     """
 
     path: Path
@@ -58,6 +59,7 @@ class Run:
     directions: Mapping[str, str] = field(default_factory=dict)
     data_sha256: str = ""
     code: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def fold(self) -> int | None:

@@ -119,7 +119,7 @@ def _ending(record: RunRecord, status: str) -> list[Block]:
         return [Note("This run is still going on: what is shown is what it has written so far.", "warn")]
     outcome = record.outcome
     if status == "finished":
-        return [Note(outcome.reason, "warn")] if outcome.reason else []
+        return [Note(told, "warn") for told in (outcome.reason, *outcome.warnings) if told]
     cause = f" ({outcome.cause.replace('_', ' ')})" if outcome.cause else ""
     return [
         Note(

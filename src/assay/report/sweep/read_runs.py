@@ -67,6 +67,7 @@ def _job(run: Run, root: Path, values: Mapping[str, str]) -> Job:
         metrics=dict(run.metrics),
         best=best,
         seconds=run.seconds,
+        warnings=list(run.warnings),
     )
     return Job(
         os.path.relpath(run.path, root) if run.path != root else run.path.name,

@@ -50,8 +50,10 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     curves, unread = curve_figures(contents, groups)
     against, when = tradeoff(contents, groups), timeline(contents)
     repeated = len(groups) < len(contents.jobs)
-    problems = [*contents.notices, *unread]
     thing = "job" if contents.is_sweep else "run"
+    warned = [(job.name, job.outcome.warnings) for job in contents.jobs if job.outcome is not None]
+    useless = [f"{thing.capitalize()} {name}: {one}" for name, several in warned for one in several]
+    problems = [*contents.notices, *unread, *useless]
     sections = [
         Section("summary", "Summary", [*_notes(problems, "warn"), *_summary(contents, groups)]),
         Section(

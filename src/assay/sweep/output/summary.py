@@ -36,6 +36,7 @@ IMPORTANCE: Final = "importance.csv"
 _ROWS: Final = 12
 _FAILURES: Final = 12
 _SCORES: Final = 4
+_WARNINGS: Final = 4
 
 
 def write_results(result: SweepResult, importance: Sequence[tuple[str, float]] = ()) -> None:
@@ -80,6 +81,7 @@ def say_results(console: Console, result: SweepResult, importance: Sequence[tupl
         shares = "  ".join(f"{name} {100 * share:.0f} %" for name, share in importance)
         console.print(f"[bold]importance[/bold]  {escape(shares)}")
     _say_failures(console, result)
+    _say_warnings(console, jobs)
     words = ("finished", "pruned", "failed")
     counts = {word: sum(job.status == word for job in jobs) for word in words}
     left = result.total - sum(counts.values())
@@ -127,6 +129,20 @@ def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objecti
     if len(order) > _ROWS:
         console.print(f"… and {len(order) - _ROWS} more", style="dim")
     console.print()
+
+
+def _say_warnings(console: Console, jobs: Sequence[JobRecord]) -> None:
+    """Jobs that have finished with a model that is of no use."""
+    warned = [
+        (job.number, warning)
+        for job in jobs
+        if job.status == "finished" and job.outcome is not None
+        for warning in job.outcome.warnings
+    ]
+    for number, warning in warned[:_WARNINGS]:
+        console.print(f"[yellow]warning[/yellow] job {number}: {escape(warning)}")
+    if len(warned) > _WARNINGS:
+        console.print(f"… and {len(warned) - _WARNINGS} more warnings, see the report", style="dim")
 
 
 def _out_of_fold(result: SweepResult) -> list[OutOfFold]:

@@ -1,0 +1,192 @@
+"""What gives away a model that has learnt nothing: one answer to all, or no better a score than one has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from assay.task.predictions import Predictions
+
+_FEWEST: Final = 10
+"""Samples from which on a score is compared with that of one answer to all."""
+_FEWEST_OTHERS: Final = 3
+"""Samples of which something else is right, from which on one answer to all is told: fewer may be missed."""
+_Z: Final = 1.645
+"""Of a one-sided test at 5 %."""
+_SAME: Final = 1e-3
+"""Of the targets' standard deviation: numbers that differ by less are one."""
+_TOKENS_PER_KIND: Final = 10
+"""From which on the frequencies of tokens in a test say something of those in the language."""
+
+
+def samples_of(predictions: Predictions) -> str:
+    """Which samples these are, such as `the 450 test samples`.
+
+    Args:
+        predictions: Of any task.
+    """
+    subset = "" if predictions.subset == "all" else f"{predictions.subset} "
+    kept = "kept " if predictions.num_evaluated else ""
+    return f"the {len(predictions.keys):,} {kept}{subset}samples"
+
+
+def class_warnings(
+    right: NDArray[Any], said: NDArray[Any], names: Sequence[str], samples: str, who: str = "the model"
+) -> list[str]:
+    """Whether one class is said of all samples, or to say always the most frequent one would do as well.
+
+    Args:
+        right: Class indices `[N]`.
+        said: What the model said, `[N]`.
+        names: Of the classes; may be empty.
+        samples: As `samples_of` names them.
+        who: Says so.
+    """
+    size = 1 + int(max(right.max(initial=0), said.max(initial=0)))
+    are, claimed, hits = (np.bincount(of, minlength=size) for of in (right, said, right[right == said]))
+    return count_warnings(are, claimed, hits, names, samples, num_independent=len(right), who=who)
+
+
+def count_warnings(
+    are: NDArray[Any],
+    claimed: NDArray[Any],
+    hits: NDArray[Any],
+    names: Sequence[str],
+    samples: str,
+    *,
+    num_independent: int,
+    who: str = "the model",
+) -> list[str]:
+    """As `class_warnings`, from counts of what need not be independent, as the pixels of pictures.
+
+    That the most frequent class would do as well is not told where the model is right more often than chance
+    would have it, by Cohen's kappa and its variance under chance (Fleiss, Cohen and Everitt 1969), one-sided
+    at 5 %: a model that is to find rare classes is of use, though it may be right less often than one that
+    finds none.
+
+    Args:
+        are: How often each class is right, `[C]`.
+        claimed: How often it was said.
+        hits: How often it was both.
+        names: Of the classes; may be empty.
+        samples: What was counted.
+        num_independent: Samples that do not depend on each other.
+        who: Says so.
+    """
+    total, most = int(are.sum()), int(are.argmax())
+    if total - are[most] < _FEWEST_OTHERS:
+        return []
+    if claimed.max() == total:
+        return [f"{who} predicts {_name(names, int(claimed.argmax()))} for each of {samples}"]
+    if total < _FEWEST or hits.sum() > are[most]:
+        return []
+    p, q = are / total, claimed / total
+    chance = float(p @ q)
+    variance = max(chance + chance**2 - float((p * q) @ (p + q)), 0.0) / num_independent
+    if hits.sum() / total - chance > _Z * np.sqrt(variance):
+        return []
+    return [
+        f"{who} is right for {hits.sum() / total:.1%} of {samples}: not better than always predicting "
+        f"{_name(names, most)}, the most frequent class ({are[most] / total:.1%})"
+    ]
+
+
+def value_warnings(right: NDArray[Any], said: NDArray[Any], names: Sequence[str], samples: str) -> list[str]:
+    """Whether one number is said of all samples, or always the mean would be nearer to what is right.
+
+    Nearer by the squared and, of the median, by the absolute error.
+
+    Args:
+        right: Targets `[N, T]`.
+        said: What the model said, `[N, T]`.
+        names: Of the targets.
+        samples: As `samples_of` names them.
+    """
+    told = []
+    for name, target, value in zip(names, right.T.astype(float), said.T.astype(float), strict=True):
+        of = f" of {name!r}" if len(names) > 1 else ""
+        spread = float(target.std())
+        if (target != np.median(target)).sum() < _FEWEST_OTHERS:
+            continue
+        if np.ptp(value) <= _SAME * spread:
+            about = "" if np.ptp(value) == 0 else "about "
+            told.append(f"the model predicts a value{of} of {about}{value.mean():.5g} for each of {samples}")
+        elif len(target) >= _FEWEST:
+            error = value - target
+            absolute = np.abs(target - np.median(target)).mean()
+            if (error**2).mean() >= spread**2 and np.abs(error).mean() >= absolute:
+                told.append(
+                    f"always predicting the mean{of} would be at least as good as the model on {samples} "
+                    f"(R² {1 - (error**2).mean() / spread**2:.3g})"
+                )
+    return told
+
+
+def label_warnings(right: NDArray[Any], said: NDArray[Any], names: Sequence[str], samples: str) -> list[str]:
+    """Whether the same labels are said of all samples, or always the same ones would do as well.
+
+    Do as well: by the accuracy over all labels those that are on in most samples, and by F1 all of them.
+
+    Args:
+        right: Which labels are on, bool `[N, L]`.
+        said: Which the model said, bool `[N, L]`.
+        names: Of the labels; may be empty.
+        samples: As `samples_of` names them.
+    """
+    usual = right.mean(0) > 0.5
+    if not right.size or (right != usual).any(1).sum() < _FEWEST_OTHERS:
+        return []
+    if (said == said[0]).all():
+        chosen = " + ".join(_name(names, int(label)) for label in said[0].nonzero()[0]) or "no label"
+        return [f"the model predicts {chosen} for each of {samples}"]
+    accuracy, of_usual = float((said == right).mean()), float((usual == right).mean())
+    f1 = 2 * (said & right).sum() / (said.sum() + right.sum())
+    if len(right) < _FEWEST or accuracy > of_usual or f1 > 2 * right.sum() / (right.size + right.sum()):
+        return []
+    return [
+        f"the model is right for {accuracy:.1%} of all labels of {samples}: not better than always "
+        f"predicting the more frequent answer to each label ({of_usual:.1%})"
+    ]
+
+
+def embedding_warnings(outputs: NDArray[Any], samples: str) -> list[str]:
+    """Whether all embeddings are one.
+
+    Args:
+        outputs: Float `[N, D]`.
+        samples: As `samples_of` names them.
+    """
+    if len(outputs) < _FEWEST_OTHERS or np.ptp(outputs, 0).max() > 1e-6 * np.abs(outputs).max():
+        return []
+    return [f"the model gives each of {samples} the same embedding"]
+
+
+def token_warnings(bits: NDArray[Any], tokens: NDArray[Any], samples: str) -> list[str]:
+    """Whether the same probabilities at each position would do as well.
+
+    The best of these are the frequencies in the test: by Gibbs' inequality, no fixed ones need fewer bits.
+
+    Args:
+        bits: Surprisal of each token, `[N, L]`.
+        tokens: Which it is, int `[N, L]`.
+        samples: As `samples_of` names them.
+    """
+    counts = np.unique(tokens, return_counts=True)[1]
+    shares = counts / counts.sum()
+    entropy, mean = float(-(shares @ np.log2(shares))), float(bits.mean(dtype=float))
+    if counts.sum() < _TOKENS_PER_KIND * len(counts) or len(counts) < 2 or mean < entropy:
+        return []
+    return [
+        f"the model needs {mean:.3f} bits per token of {samples}: not better than giving each token its "
+        f"frequency there, whatever comes before it ({entropy:.3f})"
+    ]
+
+
+def _name(names: Sequence[str], label: int) -> str:
+    return repr(names[label]) if names else f"class {label}"
