@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.metrics import r2_score
+from sklearn.metrics import r2_score  # type: ignore[import-untyped]  # it has no stubs
 from tests.task.made_predictions import of_classes, of_embeddings, of_labels, of_values
 
 from assay.task.predictions import Predictions
@@ -137,7 +137,7 @@ def test_tokens_as_surprising_as_without_what_comes_before() -> None:
     targets = tokens(0).targets
     assert targets is not None
     counts = np.bincount(targets.ravel())
-    entropy = -(counts / 600 @ np.log2(counts / 600))
+    entropy = float(-(counts / 600 @ np.log2(counts / 600)))
     (told,) = warnings(tokens(entropy + 0.01))
     assert told.startswith(f"the model needs {entropy + 0.01:.3f} bits per token of the 20 test samples: not")
 
