@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +14,8 @@ from tests.sweep.launcher.shared import ENDLESS, check_failure, check_stopped_jo
 
 from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
-from assay.sweep.launcher import slurm
 from assay.sweep.launcher.slurm import SlurmLauncher
+from assay.sweep.launcher.slurm_queue import SlurmQueue
 from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:
@@ -63,58 +60,20 @@ def weights(run_dir: str | Path) -> str:
     return RunRecord.load(Path(run_dir)).weights_sha256
 
 
-def test_a_job_after_lines_for_the_shell_is_not_gone(tmp_path: Path) -> None:
-    """Submitit starts it through a shell then: its number is that of the shell."""
-    script = tmp_path / "stands for submitit.py"
-    script.write_text("print('here', flush=True)\nimport time\ntime.sleep(600)\n", encoding="utf-8")
-    line = shlex.join([sys.executable, str(script), "submitit.local._local"])
-    shell = subprocess.Popen(f"true && {line}; true", shell=True, stdout=subprocess.PIPE, text=True)  # noqa: S602
-    assert shell.stdout is not None
-    assert shell.stdout.readline() == "here\n"
-    controller = slurm._controller(str(shell.pid))
-    assert controller is not None
-    assert controller.ppid() == shell.pid
-    controller.kill()
-    shell.communicate()
-    assert slurm._controller(str(shell.pid)) is None
-
-
-def test_a_task_that_has_just_ended_does_not_end_its_controller() -> None:
-    """Between a task's end and the controller's next look the task is a zombie, which has no command line."""
-    code = "import subprocess, time; task = subprocess.Popen(['true']); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code, "submitit.local._local"]) as controller:
-        try:
-            until(lambda: any(child.status() == psutil.STATUS_ZOMBIE for child in children(controller.pid)))
-            found = slurm._controller(str(controller.pid))
-            assert found is not None
-            assert found.pid == controller.pid
-        finally:
-            controller.kill()
-
-
-def children(pid: int) -> list[psutil.Process]:
-    return psutil.Process(pid).children()
-
-
 def test_slurm_is_asked_about_jobs_of_assay_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files that say which jobs a driver has left may be anybody's."""
-    asked: list[tuple[str, ...]] = []
-
-    def answer(*command: str) -> str:
-        asked.append(command)
-        return "7|RUNNING|assay-0\n8|RUNNING|precious\n" if command[0] == "squeue" else ""
-
-    monkeypatch.setattr(slurm, "_slurm", answer)
+    cancelled: list[str] = []
+    monkeypatch.setattr(SlurmQueue, "states", lambda *_: {"7": "RUNNING"})
+    monkeypatch.setattr(SlurmQueue, "cancel", lambda _, job_id: cancelled.append(job_id))
     folder = tmp_path / "submitit"
     folder.mkdir()
     left = {"0-1": "7", "1-1": "8", "2-1": "--user=me", "3-1": "7 8", "../x": "9", "x": "10"}
     for name, job_id in left.items():
         (folder / Path(name).name).with_suffix(".job").write_text(job_id, encoding="ascii")
     launcher = SlurmLauncher(tmp_path, cluster="local")
-    launcher._is_local = False
     assert sorted(launcher.kept()) == [0]
     launcher.close()
-    assert [command for command in asked if command[0] == "scancel"] == [("scancel", "7")]
+    assert cancelled == ["7"]
 
 
 def test_jobs_end_well_and_badly(launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-import signal
-import subprocess
 import time
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, final
-
-import psutil
 
 from assay.config.value import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
@@ -19,7 +15,8 @@ from assay.files.atomic import write_text
 from assay.record.outcome import Outcome
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.ray_cluster import variables
-from assay.sweep.launcher.slurm_job import AT_ONCE, SlurmJob, stop_signal
+from assay.sweep.launcher.slurm_job import SlurmJob, stop_signal
+from assay.sweep.launcher.slurm_queue import AT_ONCE, NAME, OVER, QUEUED, SlurmQueue
 from assay.sweep.worker.exit_status import ExitStatus, outcome_after
 from assay.targets.optional_packages import install
 
@@ -35,16 +32,10 @@ _LOOK_EVERY: Final = 0.25
 """Seconds between two looks for outcomes, which are files."""
 _ASK_EVERY: Final = {"slurm": 20.0, "local": 1.0}
 """Seconds between two questions to the scheduler."""
-_GONE: Final = ("", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY")
-_OVER: Final = (*_GONE, "PREEMPTED", "REVOKED", "TIMEOUT")
-"""States of a Slurm job that runs no more; one that Slurm does not know any more has none."""
-_QUEUED: Final = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 _LATE: Final = 10.0
 """Seconds by which another machine's files may be late here."""
 _LEAVE: Final = 20.0
 _SIGKILL: Final = -9
-_NAME: Final = "assay-"
-_LOCAL: Final = "submitit.local._local"
 _JOB_ID: Final = re.compile(r"\d+(_\d+)?", re.ASCII)
 _ATTEMPT: Final = re.compile(r"\d+-\d+", re.ASCII)
 
@@ -129,7 +120,7 @@ class SlurmLauncher(Launcher):
         self._folder = (sweep_dir / _FOLDER).absolute()
         # A folder of its own for each driver: submitit unpickles what lies where it is about to write.
         self._executor = _executor(self._folder / uuid.uuid4().hex[:12], cluster, max_num_timeout)
-        self._is_local = self._executor.cluster == "local"
+        self._queue = SlurmQueue(is_local=self._executor.cluster == "local")
         self._threads, self._cpus, self._delay = threads_per_job, cpus_per_task, signal_delay_s
         self._jobs_at_once = jobs_at_once
         own = {
@@ -186,7 +177,7 @@ class SlurmLauncher(Launcher):
             return
         self._forget(files)
         ready = replace(job_spec, threads=self._threads)
-        delay = self._delay if not self._is_local else 30
+        delay = self._delay if not self._queue.is_local else 30
         job_id = self._submit(job_spec, SlurmJob(str(files), ready.to_json(), float(delay)))
         write_text(files.with_suffix(".job"), job_id)
         self._running[job_spec.number] = _Submitted(ready, job_id, files)
@@ -220,7 +211,7 @@ class SlurmLauncher(Launcher):
         """
         submitted = self._running.get(number)
         return submitted is not None and (
-            submitted.state in _QUEUED or not submitted.files.with_suffix(".running").exists()
+            submitted.state in QUEUED or not submitted.files.with_suffix(".running").exists()
         )
 
     def kept(self) -> Collection[int]:
@@ -239,9 +230,9 @@ class SlurmLauncher(Launcher):
         if submitted is None:
             return
         submitted.signal_sent = "SIGKILL" if now else submitted.signal_sent or "SIGTERM"
-        if not self._is_local and not submitted.files.with_suffix(".running").exists():
-            _slurm("scancel", submitted.job_id)
-        self._send(submitted.job_id, AT_ONCE if now else stop_signal())
+        if not self._queue.is_local and not submitted.files.with_suffix(".running").exists():
+            self._queue.cancel(submitted.job_id)
+        self._queue.send(submitted.job_id, AT_ONCE if now else stop_signal())
         self._asked = 0.0
 
     def close(self) -> None:
@@ -250,15 +241,17 @@ class SlurmLauncher(Launcher):
             self.stop(number, now=True)
         for name, job_id in self._left.items():
             if self._is_alive(job_id, self._folder / name):
-                self._cancel(job_id)
+                self._queue.cancel(job_id)
             self._forget(self._folder / name)
         self._left = {}
         deadline = time.monotonic() + _LEAVE
         while self._running and time.monotonic() < deadline:
             self.wait(deadline - time.monotonic())
         for submitted in self._running.values():
-            self._cancel(submitted.job_id)
-        while self._is_local and not all(job.done() for job in self._jobs) and time.monotonic() < deadline:
+            self._queue.cancel(submitted.job_id)
+        while (
+            self._queue.is_local and not all(job.done() for job in self._jobs) and time.monotonic() < deadline
+        ):
             time.sleep(_LOOK_EVERY)
 
     # -- the scheduler -------------------------------------------------------------------------------------
@@ -268,7 +261,7 @@ class SlurmLauncher(Launcher):
         try:
             self._executor.update_parameters(
                 **self._parameters,
-                name=f"{_NAME}{job_spec.number}",
+                name=f"{NAME}{job_spec.number}",
                 nodes=1,
                 tasks_per_node=1,
                 cpus_per_task=cpus,
@@ -283,38 +276,27 @@ class SlurmLauncher(Launcher):
     def _ask(self) -> None:
         """Find out now and then which jobs the scheduler still has."""
         now = time.monotonic()
-        if now - self._asked < _ASK_EVERY["local" if self._is_local else "slurm"]:
+        if now - self._asked < _ASK_EVERY["local" if self._queue.is_local else "slurm"]:
             return
-        states = self._states([submitted.job_id for submitted in self._running.values()])
+        states = self._queue.states([submitted.job_id for submitted in self._running.values()])
         self._asked = time.monotonic()
         if states is None:
             return
         for submitted in self._running.values():
             submitted.state = states.get(submitted.job_id, "")
-            submitted.gone = (submitted.gone or now) if submitted.state in _OVER else None
-
-    def _states(self, job_ids: list[str]) -> dict[str, str] | None:
-        """The scheduler's word for each job that it knows; None where it does not answer."""
-        if self._is_local:
-            return {job_id: "RUNNING" for job_id in job_ids if _controller(job_id) is not None}
-        answer = _slurm("squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%j")
-        if answer is None:
-            return None
-        jobs = (line.strip().split("|") for line in answer.splitlines() if line.count("|") == 2)
-        return {job_id: state for job_id, state, name in jobs if name.startswith(_NAME)}
+            submitted.gone = (submitted.gone or now) if submitted.state in OVER else None
 
     def _is_alive(self, job_id: str, files: Path) -> bool:
         """Whether a job of a driver before is still there, or has left its outcome."""
-        if files.with_suffix(".outcome").exists():
-            return True
-        states = self._states([job_id])
-        return states is None or states.get(job_id, "") not in _OVER
+        return files.with_suffix(".outcome").exists() or self._queue.has(job_id)
 
     def _outcome(self, submitted: _Submitted) -> Outcome | None:
         with suppress(OSError, ValueError):
             return Outcome.from_json(submitted.files.with_suffix(".outcome").read_text(encoding="utf-8"))
         if submitted.gone is None or (
-            not self._is_local and time.monotonic() - submitted.gone < _LATE and not submitted.signal_sent
+            not self._queue.is_local
+            and time.monotonic() - submitted.gone < _LATE
+            and not submitted.signal_sent
         ):
             return None
         exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - submitted.start)
@@ -325,22 +307,6 @@ class SlurmLauncher(Launcher):
         cause: Cause = "out_of_memory" if submitted.state == "OUT_OF_MEMORY" else "killed"
         reason = f"its Slurm job {submitted.job_id} is {state}; see {self._log_of(submitted.job_id)}"
         return Outcome("failed", cause, reason, seconds=exit_status.seconds)
-
-    def _send(self, job_id: str, name: str) -> None:
-        if not self._is_local:
-            _slurm("scancel", f"--signal={name}", job_id)
-            return
-        controller = _controller(job_id)
-        if controller is not None:
-            for process in controller.children():
-                with suppress(psutil.Error):
-                    process.send_signal(signal.Signals[f"SIG{name}"])
-
-    def _cancel(self, job_id: str) -> None:
-        if self._is_local:
-            self._send(job_id, AT_ONCE)
-        else:
-            _slurm("scancel", job_id)
 
     def _noted(self, pattern: str) -> dict[str, str]:
         """Attempts that a driver before has queued, and their job ids; the files may be anybody's."""
@@ -377,31 +343,3 @@ def _executor(folder: Path, cluster: str | None, max_num_timeout: int) -> Any:
             key="hydra.launcher.cluster",
             hint="hydra.launcher.cluster=local, or hydra/launcher=local",
         ) from error
-
-
-def _slurm(*command: str) -> str | None:
-    """What one of Slurm's programs says; None where it fails, as for a job that it has forgotten."""
-    try:
-        done = subprocess.run(  # noqa: S603 - Slurm's own programs, and job ids that it gave
-            command, capture_output=True, text=True, timeout=60, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout
-
-
-def _controller(job_id: str) -> psutil.Process | None:
-    """The process that looks after a job of submitit's local executor."""
-    with suppress(psutil.Error, ValueError):
-        process = psutil.Process(int(job_id))
-        # After lines for the shell it is a child of that; before it is there, the shell stands for it.
-        if _names_controller(process):
-            return next((child for child in process.children() if _names_controller(child)), process)
-    return None
-
-
-def _names_controller(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE and any(_LOCAL in word for word in process.cmdline())
-    except psutil.Error:  # a task that has just ended says nothing of the controller
-        return False
