@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-from contextlib import chdir
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +12,6 @@ import pandas as pd
 import pytest
 import torch
 from tests.conftest import unchanged_process
-from tests.interrupting import Interrupt, outcome
 from torch.nn import functional as F
 from typer.testing import CliRunner
 
@@ -22,7 +20,6 @@ from assay.cli.app import app
 from assay.record import predictions_file, samples_file
 from assay.run.export.export import export
 from assay.run.export.onnx_file import open_onnx
-from assay.run.resume import resume
 from assay.task.text_prediction import TextPrediction, TextPredictions
 
 if TYPE_CHECKING:
@@ -212,19 +209,6 @@ def test_other_tokens_are_kept_in_the_run(train: Train, texts: Path, tokens: str
     ):
         predictor("жx", max_tokens=1)
     assert (run_dir / "tokenizer.json").exists() == (tokens == "bpe")
-
-
-@pytest.mark.parametrize("step", [2, 8])
-def test_an_interrupted_run_comes_to_the_same_weights(train: Train, texts: Path, step: int) -> None:
-    job = (
-        *(*JOB, f"data.source.root={texts}", "model.dropout=0.1", "param_groups=no_decay"),
-        *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
-    )
-    whole = train(*job).run_dir
-    stopped = train(*job, callbacks=[Interrupt("batch", step)]).run_dir
-    with chdir(stopped.parent), unchanged_process():
-        resume(stopped)
-    assert outcome(stopped) == outcome(whole)
 
 
 def test_pieces_and_accumulated_batches_are_the_mean_over_tokens(train: Train, texts: Path) -> None:

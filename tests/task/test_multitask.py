@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.datasets import load_wine  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.linear_model import LogisticRegression, Ridge  # type: ignore[import-untyped]
 from sklearn.metrics import accuracy_score, r2_score  # type: ignore[import-untyped]
@@ -18,7 +17,6 @@ import assay
 from assay.errors import AssayError, DataError
 from assay.record import predictions_file
 from assay.run.evaluate import evaluate
-from assay.run.resume import resume
 from assay.run.train import train
 from assay.task.multitask import Multitask
 from assay.task.multitask_predictions import MultitaskPredictions
@@ -104,18 +102,6 @@ def test_scores_and_figures_are_those_of_each_target(run: RunResult) -> None:
     assert len({figure.name for figure in figures}) == len(figures)
     assert len(task.worst(kept, 5)) == 5
     assert task.said(kept, 0).startswith("grower ")
-
-
-def test_a_resumed_run_is_the_same_to_the_bit(told: list[str], tmp_path: Path) -> None:
-    whole = train([*told, "scheduler=none", "trainer.max_epochs=4", f"hydra.run.dir={tmp_path / 'whole'}"])
-    first = train([*told, "scheduler=none", "trainer.max_epochs=2", f"hydra.run.dir={tmp_path / 'first'}"])
-    resume(first.run_dir, ["trainer.max_epochs=4"])
-    states = [
-        torch.load(one.run_dir / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
-        for one in (whole, first)
-    ]
-    assert states[0].keys() == states[1].keys()
-    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 
 
 def test_evaluated_on_a_table_with_fewer_classes(run: RunResult, table: Path, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.interrupting import Interrupt, outcome
 
 import assay
 from assay.check.checker import Checker
@@ -21,7 +20,6 @@ from assay.record import predictions_file
 from assay.run.evaluate import evaluate
 from assay.run.export.export import export
 from assay.run.predict.predict import predict
-from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,12 +91,6 @@ def test_it_learns_and_says_what_became_of_the_texts(text_run: Trained) -> None:
     kept = json.loads((text_run.run_dir / "encoder.json").read_text(encoding="utf-8"))
     assert kept["text"]["column"] == "words"
     assert (text_run.run_dir / "tokenizer.json").is_file()
-
-
-def test_stopped_within_an_epoch_it_goes_on_bit_for_bit(train: Train, path: Path, text_run: Trained) -> None:
-    stopped = train(*SETTINGS, f"data.source.path={path}", callbacks=[Interrupt("batch", 10)]).run_dir
-    resume(stopped)
-    assert outcome(stopped) == outcome(text_run.run_dir)
 
 
 @pytest.mark.filterwarnings("ignore:.*are longer than 24 tokens", "ignore:.*words are unknown")

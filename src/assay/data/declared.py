@@ -87,7 +87,8 @@ class Declared:
         elif num_samples is not None and size is not None:
             _check_numbers(kind.size_key, [size], least=1, most=_MOST_CLASSES)
             self._targets = {
-                part: kind.declared_targets(number, size, input_shape) for part, number in num_samples.items()
+                part: kind.declared_targets(number, size, input_shape, class_names or ())
+                for part, number in num_samples.items()
             }
         else:
             counts_or = "class_counts, or " if kind.by_class else ""

@@ -86,6 +86,20 @@ class Multitask(Task):
         return ((torch.arange(num_samples)[:, None] + torch.arange(size)) % 2).float()
 
     @override
+    def declared_targets(
+        self, num_samples: int, size: int, input_shape: Sequence[int], class_names: Sequence[str] = ()
+    ) -> Tensor:
+        import torch
+
+        num_values = [max(2, head.num_outputs) for head in heads_of(class_names)] or [2] * size
+        if len(num_values) != size:
+            raise ValueError(
+                f"class_names={list(class_names)}: outputs of num_targets={size} targets were expected; "
+                f"these are of {len(num_values)}"
+            )
+        return (torch.arange(num_samples)[:, None] % torch.tensor(num_values)).float()
+
+    @override
     def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
         return len(spec["class_names"])
 

@@ -129,7 +129,9 @@ class Segmentation(Task):
         return (torch.arange(num_samples)[:, None, None] + pixels) % size
 
     @override
-    def declared_targets(self, num_samples: int, size: int, input_shape: Sequence[int]) -> Tensor:
+    def declared_targets(
+        self, num_samples: int, size: int, input_shape: Sequence[int], class_names: Sequence[str] = ()
+    ) -> Tensor:
         import torch
 
         pixels = input_shape[1] * input_shape[2] if len(input_shape) == 3 else size

@@ -173,14 +173,18 @@ class Task(ABC):
             input_shape: Of a sample, where targets have a shape that follows from it.
         """
 
-    def declared_targets(self, num_samples: int, size: int, input_shape: Sequence[int]) -> Tensor:
+    def declared_targets(
+        self, num_samples: int, size: int, input_shape: Sequence[int], class_names: Sequence[str] = ()
+    ) -> Tensor:
         """What stands for the targets of samples of which only the number is known.
 
         Args:
             num_samples: How many.
             size: What `size_key` counts.
             input_shape: Of one sample.
+            class_names: As far as they are stated.
         """
+        del class_names
         return self.fake_targets(num_samples, size, input_shape)
 
     def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
