@@ -1,6 +1,8 @@
 """What rooms may import of others, and of torch."""
 
 import ast
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -47,25 +49,29 @@ LIGHT = (
     "sweep",
     "targets.allowlist",
     "targets.judge_name",
-    "targets.outside",
+    "targets.external_values",
     "targets.trust",
     "task",
     "terminal",
 )
 
 
-def modules() -> list[str]:
-    names = [path.relative_to(SRC).with_suffix("").as_posix().replace("/", ".") for path in SRC.rglob("*.py")]
-    return sorted(names)
+Trees = dict[str, ast.Module]
 
 
-def source(name: str) -> str:
-    return (SRC / (name.replace(".", "/") + ".py")).read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def trees() -> Iterator[Trees]:
+    """All modules, parsed once."""
+    paths = {
+        path.relative_to(SRC).with_suffix("").as_posix().replace("/", "."): path for path in SRC.rglob("*.py")
+    }
+    yield {name: ast.parse(paths[name].read_bytes()) for name in sorted(paths)}
+    imported.cache_clear()
 
 
-def imported(name: str, *, top_level_only: bool) -> set[str]:
+@cache
+def imported(tree: ast.Module, *, top_level_only: bool = False) -> frozenset[str]:
     """Full names of what a module imports; blocks for the type checker do not count."""
-    tree = ast.parse(source(name))
     found: set[str] = set()
     pending: list[ast.AST] = [tree]
     while pending:
@@ -77,55 +83,58 @@ def imported(name: str, *, top_level_only: bool) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            assert not node.level, f"{name}: relative import"
+            assert not node.level, f"from {'.' * node.level}{node.module}: relative import"
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
         pending.extend(ast.iter_child_nodes(node))
-    return found
+    return frozenset(found)
+
+
+def rooms(names: Iterable[str]) -> set[str]:
+    """Those of assay among what is imported."""
+    return {name.split(".")[1] for name in names if name.startswith("assay.")}
 
 
 def group_of(name: str) -> str:
     return name.split(".", 1)[0]
 
 
-@pytest.mark.parametrize("name", [n for n in modules() if group_of(n) in LEAVES])
-def test_leaf_groups_know_neither_each_other_nor_hydra(name: str) -> None:
-    own = group_of(name)
-    for target in imported(name, top_level_only=False):
-        assert group_of(target) not in ("hydra", "omegaconf"), f"assay.{name} imports {target}"
-        if target.startswith("assay."):
-            room = target.split(".")[1]
-            assert target.startswith(ALSO) or room in (own, *SHARED), f"assay.{name} imports {target}"
+def test_leaf_groups_know_neither_each_other_nor_hydra(trees: Trees) -> None:
+    leaves = {name: imported(tree) for name, tree in trees.items() if group_of(name) in LEAVES}
+    assert {group_of(name) for name in leaves} == set(LEAVES)
+    for name, targets in leaves.items():
+        known = rooms(target for target in targets if not target.startswith(ALSO))
+        assert not {"hydra", "omegaconf"} & {group_of(target) for target in targets}, name
+        assert known <= {group_of(name), *SHARED}, name
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in modules() if any(n == light or n.startswith(f"{light}.") for light in LIGHT)]
-)
-def test_light_modules_import_no_torch(name: str) -> None:
-    heavy = {target for target in imported(name, top_level_only=True) if group_of(target) in HEAVY}
-    assert not heavy
+@pytest.mark.parametrize("light", LIGHT)
+def test_light_modules_import_no_torch(light: str, trees: Trees) -> None:
+    found = [name for name in trees if name == light or name.startswith(f"{light}.")]
+    assert found
+    for name in found:
+        assert not {group_of(target) for target in imported(trees[name], top_level_only=True)} & HEAVY, name
 
 
-def test_module_knows_only_leaf_groups() -> None:
-    own = {target for target in imported("module", top_level_only=False) if target.startswith("assay.")}
-    assert all(target.split(".")[1] in (*LEAVES, "task") for target in own)
+def test_module_knows_only_leaf_groups(trees: Trees) -> None:
+    assert rooms(imported(trees["module"])) <= {*LEAVES, "task"}
 
 
-def test_tasks_know_only_figures_errors_and_what_is_printed() -> None:
-    for name in (name for name in modules() if group_of(name) == "task"):
-        own = {target for target in imported(name, top_level_only=False) if target.startswith("assay.")}
-        assert {target.split(".")[1] for target in own} <= {"task", "figure", "errors", "terminal"}, name
+def test_tasks_know_only_figures_errors_and_what_is_printed(trees: Trees) -> None:
+    for name, tree in trees.items():
+        if group_of(name) == "task":
+            assert rooms(imported(tree)) <= {"task", "figure", "errors", "terminal"}, name
 
 
-def test_only_targets_calls_what_a_config_names() -> None:
+def test_only_targets_calls_what_a_config_names(trees: Trees) -> None:
     def users(*names: str) -> list[str]:
-        return [n for n in modules() if imported(n, top_level_only=False).intersection(names)]
+        return [name for name, tree in trees.items() if imported(tree).intersection(names)]
 
     assert not users(
         "hydra.utils.instantiate", "hydra.utils.call", "hydra.utils.get_class", "hydra.utils.get_method"
     )
     assert users("assay.targets.instantiate.instantiate") == ["build.node"]
     # Those beside it take a name from a list that is written in the source, or one of Optuna's own.
-    looked_up = [n for n in modules() if imports_by_name(ast.parse(source(n)))]
+    looked_up = [name for name, tree in trees.items() if imports_by_name(tree)]
     assert looked_up == ["sweep.factory", "sweep.worker.preload", "targets.resolve"]
 
 
@@ -166,9 +175,8 @@ def dangers(tree: ast.AST) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", modules())
-def test_nothing_unpickles(name: str) -> None:
-    assert not dangers(ast.parse(source(name)))
+def test_nothing_unpickles(trees: Trees) -> None:
+    assert not {name: found for name, tree in trees.items() if (found := dangers(tree))}
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,15 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from packaging.requirements import Requirement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SRC = Path(__file__).parents[2] / "src" / "assay"
 LIBRARIES = (
@@ -32,21 +35,43 @@ PRIVATE = re.compile(r"_(?!_)\w*[^\W_]")
 OF_EVERY_TUPLE = {"_replace"}
 
 
-@cache
-def trees() -> dict[Path, ast.Module]:
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SRC.rglob("*.py"))}
+Nodes = dict[Path, list[ast.AST]]
 
 
-def imports_lightning(tree: ast.Module) -> bool:
-    froms = (node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    names = (one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names)
-    return any(name.startswith("lightning") for name in (*froms, *names))
+@pytest.fixture(scope="module")
+def nodes() -> Nodes:
+    """Those of each file, parsed and walked once."""
+    paths = sorted(SRC.rglob("*.py"))
+    return {path: list(ast.walk(ast.parse(path.read_bytes()))) for path in paths}
 
 
-def own_names(tree: ast.Module) -> set[str]:
+@pytest.fixture(scope="module")
+def used(nodes: Nodes) -> dict[str, str]:
+    """Every private name of others, with the file that uses it."""
+    own = {name for found in nodes.values() for name in own_names(found)}
+    names: dict[str, str] = {}
+    for path, found in nodes.items():
+        if imports_lightning(found) or path.stem.endswith("_internals"):
+            foreign = {name for name in named(found) if PRIVATE.fullmatch(name)} - own - OF_EVERY_TUPLE
+            names |= dict.fromkeys(foreign, path.relative_to(SRC).as_posix())
+    return names
+
+
+def imports_lightning(nodes: Iterable[ast.AST]) -> bool:
+    return any(
+        name.startswith("lightning")
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
+        )
+    )
+
+
+def own_names(nodes: Iterable[ast.AST]) -> set[str]:
     """What is defined in a file: functions, classes, attributes of self, variables."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -60,37 +85,22 @@ def is_self(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
 
 
-def used_names() -> dict[str, str]:
-    """Every private name of others, with the file that uses it."""
-    parsed = trees()
-    own = set().union(*map(own_names, parsed.values()))
-    found: dict[str, str] = {}
-    for path, tree in parsed.items():
-        if not imports_lightning(tree) and not path.stem.endswith("_internals"):
-            continue
-        names = {
-            node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and not is_self(node)
-        }
-        # Names that are kept in a table, for getattr and setattr.
-        pieces = {
-            id(one) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for one in node.values
-        }
-        names |= {
-            node.value
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and type(node.value) is str and id(node) not in pieces
-        }
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
-                ("lightning", "torch", "hydra")
-            ):
-                names |= {one.name for one in node.names}
-        foreign = {name for name in names if PRIVATE.fullmatch(name)} - own - OF_EVERY_TUPLE
-        found |= dict.fromkeys(foreign, path.relative_to(SRC).as_posix())
-    return dict(sorted(found.items()))
+def named(nodes: list[ast.AST]) -> set[str]:
+    """Attributes, imported names, and names that are kept in a table, for getattr and setattr."""
+    found: set[str] = set()
+    pieces = {id(one) for node in nodes if isinstance(node, ast.JoinedStr) for one in node.values}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and not is_self(node):
+            found.add(node.attr)
+        elif isinstance(node, ast.Constant) and type(node.value) is str and id(node) not in pieces:
+            found.add(node.value)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            ("lightning", "torch", "hydra")
+        ):
+            found |= {one.name for one in node.names}
+    return found
 
 
-@cache
 def defined() -> set[str]:
     """Every private name that the libraries define or set."""
     definition = re.compile(
@@ -107,17 +117,11 @@ def defined() -> set[str]:
     return found | set(dir(__import__("torch")))
 
 
-USED = used_names()
-
-
-def test_the_names_are_found() -> None:
-    assert {"_restarting", "_logger_connector", "_last_global_step_saved", "_current_fx_name"} <= {*USED}
-    assert "_restarting_like_never_before" not in defined()
-
-
-@pytest.mark.parametrize("name", USED)
-def test_it_is_still_there(name: str) -> None:
-    assert name in defined(), f"{USED[name]} uses {name}, which this version of Lightning does not have"
+def test_they_are_still_there(used: dict[str, str]) -> None:
+    assert {"_restarting", "_logger_connector", "_last_global_step_saved", "_current_fx_name"} <= {*used}
+    there = defined()
+    assert "_restarting_like_never_before" not in there
+    assert not {name: path for name, path in used.items() if name not in there}
 
 
 ELSEWHERE = {
@@ -128,19 +132,19 @@ ELSEWHERE = {
 }
 
 
-def test_those_of_lightning_stand_in_one_file() -> None:
+def test_those_of_lightning_stand_in_one_file(used: dict[str, str]) -> None:
     found: dict[str, set[str]] = {}
-    for name, path in USED.items():
+    for name, path in used.items():
         if not path.endswith("_internals.py"):
             found.setdefault(path, set()).add(name)
     assert found == ELSEWHERE
 
 
 @pytest.mark.parametrize("library", ["hydra", "omegaconf", "torch"])
-def test_only_one_file_imports_private_names_of(library: str) -> None:
+def test_only_one_file_imports_private_names_of(library: str, nodes: Nodes) -> None:
     files = set()
-    for path, tree in trees().items():
-        for node in ast.walk(tree):
+    for path, found in nodes.items():
+        for node in found:
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [one.name for one in node.names] if isinstance(node, ast.Import) else []
             if any(re.match(rf"{library}\b(?!\._C\b).*\._", name) for name in names):
@@ -148,14 +152,17 @@ def test_only_one_file_imports_private_names_of(library: str) -> None:
     assert files == {f"{library}_internals"}
 
 
-NODES = {"_value", "_get_node", "_get_parent", "_get_root", "_is_none", "_is_missing", "_is_interpolation"}
+OF_NODES = {"_value", "_get_node", "_get_parent", "_get_root", "_is_none", "_is_missing", "_is_interpolation"}
 
 
-@pytest.mark.parametrize("path", trees(), ids=lambda path: path.relative_to(SRC).as_posix())
-def test_nodes_of_omegaconf_are_asked_in_one_file(path: Path) -> None:
-    attributes = (node for node in ast.walk(trees()[path]) if isinstance(node, ast.Attribute))
-    asked = {node.attr for node in attributes if not is_self(node)} & NODES
-    assert not asked or path.stem == "omegaconf_internals"
+def test_nodes_of_omegaconf_are_asked_in_one_file(nodes: Nodes) -> None:
+    asking = {
+        path.stem
+        for path, found in nodes.items()
+        for node in found
+        if isinstance(node, ast.Attribute) and node.attr in OF_NODES and not is_self(node)
+    }
+    assert asking == {"omegaconf_internals"}
 
 
 def test_a_version_that_nobody_has_looked_at_is_not_installed() -> None:
