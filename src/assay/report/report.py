@@ -12,7 +12,7 @@ from assay.errors import AssayError, ConfigError
 from assay.figure.to_csv import to_csv
 from assay.files.atomic import write_bytes, write_text
 from assay.record.run_record import FILE
-from assay.report.page.page import write
+from assay.report.page.render import write
 from assay.report.page.run_page import run_page
 from assay.report.sweep.read_contents import read_contents
 from assay.report.sweep.read_sweep import is_sweep

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import AssayError
-from assay.report.page.page import render
+from assay.report.page.render import render
 from assay.report.sweep.groups import ranked
 from assay.report.sweep.read_runs import read_runs
 from assay.report.sweep.read_sweep import read_sweep

@@ -18,7 +18,8 @@ from assay.files.sealed import seal_json
 from assay.record.journal import JobRecord, Journal
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
-from assay.report.page.page import Table, render, write
+from assay.report.page.page import Table
+from assay.report.page.render import render, write
 from assay.report.report import report
 from assay.report.sweep.read_sweep import read_sweep
 from assay.report.sweep.sweep_page import sweep_page

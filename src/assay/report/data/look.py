@@ -14,7 +14,7 @@ from assay.data.data_module import DataModule
 from assay.errors import AssayError
 from assay.report.data.data_page import data_page
 from assay.report.data.survey import raw_tables, survey
-from assay.report.page.page import write
+from assay.report.page.render import write
 from assay.report.report import check_replaced, written
 from assay.task.task_of import task_of
 
