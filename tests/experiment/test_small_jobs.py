@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import json
+import shutil
 from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -23,10 +26,15 @@ from assay.compose.compose import compose, job_config
 from assay.compose.options import list_options
 from assay.data.samples import Unfitted
 from assay.record import predictions_file
+from assay.run.evaluate import evaluate
+from assay.run.export.export import export
+from assay.run.export.onnx_file import open_onnx
 from assay.run.resume import resume
 from assay.task.task_of import TASKS, task_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.conftest import Trained
     from tests.experiment.conftest import Small
 
@@ -40,6 +48,8 @@ SELDOM = {
     "multilabel",
 }
 """Jobs of whose kind many other tests are; tried with `-m long` alone."""
+EXPORTED_ELSEWHERE = {"stdlib_gpt", "text_topics"}
+"""By tests/task/test_language_modelling.py and tests/training/test_texts.py."""
 EACH = [pytest.param(name, marks=[pytest.mark.long] * (name in SELDOM)) for name in NAMES]
 each = pytest.mark.parametrize("name", EACH)
 POINTS: list[tuple[Hook, int]] = [("batch", 5), ("batch", 1), ("batch", 4), ("validation", 1), ("epoch", 1)]
@@ -133,3 +143,71 @@ def test_a_declared_job_is_proved_without_reading_its_data(
     said = json.loads(typed("check", *small.words(name), "device=cpu", *declared, "--json"))
     assert said["step"]
     assert not said["data_read"]
+
+
+@each
+def test_evaluated_and_compared_it_has_the_scores_of_its_test(
+    small: Small, name: str, tmp_path: Path
+) -> None:
+    run = small(name)
+    expected = {key: value for key, value in run.record["metrics"].items() if key.startswith("test/")}
+    assert expected
+    assert evaluate(run.run_dir).metrics == pytest.approx(expected, abs=1e-6)
+    shutil.copytree(run.run_dir, other := tmp_path / "other")
+    said = json.loads(typed("compare", str(run.run_dir), str(other), "--json"))
+    scores = [row["scores"] for row in said["rows"]]
+    assert scores
+    for metric, value in expected.items():
+        assert all(one[metric]["mean"] == pytest.approx(value, abs=1e-6) for one in scores)
+
+
+@each
+def test_its_page_shows_scores_and_figures(small: Small, name: str) -> None:
+    run = small(name)
+    typed("report", str(run.run_dir))
+    page = html.unescape((run.run_dir / "report.html").read_text(encoding="utf-8"))
+    kept = predictions_file.read(run.run_dir / predictions_file.FILE)
+    task = task_of(kept.task)
+    scores, figures = task.scores(kept), task.figures(kept)
+    assert scores
+    assert figures
+    named = [one.name for one in scores] + [one.title for one in figures]
+    named += [key.removeprefix("test/") for key in run.record["metrics"] if key.startswith("test/")]
+    assert [name for name in named if name not in page] == []
+
+
+@pytest.mark.filterwarnings("ignore:.*words are unknown")
+@each
+def test_a_file_of_samples_is_predicted_as_the_samples_are(small: Small, name: str, tmp_path: Path) -> None:
+    run = small(name)
+    predictor, (raw, _) = assay.load(run.run_dir, map_location="cpu"), raw_test_samples(run)
+    if predictor.generates:
+        raw, path = ["def f", "return x"], tmp_path / "samples.txt"
+        path.write_text("\n".join(raw), encoding="utf-8")
+    elif isinstance(raw, pd.DataFrame):
+        raw.to_csv(path := tmp_path / "samples.csv", index=False)
+    else:
+        np.save(path := tmp_path / "samples.npy", raw.numpy())
+    typed("predict", str(run.run_dir), str(path), "--out", str(tmp_path / "out.parquet"))
+    found, expected = pd.read_parquet(tmp_path / "out.parquet"), predictor(raw).to_frame()
+    assert not found["error"].notna().any()
+    for column in expected:
+        if expected[column].dtype.kind == "f":
+            np.testing.assert_allclose(found[column], expected[column], atol=1e-6)
+        else:
+            assert found[column].astype(str).tolist() == expected[column].astype(str).tolist()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name in SELDOM | EXPORTED_ELSEWHERE)) for name in NAMES],
+)
+def test_exported_it_says_the_same(small: Small, name: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    run = small(name)
+    exported = export(run.run_dir, out=tmp_path)
+    assert exported.agreement.same_labels is None or exported.agreement.same_labels >= 0.999
+    predictor, (raw, _) = assay.load(run.run_dir, map_location="cpu"), raw_test_samples(run)
+    if isinstance(raw, torch.Tensor) and not predictor.generates:
+        found, expected = open_onnx(exported.path)({"inputs": raw.numpy()}), predictor(raw).outputs
+        np.testing.assert_allclose(found, expected, atol=1e-4 * max(1, float(np.abs(expected).max())))

@@ -105,14 +105,14 @@ def _frame(
         None if error else predictor.text(text, sampling) for text, error in zip(texts, errors, strict=True)
     ]
     notes += [note for text in texts for note in predictor.unknown_in(text)]
-    columns: dict[str, list[Any]] = {
-        "prompt": [text if one else None for text, one in zip(texts, written, strict=True)],
-        "prediction": [one and one.text for one in written],
-        "num_tokens": [one and one.num_tokens for one in written],
-        "bits_per_token": [one and one.bits_per_token for one in written],
-        "error": [error or None for error in errors],
+    columns: dict[str, tuple[str, list[Any]]] = {
+        "prompt": ("object", [text if one else None for text, one in zip(texts, written, strict=True)]),
+        "prediction": ("object", [one and one.text for one in written]),
+        "num_tokens": ("Int64", [one and one.num_tokens for one in written]),
+        "bits_per_token": ("Float64", [one and one.bits_per_token for one in written]),
+        "error": ("object", [error or None for error in errors]),
     }
-    return frame.assign(**{name: pd.Series(values, dtype=object) for name, values in columns.items()})
+    return frame.assign(**{name: pd.Series(values, dtype=dtype) for name, (dtype, values) in columns.items()})
 
 
 def check_prompts(
