@@ -96,7 +96,7 @@ _NOT_HERE = {
     ("precision", "fp16"),  # needs a GPU
     # Texts go with models of texts alone; tests/training/test_texts.py
     *(("data", name) for name in ("text_table", "stdlib_docs")),
-    *(("model", name) for name in ("bag_of_embeddings", "text_transformer")),
+    *(("model", name) for name in ("bag_of_embeddings", "hf_text", "text_transformer")),
     *(("model", name) for name in ("resnet34", "resnet50")),  # what resnet18 takes
     *(("device", name) for name in ("gpu", "mps", "ddp", "fsdp")),
 }

@@ -69,7 +69,7 @@ ELSEWHERE = {
     ("augment", "teacher"),  # needs a finished run; tests/training
     # Texts go with models of texts alone; tests/training/test_texts.py
     *(("data", name) for name in ("text_table", "stdlib_docs")),
-    *(("model", name) for name in ("bag_of_embeddings", "text_transformer")),
+    *(("model", name) for name in ("bag_of_embeddings", "hf_text", "text_transformer")),
     # What goes with data of its own kind alone: tests/task, tests/training and the experiments
     *(("data", name) for name in ("text_files", "segmentation_folder", "digits_segmentation")),
     *(("model", name) for name in ("gpt", "unet", "fcn", "deeplab", "deeplab_mobilenet")),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CONF = Path(__file__).parents[2] / "conf" / "model"
-OF_TEXTS = {"bag_of_embeddings", "gpt", "text_transformer"}
+OF_TEXTS = {"bag_of_embeddings", "gpt", "hf_text", "text_transformer"}
 MASKS = ("deeplab", "deeplab_mobilenet", "fcn", "unet")
 """A class for each pixel; see below."""
 OPTIONS = sorted({path.stem for path in CONF.glob("*.yaml")} - {*MASKS} - OF_TEXTS)

@@ -27,7 +27,12 @@ STEPS = ("resnet34", "resnet50", "convnext_tiny")
 
 
 def test_every_option_is_trained() -> None:
-    of_texts = {"bag_of_embeddings", "gpt", "text_transformer"}  # test_texts.py, tests/task
+    of_texts = {
+        "bag_of_embeddings",
+        "gpt",
+        "hf_text",
+        "text_transformer",
+    }  # test_texts.py, tests/task, tests/model
     of_masks = {"deeplab", "deeplab_mobilenet", "fcn", "unet"}  # tests/model
     every = {option.name for option in list_options("model")}
     assert every - of_texts - of_masks == {*LEARNS, *STEPS, *BY_NAME}

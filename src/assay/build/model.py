@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,6 +10,7 @@ from omegaconf import DictConfig, open_dict
 
 from assay.build.build_error import build_error
 from assay.build.node import build
+from assay.config.value import value_of
 from assay.errors import ConfigError
 from assay.finetune.lora import LoRA, adapted_in, merge
 from assay.targets.judge_name import trusted_in
@@ -84,7 +86,7 @@ def asked_of_model(config: DictConfig, method: str) -> Any:
 
     Args:
         config: The job.
-        method: `trained_on` or `to_download`; called with `name` and `weights` of the model's node.
+        method: `trained_on` or `to_download`; called with what it asks for of the model's node.
 
     Raises:
         ConfigError: It refuses the name or the weights.
@@ -93,9 +95,10 @@ def asked_of_model(config: DictConfig, method: str) -> Any:
         return None
     kind = resolve("model", str(config.model._target_), trusted_in(config))
     asked = getattr(kind, method, None)
-    if asked is None or "name" not in config.model:
+    names = [] if asked is None else list(inspect.signature(asked).parameters)
+    if asked is None or not all(name in config.model for name in names):
         return None
     try:
-        return asked(config.model.name, config.model.weights)
+        return asked(**{name: value_of(config, f"model.{name}") for name in names})
     except (ValueError, ModuleNotFoundError) as error:
         raise build_error(error, config, "model") from error

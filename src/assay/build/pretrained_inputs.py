@@ -20,8 +20,9 @@ def pretrained_inputs(config: DictConfig) -> dict[str, Any] | None:
         config: The job; its data need not be known.
 
     Returns:
-        `mean` and `std` (a value a channel), `size` (height and width) and `source`, in words; None where
-        there are no weights, or nobody knows.
+        `mean` and `std` (a value a channel), `size` (height and width) and `source`, in words; of a network
+        for texts `tokenizer` and `padding`, see `assay.model.hf_text`, and `source`; None where there are no
+        weights, or nobody knows.
 
     Raises:
         ConfigError: The model refuses its name or its weights.
@@ -38,6 +39,8 @@ def _of_run(path: Path) -> dict[str, Any] | None:
         return None
     try:
         spec: Any = load_mapping(run_dir / "config.yaml").get("spec") or {}
+        if spec.get("vocab_size"):
+            return None
         mean, std = tuple(map(float, spec["mean"])), tuple(map(float, spec["std"]))
         size = tuple(int(side) for side in spec["input_shape"])[1:]
     except (AssayError, KeyError, TypeError, ValueError):  # a config may be anybody's

@@ -28,6 +28,7 @@ from assay.config.tree import walk
 from assay.config.unread_keys import check_options, check_read
 from assay.config.yaml_file import bound_hydra
 from assay.errors import ConfigError
+from assay.model.hf_folder import settle_network
 from assay.paths import CONF_DIR, project_conf
 from assay.targets.external_values import (
     check_below,
@@ -217,7 +218,7 @@ def _resolve_calls(config: DictConfig) -> None:
 
 
 def job_config(config: DictConfig) -> DictConfig:
-    """A copy without the `hydra` node, in which `optimizer.fused: auto` is settled.
+    """A copy without the `hydra` node, in which `optimizer.fused` and `model.config` are not `auto` any more.
 
     Plain interpolations such as `${spec.num_classes}` stay as they are.
 
@@ -226,6 +227,7 @@ def job_config(config: DictConfig) -> DictConfig:
     """
     job = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     settle_fused(job)
+    settle_network(job)
     OmegaConf.set_struct(job, True)
     return job
 

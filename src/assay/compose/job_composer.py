@@ -34,6 +34,7 @@ from assay.config.serialize import written
 from assay.config.source_location import split
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_MODULE, TOP, check_single
+from assay.model.hf_folder import DECIDE as DECIDE_NETWORK
 from assay.targets.external_values import check_hydra_outside, check_place, may_reach_out
 from assay.targets.trust import KEY
 
@@ -289,7 +290,7 @@ def _with_values(template: _Template, values: Sequence[Override]) -> dict[str, A
             or parts[-1] not in inner
             or isinstance(inner[parts[-1]], dict | list)
             or parts[-1] in ("_target_", "trusted_packages", "name", "sparse")
-            or override.key_or_group in DECIDE
+            or override.key_or_group in (*DECIDE, *DECIDE_NETWORK)
             or parts[0] not in TOP
             or not ours  # whether anything reads the value is asked of the whole job
             or not (value is None or type(value) in (bool, int, float, str))

@@ -124,7 +124,12 @@ class DataModule(L.LightningDataModule):
         self._transforms = {name: chain_of(transform, name) for name in ("train", "eval")}
         self._standardize_targets = standardize_targets
         by = given(transform, "normalize")
-        self._given_scale, self._pretrained = given_scale(by), PretrainedScale(pretrained_inputs, by)
+        known = dict(pretrained_inputs or {})
+        if "tokenizer" in known:
+            if (texts := getattr(source, "text_encoder", None)) is not None:
+                texts.use(known["tokenizer"], known["padding"], known["source"])
+            known = {}
+        self._given_scale, self._pretrained = given_scale(by), PretrainedScale(known or None, by)
         self._num_workers, self._pin_memory = num_workers, pin_memory
         self._workers = {
             "num_workers": num_workers,

@@ -6,7 +6,7 @@ import ast
 import sysconfig
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Literal, final
 
 import pandas as pd
 import torch
@@ -57,6 +57,7 @@ class StdlibDocs:
         lowercase: As `tokenizer`.
 
     Attributes:
+        text_encoder: Makes token ids of the texts.
         fitted: An encoder that has learned, set before `read()`.
     """
 
@@ -66,12 +67,12 @@ class StdlibDocs:
     def __init__(
         self,
         *,
-        tokenizer: Kind = "bpe",
+        tokenizer: Kind | Literal["auto"] = "auto",
         vocab_size: int = 8192,
         max_length: int = 256,
         lowercase: bool = True,
     ) -> None:
-        self._encoder = TextEncoder(
+        self.text_encoder = TextEncoder(
             "text", tokenizer=tokenizer, vocab_size=vocab_size, max_length=max_length, lowercase=lowercase
         )
         self.fitted: TextEncoder | None = None
@@ -79,7 +80,7 @@ class StdlibDocs:
     @property
     def notes(self) -> tuple[str, ...]:
         """What became of the texts, a sentence each."""
-        return self._encoder.notes
+        return self.text_encoder.notes
 
     def prepare(self) -> None:
         """Nothing to download."""
@@ -106,7 +107,7 @@ class StdlibDocs:
         texts, targets = zip(*samples, strict=True)
         frame = pd.DataFrame({"text": texts})
         labels = torch.tensor([self.class_names.index(topic) for topic in targets])
-        return {"all": Unfitted(frame, labels, self.fitted or self._encoder)}
+        return {"all": Unfitted(frame, labels, self.fitted or self.text_encoder)}
 
 
 def documentation() -> Iterator[tuple[str, str]]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @final
 class TextTable:
-    """Texts of one column; the tokenizer is trained on the training rows alone.
+    """Texts of one column; the tokenizer is trained on the training rows alone, or comes with the model.
 
     Args:
         path: As for `assay.data.table.Table`; also a .jsonl file.
@@ -33,7 +33,8 @@ class TextTable:
         target: Column to predict, or several: labels of a multilabel task, numbers of a regression.
         test_path: A file of the same columns for the test; None: a share of `path`, see `data.split`.
         task: As for `assay.data.table.Table`.
-        tokenizer: `bpe` (byte pairs) or `word`, see `assay.data.text.tokenizer.Tokenizer`.
+        tokenizer: `bpe` (byte pairs) or `word`, see `assay.data.text.tokenizer.Tokenizer`; `auto`: that of
+            the model's pretrained weights, and `bpe` where it has none.
         vocab_size: Tokens at most.
         max_length: Tokens of a text; what comes after them is cut off, which `notes` says.
         lowercase: Fold capital letters, and compatible forms of characters.
@@ -45,6 +46,7 @@ class TextTable:
         sheet: As there.
 
     Attributes:
+        text_encoder: Makes token ids of the texts.
         text: As given.
         targets: Columns to predict.
         fitted: An encoder that has learned, set before `read()`.
@@ -61,7 +63,7 @@ class TextTable:
         *,
         test_path: str | None = None,
         task: TaskName | Literal["auto"] = "auto",
-        tokenizer: Kind = "bpe",
+        tokenizer: Kind | Literal["auto"] = "auto",
         vocab_size: int = 8192,
         max_length: int = 256,
         lowercase: bool = True,
@@ -90,7 +92,7 @@ class TextTable:
         self.targets, self.text = self._table.targets, text
         if text in self.targets:
             raise ValueError(f"text={text!r}: a column other than the target was expected")
-        self._encoder = TextEncoder(
+        self.text_encoder = TextEncoder(
             text, tokenizer=tokenizer, vocab_size=vocab_size, max_length=max_length, lowercase=lowercase
         )
         self._drop = missing == "drop"
@@ -124,7 +126,7 @@ class TextTable:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was decided about the rows and became of the texts, a sentence each."""
-        return (*self._table.notes, *self._said, *self._encoder.notes)
+        return (*self._table.notes, *self._said, *self.text_encoder.notes)
 
     def prepare(self) -> None:
         """Nothing to download."""
@@ -136,7 +138,7 @@ class TextTable:
             DataError: A file or a column is missing, or holds what cannot be used.
         """
         self._said = ()
-        self._table.fitted = encoder = self.fitted or self._encoder
+        self._table.fitted = encoder = self.fitted or self.text_encoder
         parts = {part: self._with_texts(part, data) for part, data in self._table.read().items()}
         first = next(iter(parts.values())).raw[encoder.column]
         if self.fitted is None and len(first) > 1 and first.nunique() == 1:

@@ -71,7 +71,8 @@ def read_encoder(
         if isinstance(plain, dict) and isinstance(codec := plain.get("codec"), dict):
             return _codec_of_plain(run_dir, codec)
         if isinstance(plain, dict) and isinstance(text := plain.get("text"), dict):
-            return TextEncoder.from_plain(text, read_tokenizer(run_dir, str(text.get("tokenizer_sha256"))))
+            digest, pretrained = str(text.get("tokenizer_sha256")), bool(text.get("pretrained"))
+            return TextEncoder.from_plain(text, read_tokenizer(run_dir, digest, pretrained=pretrained))
     except FileNotFoundError as error:
         if must_be:
             raise AssayError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from assay.data.text.tokenizer import Tokenizer
+from assay.data.text.tokenizer import Tokenizer, pretrained_tokenizer
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
 from assay.files.symlinks import read_whole
@@ -31,12 +31,13 @@ def write_tokenizer(run_dir: Path, tokenizer: Tokenizer) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_tokenizer(run_dir: Path, sha256: str) -> Tokenizer:
+def read_tokenizer(run_dir: Path, sha256: str, *, pretrained: bool = False) -> Tokenizer:
     """The tokenizer of a run's texts.
 
     Args:
         run_dir: Run directory, perhaps somebody else's.
         sha256: From `write_tokenizer`.
+        pretrained: It came with the weights that the run started from.
 
     Raises:
         AssayError: The file is missing, damaged, or not what a run writes.
@@ -45,7 +46,7 @@ def read_tokenizer(run_dir: Path, sha256: str) -> Tokenizer:
     try:
         data = read_whole(path)
         if hashlib.sha256(data).hexdigest() == sha256:
-            return Tokenizer.from_json(data)
+            return pretrained_tokenizer(data) if pretrained else Tokenizer.from_json(data)
     except FileNotFoundError as error:
         raise AssayError(
             f"{path} is not there: what makes token ids of the run's texts is not known",

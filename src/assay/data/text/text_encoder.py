@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import numpy as np
 import torch
 
 from assay.data.tabular.table_encoder import Column, check_columns
-from assay.data.text.tokenizer import UNKNOWN, Kind, Tokenizer, check_tokenizer
+from assay.data.text.tokenizer import UNKNOWN, Kind, Tokenizer, check_tokenizer, pretrained_tokenizer
+from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +26,12 @@ LONGEST = 65_536
 
 @final
 class TextEncoder:
-    """Token ids of a column of texts, by a tokenizer that is trained on the training rows alone.
+    """Token ids of a column of texts, by a tokenizer that is trained on the training rows, or pretrained.
 
     Args:
         column: Its name.
-        tokenizer: As `kind` of `assay.data.text.tokenizer.Tokenizer`.
+        tokenizer: As `kind` of `assay.data.text.tokenizer.Tokenizer`; `auto`: that of the model's pretrained
+            weights, see `use`, and `bpe` where there is none.
         vocab_size: Tokens at most.
         max_length: Tokens of a text; what comes after them is cut off.
         lowercase: As for the tokenizer.
@@ -47,18 +49,22 @@ class TextEncoder:
         self,
         column: str,
         *,
-        tokenizer: Kind = "bpe",
+        tokenizer: Kind | Literal["auto"] = "auto",
         vocab_size: int = 8192,
         max_length: int = 256,
         lowercase: bool = True,
     ) -> None:
-        check_tokenizer(tokenizer, vocab_size)
+        kind: Kind = "bpe" if tokenizer == "auto" else tokenizer
+        check_tokenizer(kind, vocab_size)
         check_length(max_length)
         self.columns: tuple[Column, ...] = (Column(column, "text"),)
         self.max_length = max_length
         self.csv: dict[str, str] = {}
-        self._options: dict[str, Any] = {"kind": tokenizer, "vocab_size": vocab_size, "lowercase": lowercase}
+        self._options: dict[str, Any] = {"kind": kind, "vocab_size": vocab_size, "lowercase": lowercase}
+        self._asked = tokenizer
         self._tokenizer: Tokenizer | None = None
+        self._pretrained: Tokenizer | None = None
+        self._source = ""
         self._lengths: list[NDArray[np.int64]] | None = None
 
     @property
@@ -78,15 +84,40 @@ class TextEncoder:
         """Token ids go from 0, which is padding, to below this."""
         return self.tokenizer.vocab_size
 
+    def use(self, text: str, padding: int, source: str) -> None:
+        """Have `fit` take the tokenizer that a network was trained with, in place of training one.
+
+        Args:
+            text: Of its tokenizer.json, perhaps of a stranger's.
+            padding: The id in there that fills up a text.
+            source: Where it comes from, in words.
+
+        Raises:
+            DataError: Another tokenizer was asked for, or it is not one that is taken.
+        """
+        if self._asked != "auto":
+            raise DataError(
+                f"data.source.tokenizer={self._asked}: the weights of {source} were trained with tokens of "
+                "their own",
+                hint="data.source.tokenizer=auto takes these",
+            )
+        try:
+            self._pretrained, self._source = pretrained_tokenizer(text, padding), source
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise DataError(
+                f"data.source.tokenizer=auto: the tokenizer.json of {source} cannot be used: {error}",
+                hint="choose other weights",
+            ) from error
+
     def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
-        """Train the tokenizer.
+        """Train the tokenizer, or take the one that is there.
 
         Args:
             raw: The table.
             rows: Those of the training part.
         """
         texts = raw[self.column].iloc[rows]
-        self._tokenizer = Tokenizer.train(map(self._beginning, texts), **self._options)
+        self._tokenizer = self._pretrained or Tokenizer.train(map(self._beginning, texts), **self._options)
         self._lengths = []
 
     def transform(self, raw: pd.DataFrame) -> Tensor:
@@ -98,12 +129,20 @@ class TextEncoder:
         ids = torch.zeros(len(raw), self.max_length, dtype=torch.int64)
         lengths = np.zeros(len(raw), dtype=np.int64)
         for row, tokens in enumerate(self._tokens(raw[self.column])):
-            kept = tokens[: self.max_length] or [UNKNOWN]
+            kept = self._cut(tokens)
             ids[row, : len(kept)] = torch.tensor(kept)
             lengths[row] = len(tokens)
         if self._lengths is not None:
             self._lengths.append(lengths)
         return ids
+
+    def _cut(self, tokens: list[int]) -> list[int]:
+        """As many as there is room for, the last ones those that end every text; none is padding."""
+        num_closing = min(self.tokenizer.num_closing, self.max_length)
+        if len(tokens) > self.max_length:
+            tokens = tokens[: self.max_length - num_closing] + tokens[len(tokens) - num_closing :]
+        unknown = max(self.tokenizer.unknown, UNKNOWN)
+        return [one or unknown for one in tokens] or [unknown]
 
     def _tokens(self, texts: pd.Series[Any]) -> Iterator[list[int]]:
         for start in range(0, len(texts), _BLOCK):
@@ -128,7 +167,12 @@ class TextEncoder:
                 f"data.source.max_length={self.max_length}: {cut:,} texts ({cut / len(lengths):.1%}) are "
                 "longer, and are cut off there"
             )
-        if self.vocab_size < (asked := self._options["vocab_size"]):
+        if self._pretrained is not None:
+            told.append(
+                f"texts become the {self.vocab_size:,} tokens of {self._source}; data.source.vocab_size and "
+                "lowercase do not count"
+            )
+        elif self.vocab_size < (asked := self._options["vocab_size"]):
             told.append(
                 f"data.source.vocab_size={asked}: the training texts have only {self.vocab_size:,} tokens"
             )
@@ -153,7 +197,7 @@ class TextEncoder:
         """
         tokens = list(self._tokens(raw[self.column]))
         total, cut = sum(map(len, tokens)), sum(len(ids) > self.max_length for ids in tokens)
-        strange = sum(ids.count(UNKNOWN) for ids in tokens)
+        strange = sum(ids.count(self.tokenizer.unknown) for ids in tokens)
         told = []
         if cut:
             told.append(
@@ -169,7 +213,7 @@ class TextEncoder:
         Args:
             ids: From `transform`.
         """
-        lengths, unknown = (ids != 0).sum(1), (ids == UNKNOWN).sum(1)
+        lengths, unknown = (ids != 0).sum(1), (ids == self.tokenizer.unknown).sum(1)
         told = dict.fromkeys(
             (2 * unknown > lengths).nonzero()[:, 0].tolist(),
             f"most words of {self.column!r} are unknown to the model",
@@ -181,7 +225,8 @@ class TextEncoder:
 
     def as_plain(self) -> dict[str, Any]:
         """What there is to know beside the tokenizer, as text and numbers."""
-        return {"column": self.column, "max_length": self.max_length}
+        own = {"column": self.column, "max_length": self.max_length}
+        return own if self._pretrained is None else {**own, "pretrained": True}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], tokenizer: Tokenizer) -> Self:
@@ -199,6 +244,7 @@ class TextEncoder:
             raise ValueError("not what a text's encoder has learned")
         encoder = cls(column, max_length=length)
         encoder._tokenizer = tokenizer
+        encoder._pretrained = tokenizer if plain.get("pretrained") else None
         return encoder
 
 

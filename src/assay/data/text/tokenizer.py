@@ -7,7 +7,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, final, get_args
 
-from assay.errors import DataError
+from assay.data.text.pretrained_tokenizer import in_house
+from assay.errors import DataError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,10 +41,14 @@ class Tokenizer:
     Attributes:
         end: The id between two texts that follow each other, which is that of padding.
         never: Ids that stand for no text.
+        unknown: The id of a word that is not known; -1 where there is none.
+        num_closing: Tokens that end every text.
     """
 
     end: int = PAD
     never: Sequence[int] = (UNKNOWN,)
+    unknown: int = UNKNOWN
+    num_closing: int = 0
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         self._backend = backend
@@ -85,8 +90,7 @@ class Tokenizer:
     @property
     def vocab_size(self) -> int:
         """Ids go from 0 to below this."""
-        size: int = self._backend.get_vocab_size()
-        return size
+        return max(self._backend.get_vocab().values()) + 1
 
     @property
     def token_bytes(self) -> list[int]:
@@ -160,6 +164,44 @@ class Tokenizer:
         return made
 
 
+def pretrained_tokenizer(text: str | bytes, padding: int = PAD) -> Tokenizer:
+    """The tokenizer of a network that somebody has trained.
+
+    Args:
+        text: Of its tokenizer.json, perhaps of a stranger's.
+        padding: The id in there that fills up a text; it changes places with 0.
+
+    Raises:
+        ValueError: It is something else, or does what is not taken.
+    """
+    plain = in_house(text, padding)
+    backend_of = _library().Tokenizer.from_str
+    try:
+        backend = backend_of(json.dumps(plain))
+    except Exception as error:  # of the library, which has no kind of its own
+        raise ValueError(f"it is not a tokenizer: {first_line(error)}") from error
+    made = Tokenizer(backend)
+    unknown = plain["model"].get("unk_token")
+    made.unknown = -1 if unknown is None else backend.token_to_id(unknown)
+    mask = backend.encode("a").special_tokens_mask
+    made.num_closing = next((at for at, special in enumerate(reversed(mask)) if not special), 0)
+    made.never = () if made.unknown < 0 else (made.unknown,)
+    return made
+
+
+def _library() -> Any:
+    # Of a process that forks after the library has used several threads, it would warn at each fork.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise DataError(
+            "data: texts need the package tokenizers, which is not installed",
+            hint="pip install 'assay[text]'",
+        ) from error
+    return tokenizers
+
+
 def check_tokenizer(kind: str, vocab_size: int) -> None:
     """Refuse what no tokenizer can be trained with.
 
@@ -180,16 +222,10 @@ def check_tokenizer(kind: str, vocab_size: int) -> None:
 def _backend(
     kind: Kind, vocabulary: dict[str, int], merges: Sequence[Sequence[str]], lowercase: bool
 ) -> tokenizers.Tokenizer:
-    # Of a process that forks after the library has used several threads, it would warn at each fork.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    try:
-        from tokenizers import Tokenizer as Backend
-        from tokenizers import decoders, models, normalizers, pre_tokenizers
-    except ImportError as error:
-        raise DataError(
-            "data: texts need the package tokenizers, which is not installed",
-            hint="pip install 'assay[text]'",
-        ) from error
+    _library()
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import decoders, models, normalizers, pre_tokenizers
+
     if kind == "bpe":
         backend = Backend(models.BPE(vocab=vocabulary, merges=[(one, other) for one, other in merges]))
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

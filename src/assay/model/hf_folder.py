@@ -1,0 +1,187 @@
+"""What a text encoder starts from: a folder of Hugging Face's, or a run. Imports no torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from omegaconf import DictConfig, open_dict
+
+from assay.config.value import value_of
+from assay.config.yaml_file import load_mapping
+from assay.errors import ConfigError, first_line
+from assay.files.symlinks import read_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DECIDE: Final = ("model.weights", "model.config")
+"""Keys that say what `model.config` comes to."""
+KINDS: Final = ("bert", "distilbert", "electra", "modernbert", "mpnet", "roberta")
+_TARGET: Final = "assay.model.hf_text.HFText"
+_WEIGHTS: Final = ("model.safetensors", "pytorch_model.bin")
+_FILES: Final = "config.json, model.safetensors and tokenizer.json"
+_OTHERS: Final = "choose other weights: model.weights=FOLDER"
+_OF_OTHERS: Final = frozenset(
+    {
+        *("architectures", "auto_map", "custom_pipelines", "dtype", "finetuning_task", "id2label"),
+        *("label2id", "num_labels", "problem_type", "task_specific_params", "torch_dtype"),
+        "transformers_version",
+    }
+)
+"""What a config.json says of heads, of code and of files, and not of the network."""
+
+
+def settle_network(config: DictConfig) -> None:
+    """Replace `model.config: auto` by what the folder in `model.weights` says: a run needs it no more then.
+
+    Where it says nothing the word stays, and the model tells why when it is built.
+
+    Args:
+        config: A job; changed in place.
+    """
+    if value_of(config, "model._target_") != _TARGET or value_of(config, "model.config") != "auto":
+        return
+    try:
+        settings = network_of(value_of(config, "model.weights"))
+    except ConfigError:
+        return
+    with open_dict(config):
+        config.model.config = settings
+
+
+def folder_of(weights: Any) -> Path:
+    """The folder of Hugging Face's, or the run, that weights lie in.
+
+    Args:
+        weights: `model.weights`.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if weights is None:
+        raise ConfigError(
+            "auto takes the config.json of the folder in model.weights, and there is none",
+            key="model.config",
+            hint="model.weights=FOLDER; of random weights 'model.config={model_type: bert, hidden_size: 128, "
+            "num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 512}'",
+        )
+    path = Path(str(weights))
+    if path.is_file():
+        return path.parent.parent if path.parent.name == "checkpoints" else path.parent
+    if not path.is_dir():
+        raise ConfigError(
+            f"{weights} is not a folder; one with {_FILES} was expected, and none is downloaded",
+            key="model.weights",
+            hint=f"on a machine with a network: hf download {weights} config.json model.safetensors "
+            f"tokenizer.json --local-dir FOLDER, from https://huggingface.co/{weights}",
+        )
+    return path
+
+
+def weights_file(weights: str) -> Path:
+    """The file of weights, or the run that they lie in.
+
+    Args:
+        weights: `model.weights`.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    path = Path(weights)
+    if path.is_file() or is_run(folder_of(weights)):
+        return path
+    for name in _WEIGHTS:
+        if (path / name).is_file():
+            return path / name
+    several = "; its weights are in several files" if [*path.glob("*.index.json")] else ""
+    raise ConfigError(
+        f"{path} has no {_WEIGHTS[0]}{several}",
+        key="model.weights",
+        hint="load it with transformers, and model.save_pretrained(FOLDER, max_shard_size='100GB')",
+    )
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is the directory of a run.
+
+    Args:
+        folder: The folder.
+    """
+    return (folder / "config.yaml").is_file()
+
+
+def network_of(weights: Any) -> dict[str, Any]:
+    """Sizes and settings of a network, as plain values.
+
+    Args:
+        weights: `model.weights`.
+
+    Raises:
+        ConfigError: There is no config.json, or it is something else.
+    """
+    folder = folder_of(weights)
+    if is_run(folder):
+        settings = value_of(load_mapping(folder / "config.yaml"), "model.config")
+        if not isinstance(settings, dict):
+            raise ConfigError(f"{folder} is not a run of model=hf_text", key="model.weights", hint=_OTHERS)
+        return settings
+    path = folder / "config.json"
+    try:
+        settings = json.loads(read_whole(path))
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{folder} has no config.json, which says what network its weights are of",
+            key="model.weights",
+            hint=f"a folder with {_FILES}, as save_pretrained of transformers writes it",
+        ) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"{path} cannot be read: {first_line(error)}", key="model.weights", hint=_OTHERS
+        ) from error
+    if not isinstance(settings, dict) or not isinstance(settings.get("model_type"), str):
+        raise ConfigError(
+            f"{path} does not say model_type: it is not of a network", key="model.weights", hint=_OTHERS
+        )
+    own = {name: value for name, value in settings.items() if name not in _OF_OTHERS and name[:1] != "_"}
+    if not _is_plain(own):
+        raise ConfigError(
+            f"{path} holds what is not a plain setting of a network", key="model.weights", hint=_OTHERS
+        )
+    check_kind(own, f"{path}: ")
+    return own
+
+
+def check_kind(settings: Mapping[str, Any], where: str = "") -> None:
+    """Refuse what is not one of the text encoders.
+
+    Args:
+        settings: Of a network.
+        where: What they come from, for the message.
+
+    Raises:
+        ConfigError: It is a decoder, one of pictures, or another.
+    """
+    kind = settings.get("model_type")
+    decoder = next((name for name in ("is_decoder", "is_encoder_decoder") if settings.get(name)), "")
+    if kind not in KINDS or decoder:
+        told = f"{kind!r} with {decoder}" if decoder else repr(kind)
+        raise ConfigError(
+            f"{where}model_type is {told}, not an encoder of texts that is known here",
+            key="model.config",
+            hint=f"one of {', '.join(KINDS)}; model=timm takes networks of pictures",
+        )
+    if "quantization_config" in settings:
+        raise ConfigError(
+            f"{where}the weights are quantized, and cannot be trained", key="model.config", hint=_OTHERS
+        )
+
+
+def _is_plain(value: Any) -> bool:
+    """Nothing that a config would call, resolve, or miss."""
+    if isinstance(value, dict):
+        return all(name[:1] != "_" and "${" not in name and _is_plain(one) for name, one in value.items())
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return not isinstance(value, str) or ("${" not in value and value != "???")

@@ -1,0 +1,201 @@
+"""Text encoders of Hugging Face's transformers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, final
+
+import torch
+from torch import Tensor, nn
+
+from assay.errors import ConfigError, first_line
+from assay.files.symlinks import read_whole
+from assay.model.hf_folder import check_kind, folder_of, is_run, network_of, weights_file
+from assay.model.pretrained_weights import load_pretrained_weights
+from assay.model.token_ids import check_vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from transformers import PreTrainedConfig
+
+_AFTER_PADDING: Final = ("mpnet", "roberta")
+"""Networks that count positions from the id of padding on."""
+
+
+@final
+class HFText(nn.Module):
+    """A text encoder of transformers, with a linear head over its outputs; needs the package `transformers`.
+
+    Token ids int64 `[B, L]`, padded with 0, to outputs `[B, num_outputs]`, which do not depend on how far a
+    text is padded. Where the network's own id of padding is another one, it and 0 change places: the data's
+    tokenizer does so, and the network is given its own ids. Networks that read texts in both directions are
+    taken: BERT, DistilBERT, ELECTRA, ModernBERT, MPNet and RoBERTa. No code of a repository is run, and
+    nothing is downloaded.
+
+    Args:
+        config: Settings of the network, as its config.json has them; `auto`: those of `weights`.
+        vocab_size: Token ids of the data go from 0 to below this.
+        num_outputs: Values per text.
+        max_length: Tokens of the longest text.
+        weights: A folder with config.json, model.safetensors and tokenizer.json, as `save_pretrained` writes
+            it; a file in one (`.safetensors`, `.bin`, `.pth`); or the directory of a run. None: random ones.
+        pooling: What the head sees: the `mean` over the tokens, or the first one (`cls`).
+        dropout: Share of values before the head that are left out in training.
+
+    Attributes:
+        head_names: The head.
+        new_layers: Layers that the weights did not fill.
+
+    Raises:
+        ModuleNotFoundError: transformers is not installed.
+        ConfigError: The network is not one of these, or the weights or the texts do not fit it.
+        ValueError: The data has no token ids, or the weights cannot be read.
+    """
+
+    head_names = ("head",)
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | Literal["auto"],
+        vocab_size: int,
+        num_outputs: int,
+        max_length: int,
+        *,
+        weights: str | None = None,
+        pooling: Literal["mean", "cls"] = "mean",
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        try:
+            check_vocabulary("hf_text", vocab_size)
+        except ValueError as error:  # the network has a vocab_size, too, which is not meant
+            raise ConfigError(str(error), key="model", hint="data=text_table") from error
+        if pooling not in ("mean", "cls"):
+            raise ValueError(f"model.pooling={pooling!r}: mean or cls was expected")
+        settings = _settings(network_of(weights) if isinstance(config, str) else config, vocab_size)
+        _check_texts(settings, vocab_size, max_length)
+        from transformers import AutoModel
+
+        self.encoder: Any = AutoModel.from_config(settings)  # type: ignore[no-untyped-call]  # transformers has no types there
+        self.encoder.pooler = None  # trained by another task, and seen by none of ours
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(settings.hidden_size, num_outputs)
+        self._padding, self._first = padding_of(settings), pooling == "cls"
+        self.new_layers: tuple[str, ...] = ()
+        if weights is not None:
+            prefix = f"{self.encoder.base_model_prefix}."
+            self.new_layers = load_pretrained_weights(
+                self,
+                weights_file(weights),
+                head=["head"],
+                convert=lambda entries: _converted(entries, prefix),
+            )
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Map token ids `[B, L]` to outputs `[B, num_outputs]`."""
+        there = tokens != 0
+        own = torch.where(there, torch.where(tokens == self._padding, 0, tokens), self._padding)
+        # The first place is always looked at: a softmax over nothing is NaN.
+        seen = there | (torch.arange(tokens.shape[1], device=tokens.device) == 0)
+        ids = tokens if self._padding == 0 else own
+        found = self.encoder(input_ids=ids, attention_mask=seen.long(), return_dict=True)
+        values: Tensor = found.last_hidden_state
+        weights = there.to(values.dtype)[:, :, None]
+        mean = values[:, 0] if self._first else (values * weights).sum(1) / weights.sum(1).clamp(min=1)
+        outputs: Tensor = self.head(self.dropout(mean))
+        return outputs
+
+    @staticmethod
+    def trained_on(config: Any, weights: str) -> dict[str, Any]:
+        """What texts the weights were trained with.
+
+        Args:
+            config: As for the class.
+            weights: As for the class.
+
+        Returns:
+            `tokenizer` (the text of tokenizer.json), `padding` (its id in there) and `source`, in words.
+
+        Raises:
+            ConfigError: There is no tokenizer beside the weights.
+        """
+        folder = folder_of(weights)
+        settings = network_of(weights) if isinstance(config, str) else config
+        try:
+            tokenizer = read_whole(folder / "tokenizer.json").decode()
+        except (OSError, UnicodeDecodeError) as error:
+            why = "is not there" if isinstance(error, FileNotFoundError) else first_line(error)
+            raise ConfigError(
+                f"{folder / 'tokenizer.json'} {why}: the tokens that "
+                "the weights were trained with are not known",
+                key="model.weights",
+                hint="transformers writes one: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
+            ) from error
+        padding = 0 if is_run(folder) else padding_of(_settings(settings, 0))
+        return {"tokenizer": tokenizer, "padding": padding, "source": str(folder)}
+
+
+def padding_of(settings: PreTrainedConfig) -> int:
+    """The network's own id of padding.
+
+    Args:
+        settings: Of the network.
+    """
+    padding = settings.pad_token_id
+    return padding if isinstance(padding, int) else 0
+
+
+def _settings(given: Mapping[str, Any], vocab_size: int) -> PreTrainedConfig:
+    check_kind(given)
+    from transformers import AutoConfig
+
+    values = {**({"vocab_size": vocab_size} if vocab_size else {}), **given}
+    kind = values.pop("model_type")
+    try:
+        settings: PreTrainedConfig = AutoConfig.for_model(kind, **values)
+    except Exception as error:  # whatever its own checks raise
+        told = " ".join(str(error).split())
+        raise ConfigError(
+            f"transformers refuses them for {kind}: {told:.200}",
+            key="model.config",
+            hint="they are those of a config.json",
+        ) from error
+    return settings
+
+
+def _check_texts(settings: PreTrainedConfig, vocab_size: int, max_length: int) -> None:
+    padding, known = padding_of(settings), int(settings.vocab_size)
+    if vocab_size > known:
+        raise ConfigError(
+            f"the texts have {vocab_size:,} tokens, the network knows {known:,}",
+            key="data.source.tokenizer",
+            hint="data.source.tokenizer=auto is that of the weights; of random ones leave out "
+            "model.config.vocab_size",
+        )
+    if not 0 <= padding < known:
+        raise ConfigError(
+            f"{padding} is not one of the {known:,} tokens",
+            key="model.config.pad_token_id",
+            hint="model.config.pad_token_id=0",
+        )
+    most = int(settings.max_position_embeddings)
+    most -= padding + 1 if settings.model_type in _AFTER_PADDING else 0
+    if max_length > most:
+        raise ConfigError(
+            f"{max_length} tokens of a text were asked for; the network reads {most}",
+            key="data.source.max_length",
+            hint=f"data.source.max_length={most}",
+        )
+
+
+def _converted(entries: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The entries by the names that they have here, without the heads of other tasks."""
+    if "head.weight" in entries and all(name.startswith(("encoder.", "head.")) for name in entries):
+        return entries  # of a run
+    inside = {name.removeprefix(prefix): value for name, value in entries.items() if name.startswith(prefix)}
+    found = {"head.weight": torch.empty(0), "head.bias": torch.empty(0)}  # of no shape that fits
+    for name, value in (inside or entries).items():
+        if not name.startswith("pooler.") and name != "embeddings.position_ids":
+            modern = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+            found[f"encoder.{modern.replace('LayerNorm.beta', 'LayerNorm.bias')}"] = value
+    return found
