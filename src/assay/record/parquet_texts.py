@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 _METADATA: Final = b"assay"
 _KNOWN: Final = {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 """Encodings in which a text is as long in the file as it is, or is one of a dictionary."""
+UNREADABLE: Final = (OSError, ValueError, MemoryError)
+"""What pyarrow raises of a damaged file."""
+_AT_A_TIME: Final = 1 << 18
+"""Numbers of a column that are read at a time."""
 
 
 def write(path: Path, columns: Mapping[str, Any], about: Mapping[str, Any]) -> None:
@@ -66,7 +70,9 @@ def opened(content: bytes, version: int, what: str) -> tuple[pa.Schema, int, dic
 
 
 def read_texts(content: bytes, largest: int) -> pa.Table:
-    """Read a file whose columns of text may repeat a long text many times.
+    """Read a file whose columns of text may repeat a long text many times, and whose footer may lie.
+
+    It is read some rows at a time: of a whole file, pyarrow allocates as much as the footer says.
 
     Args:
         content: Of the file.
@@ -76,7 +82,8 @@ def read_texts(content: bytes, largest: int) -> pa.Table:
         The table, with the types of its schema.
 
     Raises:
-        ValueError: It would unfold into more, or it is not a Parquet file (as pyarrow says).
+        ValueError: It would unfold into more, holds fewer rows than its footer says, or is not a Parquet file
+            (as pyarrow says).
         OSError: It is damaged.
     """
     import pyarrow as pa
@@ -91,13 +98,23 @@ def read_texts(content: bytes, largest: int) -> pa.Table:
         raise ValueError(f"it is encoded as {min(others)}, which is not read")
     _check(sum(chunk.total_uncompressed_size for chunk in chunks), largest)
     texts = [field.name for field in schema if field.type in (pa.string(), pa.binary())]
-    table = pq.ParquetFile(pa.BufferReader(content), read_dictionary=texts).read()
-    parts = [part for name in texts for part in table[name].chunks]
-    sizes = [pc.sum(pc.binary_length(part.dictionary).take(part.indices)).as_py() or 0 for part in parts]
-    _check(sum(sizes), largest)
-    return table.cast(schema)
+    lists = [field.type.list_size for field in schema if pa.types.is_fixed_size_list(field.type)]
+    file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=texts)
+    batches, size, num_rows = [], 0, 0
+    for batch in file.iter_batches(max(1, _AT_A_TIME // max(lists, default=1))):
+        columns = [batch.column(name) for name in texts]
+        lengths = [pc.binary_length(one.dictionary).take(one.indices) for one in columns]
+        size += sum(pc.sum(one).as_py() or 0 for one in lengths)
+        _check(size, largest)
+        num_rows += batch.num_rows
+        if num_rows > about.num_rows:
+            break
+        batches.append(batch)
+    if num_rows != about.num_rows:
+        raise ValueError(f"its footer says that it has {about.num_rows:,} rows, which it has not")
+    return pa.Table.from_batches(batches, file.schema_arrow).cast(schema)
 
 
 def _check(size: int, largest: int) -> None:
     if size > largest:
-        raise ValueError(f"it holds {size >> 20:,} MiB; more than {largest >> 20} MiB are not read")
+        raise ValueError(f"it holds more than {largest >> 20} MiB, which are not read")

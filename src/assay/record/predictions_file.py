@@ -66,7 +66,7 @@ def read(path: Path) -> Predictions:
             f"{path} is not there: the run has kept no predictions",
             hint=f"assay eval {shlex.quote(str(path.parent))}",
         ) from error
-    except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+    except (*parquet_texts.UNREADABLE, TypeError, LookupError, ArithmeticError, RecursionError) as error:
         # pyarrow's own are of these kinds
         raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
 

@@ -79,7 +79,7 @@ def read(path: Path) -> list[KeptSample]:
         return _read(path)
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+    except (*parquet_texts.UNREADABLE, TypeError, LookupError, ArithmeticError, RecursionError) as error:
         raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
 
 
