@@ -40,15 +40,37 @@ def test_each_figure_is_a_picture(digits_run: Trained, tmp_path: Path) -> None:
 def test_a_full_disk_leaves_nothing_half_written(
     option: str, room: int, digits_run: Trained, tmp_path: Path
 ) -> None:
-    for name in ("page.html", "confusion_matrix.png", "confusion_matrix.csv"):
-        (tmp_path / name).write_text('<!doctype html>\n<html lang="en"> of before')
+    (tmp_path / "page.html").write_text('<!doctype html>\n<html lang="en"> of before')
     folders = {key: tmp_path for key in ("png", "csv") if option == f"--{key} DIR"}
     with room_for(room), pytest.raises(AssayError, match="cannot be written") as error:
         report([digits_run.run_dir], tmp_path / "page.html", **folders)
     assert error.value.hint == f"{option} writes it somewhere else"
     assert {path.name: path.stat().st_size for path in tmp_path.iterdir() if path.stat().st_size > room} == {}
     assert "of before" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert not list(tmp_path.glob(".*")), "nothing is left of what was begun"
+    assert {path.name for path in tmp_path.glob(".*")} <= {".assay_figures"}, (
+        "nothing is left of what was begun"
+    )
+
+
+@pytest.mark.parametrize(("key", "name"), [("png", "roc.png"), ("csv", "confusion_matrix.csv")])
+def test_only_figures_of_a_report_are_replaced(
+    key: str, name: str, digits_run: Trained, tmp_path: Path
+) -> None:
+    def write() -> None:
+        report([digits_run.run_dir], tmp_path / "page.html", **{key: tmp_path / "figures"})
+
+    write()
+    write()
+    for content in ("mine", ""):
+        (tmp_path / "figures" / name).write_text(content)
+        before = {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+        with pytest.raises(
+            AssayError, match=f"--{key}.*{name} is there and is not what a report has written"
+        ):
+            write()
+        assert {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    (tmp_path / "figures" / name).unlink()
+    write()
 
 
 def test_reports_written_at_once_to_one_file_are_whole(digits_run: Trained, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import warnings
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from assay.errors import AssayError, ConfigError
 from assay.figure.to_csv import to_csv
 from assay.files.atomic import write_bytes, write_text
+from assay.files.symlinks import read_whole
 from assay.record.run_record import FILE
 from assay.report.page.render import write
 from assay.report.page.run_page import run_page
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 _START: Final = b"<!doctype html>\n<html lang="
 """Of every page."""
+_WRITTEN: Final = ".assay_figures"
+"""In a folder of figures: the SHA-256 of each that a report has written there, one a line."""
 
 
 @final
@@ -77,8 +81,8 @@ def report(
         if folder is not None and folder.exists() and not folder.is_dir():
             raise ConfigError(f"{folder} is not a folder", key=option, hint=f"{option} {folder.parent}")
     page = _page(paths, file.absolute().parent)
-    pictures = _each(page, png, ".png", _picture, "--png DIR") if png else ()
-    tables = _each(page, csv, ".csv", to_csv, "--csv DIR") if csv else ()
+    pictures = _each(page, png, ".png", _picture, "--png") if png else ()
+    tables = _each(page, csv, ".csv", lambda figure: to_csv(figure).encode(), "--csv") if csv else ()
     written(file, lambda: write(page, file), "--out FILE")
     return Report(
         page.kind.lower(), page.title, file, [figure.name for figure in page.figures], pictures, tables
@@ -113,17 +117,36 @@ def _page(paths: Sequence[Path], folder: Path) -> Page:
 
 
 def _each(
-    page: Page, folder: Path, suffix: str, content: Callable[[Figure], str | bytes], option: str
+    page: Page, folder: Path, suffix: str, content: Callable[[Figure], bytes], option: str
 ) -> list[Path]:
-    paths = []
-    for figure in page.figures:
-        path, made = folder / f"{figure.name}{suffix}", content(figure)
-        if isinstance(made, str):
-            written(path, lambda: write_text(path, made), option)  # noqa: B023 - called at once
-        else:
-            written(path, lambda: write_bytes(path, made), option)  # noqa: B023 - called at once
-        paths.append(path)
-    return paths
+    """Write a file per figure; of those there are, only what a report has written is replaced.
+
+    What that is says a file of SHA-256 beside them. It is written first, and keeps those of the files that
+    are about to be replaced: where the disk becomes full on the way, all of them are known the next time.
+    """
+    files = {folder / f"{figure.name}{suffix}": content(figure) for figure in page.figures}
+    known = _written_before(folder)
+    there = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files if path.is_file()}
+    if foreign := next((path for path, digest in there.items() if digest not in known), None):
+        raise ConfigError(
+            f"{foreign} is there and is not what a report has written: it would be replaced",
+            key=option,
+            hint=f"{option} {folder / 'figures'} writes all of them somewhere else",
+        )
+    own = {hashlib.sha256(made).hexdigest() for made in files.values()}
+    listed = "".join(f"{digest}\n" for digest in sorted(known | own))
+    written(folder / _WRITTEN, lambda: write_text(folder / _WRITTEN, listed), f"{option} DIR")
+    for path, made in files.items():
+        written(path, lambda: write_bytes(path, made), f"{option} DIR")  # noqa: B023 - called at once
+    return list(files)
+
+
+def _written_before(folder: Path) -> set[str]:
+    """SHA-256 of the figures and numbers that reports have written into a folder."""
+    try:
+        return set(read_whole(folder / _WRITTEN, 1 << 24).decode(errors="replace").split())
+    except OSError:
+        return set()
 
 
 def _picture(figure: Figure) -> bytes:
