@@ -231,7 +231,7 @@ def test_missing_values_are_filled_in_and_said(
     source = Table(save(table, tmp_path), "kind")
     datamodule, data = setup(data_module, source)
     assert source.notes[1:] == (
-        "missing values of 40 rows are filled in: age (3, median), height (1, median), "
+        "5 of 40 rows have missing values, which are filled in: age (3, median), height (1, median), "
         "city (1, most frequent); data.source.missing=error refuses them",
     )
     rows = datamodule._parts.rows["train"]  # type: ignore[union-attr]  # set up above

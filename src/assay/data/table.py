@@ -239,7 +239,8 @@ class Table:
         if not self._impute:
             _check_values(frame, chosen.names, "feature")
             return
-        gaps = {name: int(_missing(frame[name]).sum()) for name in chosen.names}
+        missing = {name: _missing(frame[name]) for name in chosen.names}
+        gaps = {name: int(found.sum()) for name, found in missing.items()}
         filled = [
             f"{name} ({gaps[name]:,}, {_filled_with(frame[name], name in chosen.texts)})"
             for name in chosen.names
@@ -247,9 +248,10 @@ class Table:
         ]
         if filled:
             more = f", and {len(filled) - NAMED} more columns" if len(filled) > NAMED else ""
-            of = f"of {len(frame):,} rows{' for testing' if part == 'test' else ''}"
+            rows = int(np.logical_or.reduce([np.asarray(found) for found in missing.values()]).sum())
+            of = f"{rows:,} of {len(frame):,} rows{' for testing' if part == 'test' else ''}"
             self._note(
-                f"missing values {of} are filled in: {', '.join(filled[:NAMED])}{more}; "
+                f"{of} have missing values, which are filled in: {', '.join(filled[:NAMED])}{more}; "
                 "data.source.missing=error refuses them"
             )
 
