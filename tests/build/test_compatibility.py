@@ -22,11 +22,11 @@ SPECS: dict[str, dict[str, Any]] = {
     "multitask": {"task": "multitask", "num_classes": 0, "num_targets": 2},
 }
 GOES = {
-    "multiclass": {"cross_entropy", "focal", "ldam", "kl_div", "triplet"},
-    "binary": {"cross_entropy", "focal", "ldam", "kl_div", "triplet", "bce", "bce_with_logits"},
+    "multiclass": {"cross_entropy", "dice", "focal", "ldam", "kl_div", "triplet"},
+    "binary": {"cross_entropy", "dice", "focal", "ldam", "kl_div", "triplet", "bce", "bce_with_logits"},
     "multilabel": {"bce", "bce_with_logits"},
     "regression": {"mse", "l1", "huber"},
-    "language_modelling": {"cross_entropy", "focal", "ldam", "kl_div"},
+    "language_modelling": {"cross_entropy", "dice", "focal", "ldam", "kl_div"},
     "multitask": {"multitask"},
 }
 LOSSES = {
@@ -36,7 +36,7 @@ LOSSES = {
 
 
 def job(task: str) -> DictConfig:
-    return OmegaConf.create({"spec": SPECS[task]})
+    return OmegaConf.create({"spec": SPECS[task], "model": {}})
 
 
 def test_every_loss_is_in_the_table() -> None:

@@ -57,13 +57,23 @@ def test_the_head_alone_moves_and_the_statistics_stay(train: Train, pretrained: 
     assert list(run.config.spec.mean) == pytest.approx([4.884], abs=0.01)
 
 
-def test_a_gradual_run_goes_on_bit_for_bit(train: Train, pretrained: Path) -> None:
-    job = (
-        *(*CNN, *SHORT, f"model.weights={pretrained}", "finetune=gradual", "trainer.max_epochs=3"),
-        *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
-    )
-    whole = train(*job)
-    stopped = train(*job, callbacks=[Interrupt("batch", 6)]).run_dir  # within epoch 1
+GRADUAL = (
+    *(*CNN, *SHORT, "finetune=gradual", "trainer.max_epochs=3"),
+    *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
+)
+
+
+@pytest.fixture(scope="module")
+def gradual_run(train: Train, pretrained: Path) -> Trained:
+    return train(*GRADUAL, f"model.weights={pretrained}")
+
+
+@pytest.mark.parametrize("batch", [4, 6], ids=["before an unfreezing", "after it"])
+def test_a_gradual_run_goes_on_bit_for_bit(
+    train: Train, pretrained: Path, gradual_run: Trained, batch: int
+) -> None:
+    whole, job = gradual_run, (*GRADUAL, f"model.weights={pretrained}")
+    stopped = train(*job, callbacks=[Interrupt("batch", batch)]).run_dir
     with chdir(stopped.parent), unchanged_process():
         resume(stopped.name)
     assert outcome(stopped) == outcome(whole.run_dir)
