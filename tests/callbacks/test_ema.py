@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import lightning as L
     from tests.conftest import Train
 
+PROJECT = Path(__file__).parents[1] / "training" / "project"
 SHORT = ("data=digits", "model=linear", "optimizer.lr=0.05", "trainer.limit_train_batches=12")
 
 
@@ -59,6 +61,21 @@ def test_is_the_recursion(train: Train, decay: float, warmup: float | None, ever
     saved = run.checkpoint("last")["state_dict"]
     weights = torch.cat([value.flatten() for value in saved.values()]).double().numpy()
     np.testing.assert_allclose(weights, averaged(after.weights, decay, warmup, every), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("every", [2, 4])
+def test_a_module_that_takes_two_steps_a_batch_by_hand(
+    train: Train, every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its steps are counted by twos: a multiple of an even number was never among them."""
+    monkeypatch.syspath_prepend(str(PROJECT))
+    ema = ["callbacks=[last_checkpoint,ema]", "callbacks.ema.decay=0.9", "callbacks.ema.warmup_fraction=null"]
+    words = ("data=digits", "experiment=gan", *ema, "trainer.max_epochs=3", "trainer.limit_train_batches=20")
+    after, typed = After(), f"callbacks.ema.update_every_n_steps={every}"
+    run = train(*words, typed, callbacks=[after], config_dir=PROJECT / "conf")
+    saved = run.checkpoint("last")["state_dict"]
+    weights = torch.cat([value.flatten() for value in saved.values()]).double().numpy()
+    np.testing.assert_allclose(weights, averaged(after.weights, 0.9, None, every // 2), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.25, 1.0])

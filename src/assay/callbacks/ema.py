@@ -29,7 +29,8 @@ class EMA(WeightAveraging):
         decay: Share of the old average that an update keeps in the end, in [0, 1).
         warmup_fraction: Longest horizon as a share of the updates so far, in (0, 1]; None for the fixed
             `decay` from the first step on.
-        update_every_n_steps: Optimizer steps from one update to the next.
+        update_every_n_steps: Optimizer steps from one update to the next; of several optimizers that a module
+            steps by hand, each counts.
         use_buffers: Average buffers, such as batch norm's running statistics, too.
 
     Raises:
@@ -61,11 +62,16 @@ class EMA(WeightAveraging):
 
     @override
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
-        """Every `update_every_n_steps` optimizer steps, counted from the first."""
-        if step_idx is None or step_idx % self.update_every_n_steps:
+        """Once in `update_every_n_steps` optimizer steps, counted from the first."""
+        if step_idx is None:
+            return False
+        # Not a multiple: a module that steps two optimizers by hand comes by every second number.
+        latest: int = self.state_dict()["latest_update_step"]
+        every = self.update_every_n_steps
+        if step_idx // every == (latest - 1) // every:
             return False
         # Known from the step, where torch's own count would have the device waited for.
-        self._updates = step_idx // self.update_every_n_steps + 1
+        self._updates = step_idx // every + 1
         return True
 
     def decay_at(self, update: int) -> float:
