@@ -71,7 +71,9 @@ def test_nothing_of_a_stranger_is_imported(package: str, packages: list[str], ke
         with pytest.raises(ConfigError, match="package that is not trusted here") as caught:
             judge(config)
         assert caught.value.key == key
-        assert f"trusted_packages=[{package}]" in caught.value.hint
+        assert f"trusted_packages: [{package}] into conf/project.yaml" in caught.value.hint
+        typed = f"trusted_packages=[{package}]" in caught.value.hint
+        assert typed == key.startswith("data."), "a verb that looks at runs takes no such word"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
+from assay.error_location import one_line_of
 from assay.task.predictions import Predictions
 from assay.task.task_of import task_of
 
@@ -85,6 +86,12 @@ class KeepPredictions(Callback):
         """Take in a batch."""
         if self.problem:
             return
+        try:
+            self._take(pl_module, outputs)
+        except Exception as error:  # of a task of somebody's own; the run has been trained all the same
+            self.problem = f"{self._task.name} fails: {one_line_of(error)}"
+
+    def _take(self, pl_module: L.LightningModule, outputs: Any) -> None:
         positions = next(self._order)
         answers, targets = _answers(outputs)
         if answers is None or targets is None:

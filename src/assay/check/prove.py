@@ -51,7 +51,7 @@ from assay.check.static.loggers import check_loggers
 from assay.check.static.monitor import check_monitors, scores
 from assay.check.static.patience import out_of_reach
 from assay.check.static.processes import check_processes
-from assay.check.static.trainer import may_end_early
+from assay.check.static.trainer import check_manual, may_end_early
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
@@ -260,6 +260,7 @@ class Prover:
         module = self._once(
             "module", [plain_node(config, "module")], lambda: _module_on_meta(config, precision)
         )
+        check_manual(config, module)
         if spec is not None and bytes_of(module) <= _LARGE:
             sizes = few_of(config, batch_sizes(config)[False])
             made_for = [plain_node(config, "module"), plain_node(config, "spec"), sizes, str(precision)]

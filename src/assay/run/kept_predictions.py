@@ -172,7 +172,7 @@ def _generated(module: Module, data: DataModule) -> list[KeptSample]:
 
 
 def _picture(shown: Shown, predicted: NDArray[Any] | None, predictions: Predictions) -> bytes | None:
-    if shown.picture is None or shown.target is None or predicted is None:
+    if shown.target is None or predicted is None:
         return shown.picture
     names = predictions.class_names
     return task_of(predictions.task).picture(shown.picture, shown.target, predicted, names)

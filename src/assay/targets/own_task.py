@@ -73,7 +73,8 @@ def check_task(key: str, name: str, packages: Sequence[str]) -> None:
     raise ConfigError(
         f"{name!r} is a task of a package that is not trusted here",
         key=key,
-        hint=f"if it is your own: put {KEY}: [{root}] into conf/project.yaml, or type {KEY}=[{root}]",
+        hint=f"if it is your own: put {KEY}: [{root}] into conf/project.yaml"
+        + (f", or type {KEY}=[{root}]" if key != "spec.task" else ""),  # a run's, which a report is made of
     )
 
 

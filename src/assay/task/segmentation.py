@@ -184,11 +184,11 @@ class Segmentation(Task):
 
     @override
     def picture(
-        self, picture: bytes, targets: NDArray[Any], shown: NDArray[Any], class_names: Sequence[str]
-    ) -> bytes:
+        self, picture: bytes | None, targets: NDArray[Any], shown: NDArray[Any], class_names: Sequence[str]
+    ) -> bytes | None:
         from assay.task.mask_picture import side_by_side
 
-        return side_by_side(picture, targets, shown)
+        return None if picture is None else side_by_side(picture, targets, shown)
 
     @override
     def legend(self, predictions: Predictions) -> list[tuple[str, bytes]]:

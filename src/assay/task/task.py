@@ -257,12 +257,12 @@ class Task(ABC):
         return None
 
     def picture(
-        self, picture: bytes, targets: NDArray[Any], shown: NDArray[Any], class_names: Sequence[str]
-    ) -> bytes:
-        """A sample with its target and what was predicted, as a PNG file.
+        self, picture: bytes | None, targets: NDArray[Any], shown: NDArray[Any], class_names: Sequence[str]
+    ) -> bytes | None:
+        """A sample with its target and what was predicted, as a PNG file; None where it cannot be drawn.
 
         Args:
-            picture: Of the sample, a PNG file.
+            picture: Of the sample, a PNG file; None of a sample that is not a picture.
             targets: Of the sample.
             shown: Of the sample, as `shown` has kept it.
             class_names: Of the data.

@@ -108,6 +108,35 @@ def seconds_of(value: Any) -> float | None:
         return None
 
 
+def check_manual(config: DictConfig, module: Any) -> None:
+    """Refuse what Lightning does not do for a module that steps its optimizers by hand.
+
+    Args:
+        config: A job.
+        module: A `LightningModule` of the user's own.
+
+    Raises:
+        ConfigError: Naming the key.
+    """
+    if getattr(module, "automatic_optimization", True):
+        return
+    idle = {
+        "accumulate_grad_batches": (1, "let training_step count batches"),
+        "gradient_clip_val": (
+            0,
+            "let training_step call self.clip_gradients(optimizer, …)",
+        ),
+    }
+    for name, (nothing, instead) in idle.items():
+        if (value := value_of(config, f"trainer.{name}")) not in (None, nothing):
+            raise ConfigError(
+                f"{value} was given, and {type(module).__name__} steps its optimizers by hand, where "
+                "Lightning leaves this to the module",
+                key=f"trainer.{name}",
+                hint=f"leave it out, and {instead}",
+            )
+
+
 def may_end_early(config: DictConfig) -> bool:
     """Whether time or a callback may end a run before its last epoch.
 
