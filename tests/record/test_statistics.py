@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
-from assay.record.statistics import mean_of, welch
+from assay.record.statistics import corrected_resampled, mean_of, same_folds, welch
+from assay.report.table.comparison import verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,3 +68,21 @@ def test_seeds_of_a_fold_count_once() -> None:
     assert alone is not None
     assert alone.values == tuple(drawn[0])
     assert mean_of([1.0, None], [0, 1]) == mean_of([1.0])
+
+
+def test_configurations_over_the_same_folds_are_compared_fold_by_fold() -> None:
+    first, second = [0.91, 0.82, 0.95, 0.88, 0.79], [0.90, 0.80, 0.93, 0.88, 0.78]
+    one, other = mean_of(first, [0, 1, 2, 3, 4]), mean_of(second[::-1], [4, 3, 2, 1, 0])
+    assert one is not None
+    assert other is not None
+    assert same_folds(one, other)
+    plain = stats.ttest_rel(first, second)
+    t = plain.statistic * math.sqrt((1 / 5) / (1 / 5 + 1 / 4))
+    assert corrected_resampled(one, other) == pytest.approx(2 * stats.t.sf(abs(t), 4), rel=1e-12)
+    p, told = verdict_of("val/accuracy", one, other)
+    assert p == corrected_resampled(one, other)
+    assert "corrected resampled t-test" in told
+    unpaired = mean_of(second)
+    assert unpaired is not None
+    assert not same_folds(one, unpaired)
+    assert "Welch" in verdict_of("val/accuracy", one, unpaired)[1]

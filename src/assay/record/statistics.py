@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 LEVEL: Final = 0.95
 """Of the intervals; differences with p < 1 - LEVEL are called more than noise."""
+WELCH: Final = "Welch's t-test"
+PAIRED_TEST: Final = "corrected resampled t-test"
+"""Names of the tests in what is said."""
 
 
 @final
@@ -27,6 +30,7 @@ class Mean:
         std: Standard deviation, with n - 1; None for one value.
         low: Lower end of the 95 % interval, by Student's t: mean - t(0.975, n - 1) · std / √n; None for one.
         high: Its upper end.
+        folds: Of each value, where there are several; empty otherwise.
     """
 
     values: tuple[float, ...]
@@ -34,6 +38,7 @@ class Mean:
     std: float | None = None
     low: float | None = None
     high: float | None = None
+    folds: tuple[int | None, ...] = ()
 
     @property
     def n(self) -> int:
@@ -79,7 +84,42 @@ def mean_of(scores: Iterable[float | None], folds: Iterable[int | None] = ()) ->
         return Mean(tuple(values), mean)
     std = statistics.stdev(values)
     half = _quantile(len(values) - 1) * std / math.sqrt(len(values))
-    return Mean(tuple(values), mean, std, mean - half, mean + half)
+    folds_of = tuple(of_fold) if len(of_fold) > 1 else ()
+    return Mean(tuple(values), mean, std, mean - half, mean + half, folds_of)
+
+
+def same_folds(one: Mean, other: Mean) -> bool:
+    """Whether both are means over the same folds, so that their values go together in pairs.
+
+    Args:
+        one: Of a configuration.
+        other: Of another one.
+    """
+    return len(one.folds) > 1 and set(one.folds) == set(other.folds)
+
+
+def corrected_resampled(one: Mean, other: Mean) -> float | None:
+    """The p-value of the corrected resampled t-test, two-sided (Nadeau and Bengio 2003), over the same folds.
+
+    A t-test of the differences by fold, whose variance is multiplied by 1/k + 1/(k - 1) in place of 1/k, as
+    any two of k folds have most of their training samples in common.
+
+    Args:
+        one: Of a configuration.
+        other: Of another one, over the same folds.
+
+    Returns:
+        None where the differences do not vary: nothing can be said then.
+    """
+    second = dict(zip(other.folds, other.values, strict=True))
+    differences = [value - second[fold] for fold, value in zip(one.folds, one.values, strict=True)]
+    k, variance = len(differences), statistics.variance(differences)
+    if variance == 0.0:
+        return None
+    from scipy.special import stdtr  # type: ignore[import-untyped]  # scipy has no types
+
+    t = statistics.fmean(differences) / math.sqrt(variance * (1 / k + 1 / (k - 1)))
+    return float(2 * stdtr(k - 1, -abs(t)))
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
@@ -103,7 +143,7 @@ def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
         error**2 / (len(values) - 1) for error, values in zip(errors, (one, other), strict=True)
     )
     # Not scipy.stats, whose import takes a second.
-    from scipy.special import stdtr  # type: ignore[import-untyped]  # scipy has no types
+    from scipy.special import stdtr
 
     return float(2 * stdtr(freedom, -abs(t)))
 

@@ -13,7 +13,15 @@ from assay.record.runs.config_values import ConfigValues
 from assay.record.runs.plain_value import plain_value
 from assay.record.runs.run import is_config
 from assay.record.runs.value import value
-from assay.record.statistics import LEVEL, mean_of, welch
+from assay.record.statistics import (
+    LEVEL,
+    PAIRED_TEST,
+    WELCH,
+    corrected_resampled,
+    mean_of,
+    same_folds,
+    welch,
+)
 from assay.report.table.condition import meeting, no_such_key
 from assay.report.table.ranking import Ranking, no_such_metric, ranking_of
 
@@ -82,7 +90,7 @@ class Comparison:
         broken: Runs whose record cannot be read.
         ranking: By what, and in which direction; None where no run has a score.
         best: Number of the best row; None where there is none.
-        p_value: Of Welch's t-test between the best and the second; None where n is too small to say.
+        p_value: Of the test between the best and the second; None where n is too small to say.
         verdict: One sentence on that; empty with fewer than two rows that have a score.
         notes: What the table does not show of itself, one sentence each.
     """
@@ -259,19 +267,21 @@ def verdict_of(
         is_behind: Whether the second one's score is better, and it comes after for another reason.
 
     Returns:
-        The p-value of Welch's t-test, None where n is too small; and a sentence.
+        The p-value of Welch's t-test, of the corrected resampled one over the same folds; None where n is too
+        small; and a sentence, which names the test.
     """
     gap = f"the best is ahead of the second by {abs(first.mean - second.mean):.4g} in {metric}"
     if is_behind:
         gap = gap.replace("ahead of the second", "behind the second, which has not finished,")
-    p = welch(first.values, second.values)
+    paired = same_folds(first, second)
+    p = corrected_resampled(first, second) if paired else welch(first.values, second.values)
     numbers = f"n = {first.n} and {second.n}"
     if p is None and min(first.n, second.n) < 2:
         return None, f"{gap}; n too small to say whether that is more than noise ({numbers})"
     if p is None:
         return None, f"{gap}; the scores do not vary between repetitions, so no test can be made ({numbers})"
     word = "more than noise" if p < 1 - LEVEL else "not more than noise"
-    return p, f"{gap}: {word} (Welch's t-test, p = {p:.2g}, {numbers})"
+    return p, f"{gap}: {word} ({PAIRED_TEST if paired else WELCH}, p = {p:.2g}, {numbers})"
 
 
 def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]) -> list[str]:

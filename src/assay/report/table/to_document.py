@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
+from assay.record.statistics import PAIRED_TEST, WELCH
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -170,7 +172,11 @@ def to_document(comparison: Comparison) -> Compared:
         shared=comparison.shared,
         rows=[_row(row, best=number == comparison.best) for number, row in enumerate(comparison.rows)],
         broken=[Broken(run.path, run.reason) for run in comparison.broken],
-        test=BestTest("Welch's t-test", comparison.p_value, comparison.verdict),
+        test=BestTest(
+            PAIRED_TEST if PAIRED_TEST in comparison.verdict else WELCH,
+            comparison.p_value,
+            comparison.verdict,
+        ),
         notes=comparison.notes,
     )
 
