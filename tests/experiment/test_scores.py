@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier  # type: ignore[import-untyped]  # no types
 from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]  # no types
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]  # no types
+from sklearn.metrics import jaccard_score  # type: ignore[import-untyped]  # no types
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # no types
 from tests.experiment.n_gram import kneser_ney_bits
 
 from assay.compose.options import list_options
+from assay.data.digits_segmentation import DigitsSegmentation
 from assay.data.splitting.split_rows import Split
 from assay.data.splitting.splits import read_parts
 from assay.data.stdlib_docs import StdlibDocs
@@ -126,3 +130,26 @@ def test_topics_of_texts_are_told_better_than_by_tfidf_and_logistic_regression(
     assert (
         experiment("text_topics").metrics["test/accuracy"] > baseline.score(texts[test], targets[test]) + 0.01
     )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_masks_are_better_than_those_of_a_random_forest_on_patches(experiment: Experiment) -> None:
+    """scikit-learn's usual way: a forest tells the class of a pixel by the 7x7 pixels around it."""
+    source = DigitsSegmentation()
+    parts = source.read()
+
+    def patches(part: str) -> Any:
+        pictures = np.pad(parts[part].inputs.numpy(), ((0, 0), (0, 0), (3, 3), (3, 3)), "edge")
+        return np.lib.stride_tricks.sliding_window_view(pictures, (7, 7), (2, 3)).transpose(0, 2, 3, 1, 4, 5)
+
+    inputs, masks = patches("train"), parts["train"].targets.numpy()
+    chosen = np.unravel_index(np.random.default_rng(0).choice(masks.size, 60_000, replace=False), masks.shape)
+    forest = RandomForestClassifier(100, min_samples_leaf=2, n_jobs=-1, random_state=0)
+    forest.fit(inputs[chosen].reshape(len(chosen[0]), -1), masks[chosen])
+    right = parts["test"].targets.numpy().ravel()
+    found = np.concatenate([forest.predict(one.reshape(32 * 32, -1)) for one in patches("test")])
+    baseline = jaccard_score(right, found, average="macro")
+    print(f"a forest: mean IoU {baseline:.4f}")
+    assert baseline > 0.4, "it has learnt something"
+    assert experiment("digits_segmentation").metrics["test/mean_iou"] > baseline + 0.05

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,9 +11,6 @@ import torch
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.errors import AssayError
 from assay.run.encoder_file import FILE, read_encoder, write_encoder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = pd.DataFrame({"size": [1.5, 2.0, 7.0], "Straße": ["Köln", "Ulm", "Köln"]})
 
@@ -58,3 +56,23 @@ def test_a_run_without_a_table_has_none(tmp_path: Path) -> None:
     write_encoder(tmp_path, None)
     assert read_encoder(tmp_path) is None
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["before_csv_files", "before_dates"])
+def test_files_of_earlier_versions_mean_what_they_meant(tmp_path: Path, name: str) -> None:
+    """`encoders/` has what earlier versions wrote of these rows; the numbers are what they made of them."""
+    shutil.copy(Path(__file__).parent / "encoders" / f"{name}.json", tmp_path / FILE)
+    encoder = read_encoder(tmp_path)
+    assert isinstance(encoder, TableEncoder)
+    rows = pd.DataFrame(
+        {
+            "size": [1.5, 2.0, None, 7.0],
+            "Straße": ["Köln", "Ulm", None, "Köln"],
+            "garden": [True, False, True, True],
+            "rooms": [1, 2, 3, 5],
+        }
+    )
+    assert encoder.transform(rows).tolist() == [
+        *([1.5, 1, 1, 1, 0], [2, 0, 2, 0, 1], [2, 1, 3, 1, 0]),
+        [7, 1, 5, 1, 0],
+    ]

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import assay
 from assay.cli.app import app
 from assay.record import predictions_file, samples_file
+from assay.run.evaluate import evaluate
 from assay.run.export.export import export
 from assay.run.export.onnx_file import open_onnx
 from assay.task.text_prediction import TextPrediction, TextPredictions
@@ -224,10 +225,18 @@ def test_pieces_and_accumulated_batches_are_the_mean_over_tokens(train: Train, t
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", [("precision=bf16",), ("device=ddp_cpu", "trainer.devices=2")])
-def test_other_precisions_and_devices(train: Train, texts: Path, how: tuple[str, ...]) -> None:
-    found = train(*JOB, f"data.source.root={texts}", *how)
-    assert math.isfinite(found.record["metrics"]["test/bits_per_byte"])
+def test_in_sixteen_bits_it_comes_to_about_the_same(train: Train, texts: Path, run: Trained) -> None:
+    found = train(*JOB, f"data.source.root={texts}", "precision=bf16").record["metrics"]
+    assert found["test/loss"] == pytest.approx(run.record["metrics"]["test/loss"], rel=0.05)
+
+
+@pytest.mark.long
+def test_scores_of_two_processes_are_those_of_all_their_texts(texts: Path, tmp_path: Path) -> None:
+    words = (*JOB, f"data.source.root={texts}", "device=ddp_cpu", f"hydra.run.dir={tmp_path / 'run'}")
+    found = assay.train([*words, "callbacks=[checkpoint]"])
+    again = evaluate(found.run_dir, ["device=cpu"])
+    for name in ("test/loss", "test/bits_per_byte", "test/perplexity"):
+        assert found.metrics[name] == pytest.approx(again.metrics[name], rel=1e-5)
 
 
 def test_declared_bytes_are_proved_without_reading(tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""A run on pictures with masks: resized inside, used on pictures of any size, on several processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from sklearn.metrics import jaccard_score  # type: ignore[import-untyped]  # it ships no types
+
+import assay
+from assay.data.digits_segmentation import DigitsSegmentation
+from assay.run.export.export import export
+from assay.run.predict.predict import predict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Train, Trained
+
+SIZES = {"train": 24, "val": 8, "test": 8}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scenes")
+    for part, samples in DigitsSegmentation([*SIZES.values()], size=40).read().items():
+        for kind, arrays in (("images", samples.inputs.permute(0, 2, 3, 1)), ("masks", samples.targets)):
+            (folder / part / kind).mkdir(parents=True)
+            for number, array in enumerate(arrays.numpy()):
+                Image.fromarray(array).save(folder / part / kind / f"{number:02}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(train: Train, root: Path) -> Trained:
+    return train(
+        *("data=segmentation_folder", f"data.source.root={root}", "data.source.image_size=[24,32]"),
+        *("data.num_workers=0", "data.batch_size=8", "model.widths=[4,8]", "callbacks=[checkpoint]"),
+        *("trainer.max_epochs=3", "optimizer.lr=0.01"),
+    )
+
+
+def test_pictures_of_any_size_get_masks_of_their_size(run: Trained, root: Path, tmp_path: Path) -> None:
+    predictor = assay.load(run.run_dir, map_location="cpu")
+    (tmp_path / "new").mkdir()
+    sizes = {"a": (40, 40), "b": (61, 83), "c": (17, 200)}
+    for name, (height, width) in sizes.items():
+        Image.open(root / "test/images/00.png").resize((width, height)).save(tmp_path / "new" / f"{name}.png")
+    found = predict(predictor, run.run_dir, [tmp_path / "new"], out=tmp_path / "out.csv")
+    assert (found.num_samples, found.num_failed) == (3, 0)
+    table = pd.read_csv(tmp_path / "out.csv")
+    for path, mask in zip(table["input"], table["mask"], strict=True):
+        drawn = np.asarray(Image.open(tmp_path / mask))
+        assert drawn.shape == sizes[path.rpartition("/")[2].partition(".")[0]]
+        np.testing.assert_array_equal(drawn, predictor(path).mask)
+
+
+def test_the_exported_file_resizes_by_itself(run: Trained, root: Path, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    exported = export(run.run_dir, out=tmp_path)
+    assert exported.agreement.same_labels is not None
+    assert exported.agreement.same_labels >= 0.999
+    pictures = np.stack([np.asarray(Image.open(one)) for one in sorted((root / "test/images").iterdir())])
+    session = onnxruntime.InferenceSession(str(exported.path))
+    [name] = [one.name for one in session.get_inputs()]
+    (scores,) = session.run(None, {name: pictures.transpose(0, 3, 1, 2)})
+    expected = assay.load(run.run_dir, map_location="cpu")(sorted((root / "test/images").iterdir())).outputs
+    assert (scores.argmax(1) == expected.argmax(1)).mean() >= 0.999
+
+
+JOB = (
+    *("experiment=digits_segmentation", "+data.source.num_samples=[64,16,25]", "~data.spec"),
+    *("model.widths=[4,8]", "data.batch_size=8", "data.eval_batch_size=4", "trainer.max_epochs=2"),
+    *("callbacks=[checkpoint]", "optimizer=sgd", "optimizer.lr=0.05"),
+)
+
+
+@pytest.mark.long
+def test_in_sixteen_bits_it_comes_to_about_the_same(train: Train) -> None:
+    whole, found = (train(*JOB, *more).record["metrics"]["test/loss"] for more in ((), ("precision=bf16",)))
+    assert found == pytest.approx(whole, rel=0.05)
+
+
+@pytest.mark.long
+def test_scores_of_two_processes_are_those_of_all_their_samples(tmp_path: Path) -> None:
+    run = assay.train([*JOB, "device=ddp_cpu", f"hydra.run.dir={tmp_path / 'run'}"])
+    predictor = assay.load(run.run_dir, map_location="cpu")
+    test = DigitsSegmentation([64, 16, 25]).read()["test"]
+    found = torch.as_tensor(predictor(test.inputs).outputs).argmax(1)
+    right = jaccard_score(test.targets.flatten(), found.flatten(), average="macro")
+    assert run.metrics["test/mean_iou"] == pytest.approx(right, abs=1e-6)
+    assert run.metrics["test/pixel_accuracy"] == pytest.approx(
+        float((found == test.targets).float().mean()), abs=1e-6
+    )
