@@ -44,6 +44,11 @@ LONGEST = (
 """Test files that are begun first: with one of these as the last, all other workers would wait for it."""
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than cores: many tests wait for a process or a deadline, which leaves a core to the others."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first."""
     paths = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}

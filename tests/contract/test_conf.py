@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,18 +58,55 @@ def test_every_file_is_an_option_or_a_part_of_one() -> None:
     assert not list(CONF_DIR.rglob("*.yml"))
 
 
-@each_option
-def test_composes_and_fits_what_it_names(option: Option, hydra: Hydra) -> None:
-    needs = NEEDS.get(option.name, [])
-    if option.group in LISTED:
-        config = compose_with(hydra, [f"{option.group}=[{option.name}]", *needs])
-        assert len(config[option.group])
-    else:
-        within = [WITHIN[option.group]] if option.group in WITHIN else []
-        plus = "" if within or option.group in groups_chosen_from(hydra) else "+"
-        config = compose_with(hydra, [*within, f"{plus}{option.group}={option.name}", *needs])
-        assert config.hydra.runtime.choices[option.group] == option.name
+ALONE = [
+    option
+    for option in OPTIONS
+    if option.group in ("experiment", "debug", *LISTED, *WITHIN) or option.group.startswith("hydra")
+]
+"""Options that choose those of other groups, or stand in a list: each is composed by itself."""
+
+
+def together() -> list[list[Option]]:
+    """All others: an option of each group in one job, until every option has been in one."""
+    groups: dict[str, list[Option]] = {}
+    for option in OPTIONS:
+        if option not in ALONE:
+            groups.setdefault(option.group, []).append(option)
+    return [[*filter(None, row)] for row in itertools.zip_longest(*groups.values())]
+
+
+def fits(hydra: Hydra, options: list[Option]) -> None:
+    """Compose a job with some options, and judge what it gives to what it names."""
+    typed = []
+    for option in options:
+        typed += NEEDS.get(option.name, [])
+        if option.group in LISTED:
+            typed.append(f"{option.group}=[{option.name}]")
+        else:
+            within = [WITHIN[option.group]] if option.group in WITHIN else []
+            plus = "" if within or option.group in groups_chosen_from(hydra) else "+"
+            typed += [*within, f"{plus}{option.group}={option.name}"]
+    config = compose_with(hydra, typed)
+    for option in options:
+        if option.group in LISTED:
+            assert len(config[option.group])
+        else:
+            assert config.hydra.runtime.choices[option.group] == option.name
     check_signatures(job_config(config))
+
+
+@pytest.mark.parametrize("option", ALONE, ids=lambda option: f"{option.group}/{option.name}")
+def test_composes_and_fits_what_it_names(option: Option, hydra: Hydra) -> None:
+    fits(hydra, [option])
+
+
+@pytest.mark.parametrize(
+    "options", together(), ids=lambda options: ",".join(one.name for one in options)[:60]
+)
+def test_options_of_several_groups_compose_and_fit_what_they_name(
+    options: list[Option], hydra: Hydra
+) -> None:
+    fits(hydra, options)
 
 
 @each_option

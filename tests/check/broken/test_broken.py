@@ -11,7 +11,7 @@ import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import lightning as L
 import pytest
@@ -19,6 +19,9 @@ import yaml
 from typer.testing import CliRunner
 
 from assay.cli.app import app
+
+if TYPE_CHECKING:
+    from _pytest.mark import ParameterSet
 
 VERB = "check"
 LINES, LINES_OF_A_SWEEP, WIDTH = 4, 12, 400
@@ -66,7 +69,19 @@ def test_there_are_many() -> None:
     assert len(set(names)) == len(names), "no case twice"
 
 
-@pytest.mark.parametrize("case", cases(), ids=str)
+def some_always() -> list[ParameterSet]:
+    """Every third case of each kind always, the others in the long proofs."""
+    by_kind: dict[str, list[Broken]] = {}
+    for case in cases():
+        by_kind.setdefault(case.kind, []).append(case)
+    return [
+        pytest.param(case, id=str(case), marks=[pytest.mark.long] if place % 3 else [])
+        for kind in by_kind.values()
+        for place, case in enumerate(kind)
+    ]
+
+
+@pytest.mark.parametrize("case", some_always())
 def test_refused(case: Broken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in case.files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
