@@ -19,6 +19,7 @@ from yaml import YAMLError
 from assay.compose.composition_error import composition_error
 from assay.compose.fused import settle_fused
 from assay.compose.hydra_node import check_hydra
+from assay.compose.pretrained_network import settle_network
 from assay.compose.resolvers import register
 from assay.compose.task_choice import task_to_choose
 from assay.compose.user_classes import settle_own_parts
@@ -28,7 +29,6 @@ from assay.config.tree import walk
 from assay.config.unread_keys import check_options, check_read
 from assay.config.yaml_file import bound_hydra
 from assay.errors import ConfigError
-from assay.model.hf_folder import settle_network
 from assay.paths import CONF_DIR, project_conf
 from assay.targets.external_values import (
     check_below,

@@ -26,6 +26,7 @@ from assay.compose.compose import (
 )
 from assay.compose.fused import DECIDE
 from assay.compose.hydra_node import check_hydra
+from assay.compose.pretrained_network import DECIDE as DECIDE_NETWORK
 from assay.compose.task_choice import task_to_choose
 from assay.config.fingerprint import fingerprint_of
 from assay.config.hydra_internals import apply_overrides, get_overrides_dirname
@@ -34,7 +35,6 @@ from assay.config.serialize import written
 from assay.config.source_location import split
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_MODULE, TOP, check_single
-from assay.model.hf_folder import DECIDE as DECIDE_NETWORK
 from assay.targets.external_values import check_hydra_outside, check_place, may_reach_out
 from assay.targets.trust import KEY
 

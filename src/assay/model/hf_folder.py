@@ -6,9 +6,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from omegaconf import DictConfig, open_dict
-
-from assay.config.value import value_of
 from assay.config.yaml_file import load_mapping
 from assay.errors import ConfigError, first_line
 from assay.files.symlinks import read_whole
@@ -16,10 +13,7 @@ from assay.files.symlinks import read_whole
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DECIDE: Final = ("model.weights", "model.config")
-"""Keys that say what `model.config` comes to."""
 KINDS: Final = ("bert", "distilbert", "electra", "modernbert", "mpnet", "roberta")
-_TARGET: Final = "assay.model.hf_text.HFText"
 _WEIGHTS: Final = ("model.safetensors", "pytorch_model.bin")
 _FILES: Final = "config.json, model.safetensors and tokenizer.json"
 _OTHERS: Final = "choose other weights: model.weights=FOLDER"
@@ -31,24 +25,6 @@ _OF_OTHERS: Final = frozenset(
     }
 )
 """What a config.json says of heads, of code and of files, and not of the network."""
-
-
-def settle_network(config: DictConfig) -> None:
-    """Replace `model.config: auto` by what the folder in `model.weights` says: a run needs it no more then.
-
-    Where it says nothing the word stays, and the model tells why when it is built.
-
-    Args:
-        config: A job; changed in place.
-    """
-    if value_of(config, "model._target_") != _TARGET or value_of(config, "model.config") != "auto":
-        return
-    try:
-        settings = network_of(value_of(config, "model.weights"))
-    except ConfigError:
-        return
-    with open_dict(config):
-        config.model.config = settings
 
 
 def folder_of(weights: Any) -> Path:
@@ -123,8 +99,10 @@ def network_of(weights: Any) -> dict[str, Any]:
     """
     folder = folder_of(weights)
     if is_run(folder):
-        settings = value_of(load_mapping(folder / "config.yaml"), "model.config")
-        if not isinstance(settings, dict):
+        node = load_mapping(folder / "config.yaml").get("model") or {}
+        written = node.get("config")
+        settings = {str(name): written[name] for name in written} if hasattr(written, "items") else {}
+        if not settings or not _is_plain(settings):
             raise ConfigError(f"{folder} is not a run of model=hf_text", key="model.weights", hint=_OTHERS)
         return settings
     path = folder / "config.json"
