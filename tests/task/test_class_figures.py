@@ -46,12 +46,13 @@ def test_scores_of_two_classes_are_scikit_learns_also_where_samples_tie() -> Non
     said = of_classes(2)
     said = replace(said, outputs=said.outputs.round(1).astype(np.float32))
     targets, labels, chances = said.targets, said.outputs.argmax(1), said.outputs[:, 1]
+    second = said.class_names[1]
     theirs = {
-        "f1": metrics.f1_score(targets, labels),
-        "precision": metrics.precision_score(targets, labels),
-        "recall": metrics.recall_score(targets, labels),
+        f"f1 of {second}": metrics.f1_score(targets, labels),
+        f"precision of {second}": metrics.precision_score(targets, labels),
+        f"recall of {second}": metrics.recall_score(targets, labels),
         "auroc": metrics.roc_auc_score(targets, chances),
-        "average precision": metrics.average_precision_score(targets, chances),
+        f"average precision of {second}": metrics.average_precision_score(targets, chances),
     }
     ours = scores(said)
     assert {name: ours[name] for name in theirs} == pytest.approx(theirs)

@@ -25,6 +25,8 @@ def format_score(name: str, value: float) -> str:
 
     >>> format_score("test/accuracy", 0.98611), format_score("test/loss", 0.043218)
     ('98.61 %', '0.04322')
+    >>> format_score("grower: f1 of a/b", 0.98611)
+    '98.61 %'
     """
     return f"{100 * value:.2f} %" if _is_share(name) else f"{value:.4g}"
 
@@ -58,4 +60,5 @@ def _plus_minus(mean: float, half: float) -> str:
 
 
 def _is_share(name: str) -> bool:
-    return name.rpartition("/")[2].startswith(_SHARES)
+    score = name.partition(" of ")[0]  # of a class, whose name may be anything
+    return score.rpartition("/")[2].rpartition(": ")[2].startswith(_SHARES)

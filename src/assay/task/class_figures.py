@@ -27,9 +27,10 @@ _MOST_CONFUSIONS: Final = 10
 def class_scores(predictions: Predictions) -> list[Score]:
     """Accuracy, F1 and what goes with them.
 
-    Of two classes the second is what precision, recall, F1, AUROC and average precision are about; of more,
-    F1 and recall are means over the classes that occur in targets or predictions (as in scikit-learn), and
-    AUROC that over the classes of some but not all targets, each against the rest; see `mean_auroc`.
+    Of two classes, precision, recall, F1 and average precision are those of the second, which their names
+    say: a metric `f1` may be a mean over both. Of more, F1 and recall are means over the classes that occur in
+    targets or predictions (as in scikit-learn), and AUROC that over the classes of some but not all targets,
+    each against the rest; see `mean_auroc`.
 
     Args:
         predictions: One column per class, with targets.
@@ -41,6 +42,7 @@ def class_scores(predictions: Predictions) -> list[Score]:
     loss = -np.log(np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1))
     order = Ranking(outputs[:, 1], targets == 1) if num_classes == 2 else None
     auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
+    second = f" of {predictions.class_names[1]}" if order is not None else ""
 
     def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
         true = np.bincount(hit[hit >= 0], weights[hit >= 0], num_classes)
@@ -50,7 +52,9 @@ def class_scores(predictions: Predictions) -> list[Score]:
             f1 = 2 * true / (are + claimed)
         scores = {"accuracy": true.sum() / weights.sum()}
         if order is not None:
-            scores |= {"f1": f1[1], "precision": precision[1], "recall": recall[1], **order.scores(weights)}
+            area, average_precision = order.scores(weights)
+            scores |= {f"f1{second}": f1[1], f"precision{second}": precision[1], f"recall{second}": recall[1]}
+            scores |= {"auroc": area, f"average precision{second}": average_precision}
         else:
             scores |= {"f1 (macro)": np.nanmean(f1), "balanced accuracy": np.nanmean(recall)}
             scores |= {"auroc (macro)": auroc(weights)}

@@ -37,8 +37,8 @@ class Ranking:
         values = scores[self._order]
         self._ends = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of samples that tie
 
-    def scores(self, weights: NDArray[Any]) -> dict[str, float]:
-        """Both scores, as scikit-learn defines them; NaN without samples of both kinds.
+    def scores(self, weights: NDArray[Any]) -> tuple[float, float]:
+        """AUROC and average precision, as scikit-learn defines them; NaN without samples of both kinds.
 
         Args:
             weights: Of each sample, `[N]`.
@@ -51,7 +51,7 @@ class Ranking:
         with np.errstate(divide="ignore", invalid="ignore"):
             area = ((false - before_false) * (true + before_true) / 2).sum() / (true[-1] * false[-1])
             parts = np.where(both > 0, (true - before_true) * true / both, 0)
-            return {"auroc": float(area), "average precision": float(parts.sum() / true[-1])}
+            return float(area), float(parts.sum() / true[-1])
 
 
 def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArray[Any]], float]:
@@ -71,7 +71,7 @@ def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArra
     def mean(weights: NDArray[Any]) -> float:
         if not rankings or (positive.size > _MOST_DECISIONS and (weights != 1).any()):
             return float("nan")
-        areas = [ranking.scores(weights)["auroc"] for ranking in rankings]
+        areas = [ranking.scores(weights)[0] for ranking in rankings]
         return float(np.nanmean(areas)) if np.isfinite(areas).any() else float("nan")
 
     return mean
