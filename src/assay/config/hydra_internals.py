@@ -46,6 +46,11 @@ _SHIPPED: Final[dict[tuple[object, ...], ConfigResult]] = {}
 class Repository(ConfigRepository):
     """Where Hydra looks its configs up; what is shipped is not read again while its file is the same."""
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Repository:
+        """The same folders: Hydra takes copies of it, and changes none."""
+        del memo
+        return copy.copy(self)
+
     def load_config(self, config_path: str) -> ConfigResult | None:
         """Read one config.
 

@@ -28,9 +28,9 @@ def class_scores(predictions: Predictions) -> list[Score]:
     """Accuracy, F1 and what goes with them.
 
     Of two classes, precision, recall, F1 and average precision are those of the second, which their names
-    say: a metric `f1` may be a mean over both. Of more, F1 and recall are means over the classes that occur in
-    targets or predictions (as in scikit-learn), and AUROC that over the classes of some but not all targets,
-    each against the rest; see `mean_auroc`.
+    say: a metric `f1` may be a mean over both. Of more, F1 and recall are means over the classes that occur
+    in targets or predictions (as in scikit-learn), and AUROC that over the classes of some but not all
+    targets, each against the rest; see `mean_auroc`.
 
     Args:
         predictions: One column per class, with targets.
