@@ -90,7 +90,14 @@ def test_export_as_json(run_dir: Path) -> None:
     [
         (["--format", "tflite"], "--format: tflite: one of onnx, torch_export, safetensors was expected"),
         (["--quantize", "int4"], "--quantize: int4: int8 was expected"),
-        (["--format", "torch_export", "--quantize", "int8"], "int8 is for ONNX files"),
+        *(
+            (
+                ["--format", other, "--quantize", "int8"],
+                f"--quantize: int8 is for ONNX files; {other} was asked for\n"
+                "  → --format onnx, or leave out --quantize",
+            )
+            for other in ("torch_export", "safetensors")
+        ),
         (["--out", "model.pt2"], "a file of --format onnx ends in .onnx"),
     ],
 )

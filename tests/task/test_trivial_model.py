@@ -75,8 +75,8 @@ def test_less_right_than_the_most_frequent_class() -> None:
     guessed = (generator.random(N) < 0.3).astype(int)
     told = class_warnings(right, guessed, ("no", "yes"), "the 450 test samples")
     assert told == [
-        f"the model is right for {(right == guessed).mean():.1%} of the 450 test samples: not better than "
-        f"always predicting 'no', the most frequent class ({(right == 0).mean():.1%})"
+        f"the model is right for {100 * (right == guessed).mean():.1f} % of the 450 test samples: not better "
+        f"than always predicting 'no', the most frequent class ({100 * (right == 0).mean():.1f} %)"
     ]
 
 

@@ -86,7 +86,8 @@ def compare(
     """What differs between runs, and their scores.
 
     Runs of one configuration, each with another seed, become one row: mean, 95 % interval (Student's t) and
-    n. Whether the best is ahead of the second by more than noise is said by Welch's t-test.
+    n. Whether the best is ahead of the second by more than noise is said by Welch's t-test; over the same
+    folds, by the corrected resampled t-test (Nadeau and Bengio).
     """
     choice = {"sort": sort, "where": where or (), "group_by": group_by or (), "metrics": metric or ()}
     with reported(debug, as_json=as_json or form == "json") as document:

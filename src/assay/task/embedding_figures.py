@@ -55,8 +55,8 @@ def embedding_figures(predictions: Predictions) -> list[Figure]:
             "embeddings",
             "Embeddings, projected by PCA",
             tuple(_clouds(places, predictions)),
-            f"first component ({share[0]:.0%} of the variance)",
-            f"second component ({share[1]:.0%})",
+            f"first component ({100 * share[0]:.0f} % of the variance)",
+            f"second component ({100 * share[1]:.0f} %)",
             is_wide=True,
             caption="Samples that lie together here may lie apart in the directions that are not shown.",
         )

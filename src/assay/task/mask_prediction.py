@@ -71,7 +71,7 @@ class MaskPrediction:
 
     def __str__(self) -> str:
         ordered = sorted(self.shares.items(), key=lambda share: -share[1])
-        told = ", ".join(f"{name} {share:.1%}" for name, share in ordered[:_MOST_SAID] if share)
+        told = ", ".join(f"{name} {100 * share:.1f} %" for name, share in ordered[:_MOST_SAID] if share)
         return printable(told)
 
 

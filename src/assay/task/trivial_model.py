@@ -92,8 +92,8 @@ def count_warnings(
     if hits.sum() / total - chance > _Z * np.sqrt(variance):
         return []
     return [
-        f"{who} is right for {hits.sum() / total:.1%} of {samples}: not better than always predicting "
-        f"{_name(names, most)}, the most frequent class ({are[most] / total:.1%})"
+        f"{who} is right for {100 * hits.sum() / total:.1f} % of {samples}: not better than always "
+        f"predicting {_name(names, most)}, the most frequent class ({100 * are[most] / total:.1f} %)"
     ]
 
 
@@ -150,8 +150,8 @@ def label_warnings(right: NDArray[Any], said: NDArray[Any], names: Sequence[str]
     if len(right) < _FEWEST or accuracy > of_usual or f1 > 2 * right.sum() / (right.size + right.sum()):
         return []
     return [
-        f"the model is right for {accuracy:.1%} of all labels of {samples}: not better than always "
-        f"predicting the more frequent answer to each label ({of_usual:.1%})"
+        f"the model is right for {100 * accuracy:.1f} % of all labels of {samples}: not better than always "
+        f"predicting the more frequent answer to each label ({100 * of_usual:.1f} %)"
     ]
 
 

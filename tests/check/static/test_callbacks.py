@@ -113,7 +113,7 @@ def test_an_average_that_is_too_slow_for_its_run() -> None:
     ("steps", "node", "says"),
     [
         (10_000, EMA, ""),
-        (100, EMA | {"warmup_fraction": None}, "37% of the average are the initial weights"),  # e^-1
+        (100, EMA | {"warmup_fraction": None}, "37 % of the average are the initial weights"),  # e^-1
         (50, EMA | {"warmup_fraction": 0.1}, "looks back 100 steps, and the run has 50"),
         (10_000, EMA | {"warmup_fraction": 0.1}, ""),
     ],

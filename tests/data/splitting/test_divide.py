@@ -85,7 +85,7 @@ def test_parts_of_the_sources_own() -> None:
     assert "own test part (5 samples) is left out" in notes
     rows, notes = cut(OWN, group="patient")
     assert len(rows["test"]) == 5
-    assert "in train (89.2% of" in notes
+    assert "in train (89.2 % of" in notes
     rows, notes = cut(OWN, time="day")
     assert "own test part begins at 1, before the training part ends (59)" in notes
     with pytest.raises(

@@ -40,11 +40,11 @@ def test_what_is_cut_off_is_counted_and_said() -> None:
     ids = encoder.transform(TEXTS)
     assert ids.shape == (4, 3)
     assert torch.equal(ids, fitted().transform(TEXTS)[:, :3])
-    assert any("max_length=3: 3 texts (75.0%) are longer" in note for note in encoder.notes)
+    assert any("max_length=3: 3 texts (75.0 %) are longer" in note for note in encoder.notes)
     assert any("vocab_size=8192: the training texts have only 11 tokens" in note for note in encoder.notes)
     assert encoder.unknown(TEXTS) == [
         "3 of 4 texts are longer than 3 tokens, and are cut there",
-        "26.7% of the words are unknown: the training texts lack them",
+        "26.7 % of the words are unknown: the training texts lack them",
     ]
 
 

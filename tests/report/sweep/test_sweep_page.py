@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from assay.files.sealed import seal_json
 from assay.record.journal import JobRecord, Journal
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
-from assay.report.page.page import Table
+from assay.report.page.page import Note, Table
 from assay.report.page.render import render, write
 from assay.report.report import report
 from assay.report.sweep.read_sweep import read_sweep
@@ -83,6 +84,16 @@ def test_the_best_of_each_objective_is_marked() -> None:
     page = sweep_page(contents(jobs, LOSS, Objective("val/accuracy", "minimize")), Path())
     board = list(table(page, "leaderboard").cells)
     assert [[cell.tone for cell in row[3:5]] for row in board] == [["best", ""], ["", "best"]]
+
+
+@pytest.mark.parametrize(("is_sweep", "thing"), [(True, "Job"), (False, "Run")])
+def test_a_model_of_no_use_is_told_first(is_sweep: bool, thing: str) -> None:
+    useless = job("1", {"lr": "2"}, 0.4)
+    assert useless.outcome is not None
+    useless = replace(useless, outcome=replace(useless.outcome, warnings=["it predicts one value"]))
+    page = sweep_page(contents([job("0", {"lr": "1"}, 0.5), useless], is_sweep=is_sweep), Path())
+    first = page.sections[0].blocks[0]
+    assert first == Note(f"{thing} 1: it predicts one value", "warn")
 
 
 def test_text_of_a_users_reaches_no_page_unescaped() -> None:

@@ -97,13 +97,13 @@ def notes_on(config: DictConfig) -> list[str]:
         way = f"{key}.warmup_fraction=0.1" if warms_up else f"{key}.decay={_fitting(steps)}"
         if share is None and left > _LEFT:
             found.append(
-                f"{key}.decay={decay}: after the {steps:,} steps of the run {left:.0%} of the average are "
-                f"the initial weights; {way}"
+                f"{key}.decay={decay}: after the {steps:,} steps of the run {100 * left:.0f} % of the "
+                f"average are the initial weights; {way}"
             )
         elif share is not None and horizon > steps:
             found.append(
                 f"{key}.decay={decay} looks back {horizon:,.0f} steps, and the run has {steps:,}; "
-                f"the warm-up keeps it to {share:.0%} of them"
+                f"the warm-up keeps it to {100 * share:.0f} % of them"
             )
     return found
 

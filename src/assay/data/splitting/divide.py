@@ -207,7 +207,7 @@ def _say_groups(state: _Divided, name: str) -> None:
     own = {part: rows for part, rows in state.rows.items() if part not in state.given}
     total = sum(len(rows) for rows in own.values())
     shares = ", ".join(
-        f"{len(np.unique(state.groups[rows]))} in {part} ({len(rows) / total:.1%} of the samples)"
+        f"{len(np.unique(state.groups[rows]))} in {part} ({100 * len(rows) / total:.1f} % of the samples)"
         for part, rows in own.items()
         if len(rows)
     )

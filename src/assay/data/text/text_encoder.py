@@ -164,8 +164,8 @@ class TextEncoder:
         ]
         if cut := int((lengths > self.max_length).sum()):
             told.append(
-                f"data.source.max_length={self.max_length}: {cut:,} texts ({cut / len(lengths):.1%}) are "
-                "longer, and are cut off there"
+                f"data.source.max_length={self.max_length}: {cut:,} texts "
+                f"({100 * cut / len(lengths):.1f} %) are longer, and are cut off there"
             )
         if self._pretrained is not None:
             told.append(
@@ -204,7 +204,8 @@ class TextEncoder:
                 f"{cut:,} of {len(raw):,} texts are longer than {self.max_length} tokens, and are cut there"
             )
         if strange:
-            told.append(f"{strange / total:.1%} of the words are unknown: the training texts lack them")
+            share = 100 * strange / total
+            told.append(f"{share:.1f} % of the words are unknown: the training texts lack them")
         return told
 
     def odd(self, ids: Tensor) -> dict[int, str]:

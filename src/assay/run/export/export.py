@@ -108,7 +108,9 @@ def _check_choices(file_format: str, quantize: str | None) -> None:
         raise ConfigError(f"{quantize}: int8 was expected", key="--quantize")
     if quantize and file_format != "onnx":
         raise ConfigError(
-            f"int8 is for ONNX files; {file_format} was asked for", key="--quantize", hint="--format onnx"
+            f"int8 is for ONNX files; {file_format} was asked for",
+            key="--quantize",
+            hint="--format onnx, or leave out --quantize",
         )
     missing = [name for name in _NEEDS.get(file_format, ()) if importlib.util.find_spec(name) is None]
     if missing:
