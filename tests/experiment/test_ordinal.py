@@ -1,0 +1,167 @@
+"""The task of one's own in `examples/my_project`, as everything is done with it that is done with assay's."""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import chdir
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]  # it ships no types
+from sklearn.metrics import cohen_kappa_score  # type: ignore[import-untyped]  # it ships no types
+from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it ships no types
+from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it ships no types
+from tests.conftest import unchanged_process
+from tests.interrupting import Interrupt, outcome
+from typer.testing import CliRunner
+
+from assay.cli.app import app
+from assay.data.splitting.split_rows import Split
+from assay.data.splitting.splits import read_parts
+from assay.record import predictions_file
+from assay.run.evaluate import evaluate
+from assay.run.resume import resume
+from assay.run.train import train as train_as_typed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conftest import Train, Trained
+    from tests.interrupting import Hook
+
+PROJECT = Path(__file__).parents[2] / "examples" / "my_project"
+AS_SHOWN = ("data=diabetes_grades", "optimizer.lr=0.1")
+WORDS = (*AS_SHOWN, "seed=0", "trainer.max_epochs=30", "callbacks=[checkpoint,last_checkpoint]")
+OFTEN = "callbacks.last_checkpoint.every_n_train_steps=5"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_project() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(PROJECT))
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(train: Train, own_project: None) -> Trained:
+    return train(*WORDS, OFTEN, config_dir=PROJECT / "conf")
+
+
+@pytest.fixture(scope="module")
+def source(own_project: None) -> Any:
+    return importlib.import_module("my_project.diabetes_grades").DiabetesGrades()
+
+
+@pytest.fixture(scope="module")
+def grades(source: Any) -> Any:
+    """All its samples."""
+    return source.read()["all"]
+
+
+def typed(*words: str | Path) -> str:
+    """What the command prints in the project's folder, where it ends well."""
+    with chdir(PROJECT), unchanged_process():
+        done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def told_apart(grades: Any, rows: Any, said: Any) -> dict[str, float]:
+    """Scores of grades by scikit-learn and by hand."""
+    right = grades.targets.numpy()[rows]
+    kappa = cohen_kappa_score(right, said, weights="quadratic")
+    return {"kappa": kappa, "grade_error": np.abs(right - said).mean(), "accuracy": (right == said).mean()}
+
+
+def logistic_regression(grades: Any, train: Any, test: Any) -> Any:
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    inputs = grades.inputs.numpy()
+    return model.fit(inputs[train], grades.targets.numpy()[train]).predict(inputs[test])
+
+
+def test_it_scores_as_scikit_learn_counts_and_as_well_as_its_logistic_regression(
+    whole: Trained, grades: Any
+) -> None:
+    rows = {part: np.asarray(one) for part, one in whole.datamodule._parts.rows.items()}
+    kept = predictions_file.read(whole.run_dir / predictions_file.FILE)
+    assert [int(key) for key in kept.keys] == rows["test"].tolist()
+    ours = told_apart(grades, rows["test"], kept.outputs.argmax(1))
+    for name, value in ours.items():
+        assert whole.record["metrics"][f"test/{name}"] == pytest.approx(value, abs=1e-6)
+    base = told_apart(grades, rows["test"], logistic_regression(grades, rows["train"], rows["test"]))
+    print(ours, base)
+    assert ours["kappa"] > base["kappa"] - 0.02
+
+
+@pytest.mark.parametrize(
+    ("hook", "count"), [("batch", 13), *(pytest.param("epoch", 7, marks=pytest.mark.long),)]
+)
+def test_interrupted_it_ends_the_same_to_the_bit(
+    train: Train, whole: Trained, hook: Hook, count: int
+) -> None:
+    run_dir = train(*WORDS, OFTEN, callbacks=[Interrupt(hook, count)], config_dir=PROJECT / "conf").run_dir
+    with chdir(PROJECT), unchanged_process():
+        assert resume(run_dir, trusted_packages=["my_project"]).status == "finished"
+    assert outcome(run_dir) == outcome(whole.run_dir)
+
+
+def test_evaluated_again_it_scores_the_same(whole: Trained) -> None:
+    with chdir(PROJECT), unchanged_process():
+        again = evaluate(whole.run_dir, trusted_packages=["my_project"])
+    for name in ("kappa", "grade_error", "accuracy", "loss"):
+        assert again.metrics[f"test/{name}"] == pytest.approx(whole.record["metrics"][f"test/{name}"])
+
+
+def test_predicted_from_a_file_and_exported_it_says_the_same(
+    whole: Trained, grades: Any, tmp_path: Path
+) -> None:
+    kept = predictions_file.read(whole.run_dir / predictions_file.FILE)
+    raw = grades.inputs.numpy()[[int(key) for key in kept.keys]]
+    np.save(tmp_path / "patients.npy", raw)
+    typed("predict", whole.run_dir, tmp_path / "patients.npy", "--out", tmp_path / "grades.csv")
+    table = pd.read_csv(tmp_path / "grades.csv")
+    names = [f"grade {number}" for number in range(1, 6)]
+    shares = table[[f"probability {name}" for name in names]].to_numpy()
+    np.testing.assert_allclose(shares, kept.outputs, atol=1e-5)
+    assert table["prediction"].tolist() == [names[one] for one in kept.outputs.argmax(1)]
+    assert "100 % of labels agree" in typed("export", whole.run_dir, "--out", tmp_path)
+    import onnxruntime  # type: ignore[import-untyped]  # it ships no types
+
+    (said,) = onnxruntime.InferenceSession(str(tmp_path / "model.onnx")).run(None, {"inputs": raw})
+    np.testing.assert_allclose(said, kept.outputs, atol=1e-4)
+
+
+def test_its_page_and_the_comparison_show_its_scores(whole: Trained, tmp_path: Path) -> None:
+    typed("report", whole.run_dir, "--out", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "quadratic kappa" in page
+    assert "Those whose expected grade is furthest from the right one first." in page
+    assert "cannot be judged" not in page
+    assert "test/kappa" in typed("compare", whole.run_dir, whole.run_dir.parent)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_over_all_patients_it_is_as_good_as_logistic_regression(
+    source: Any, grades: Any, tmp_path: Path
+) -> None:
+    """Each patient is tested once, in one of five folds; the header of its data says the same figures."""
+    num_patients, kappas = len(grades.targets), []
+    for seed in range(3):
+        said, base = np.full((2, num_patients), -1)
+        for fold in range(5):
+            words = (*AS_SHOWN, "data.split.folds=5", f"fold={fold}", f"seed={seed}")
+            with chdir(PROJECT), unchanged_process():
+                run = train_as_typed([*words, f"hydra.run.dir={tmp_path / f'{seed}_{fold}'}"])
+            kept = predictions_file.read(run.run_dir / predictions_file.FILE)
+            rows = read_parts(source, Split(val=0.1, test=0.2, folds=5, fold=fold), None).rows
+            assert [int(key) for key in kept.keys] == rows["test"].tolist()
+            said[rows["test"]] = kept.outputs.argmax(1)
+            base[rows["test"]] = logistic_regression(grades, rows["train"], rows["test"])
+        kappas.append(told_apart(grades, np.arange(num_patients), said)["kappa"])
+    baseline = told_apart(grades, np.arange(num_patients), base)["kappa"]
+    print(kappas, baseline)
+    assert min(kappas) > baseline - 0.02
