@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 import assay
 from assay.errors import AssayError, DataError
 from assay.record import predictions_file
+from assay.record.score_text import format_score
 from assay.run.evaluate import evaluate
 from assay.run.train import train
 from assay.task.multitask import Multitask
@@ -95,13 +96,17 @@ def test_predictions_of_raw_rows_are_those_of_the_test(run: RunResult, table: Pa
 def test_scores_and_figures_are_those_of_each_target(run: RunResult) -> None:
     kept, task = predictions_file.read(run.run_dir / predictions_file.FILE), Multitask()
     scores = {score.name: score.value for score in task.scores(kept)}
-    assert scores["grower: accuracy"] == pytest.approx(run.metrics["test/grower/accuracy"])
-    assert scores["alcohol: r2"] == pytest.approx(run.metrics["test/alcohol/r2"], abs=1e-4)
+    assert scores["grower/accuracy"] == pytest.approx(run.metrics["test/grower/accuracy"])
+    assert scores["alcohol/r2"] == pytest.approx(run.metrics["test/alcohol/r2"], abs=1e-4)
+    assert format_score("grower/accuracy", scores["grower/accuracy"]).endswith(" %")
     figures = task.figures(kept)
+    assert "alcohol: Predicted against true" in {figure.title for figure in figures}
     assert {figure.title.partition(":")[0] for figure in figures} == set(TARGETS)
     assert len({figure.name for figure in figures}) == len(figures)
     assert len(task.worst(kept, 5)) == 5
     assert task.said(kept, 0).startswith("grower ")
+    classes, right = task.is_right(kept), kept.outputs[:, :3].argmax(1) == kept.targets[:, 0]  # type: ignore[index]  # they are there
+    np.testing.assert_array_equal(classes, right)
 
 
 def test_evaluated_on_a_table_with_fewer_classes(run: RunResult, table: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.experiment import small_jobs
 from tests.interrupting import outcome
 from tests.training.forking import Forks
 
@@ -35,11 +36,12 @@ class Job:
     words: tuple[str, ...]
     interval: int = 1
     steps: int = 20
+    common: tuple[str, ...] = COMMON
 
     @property
     def command(self) -> tuple[str, ...]:
         every = f"callbacks.last_checkpoint.every_n_train_steps={self.interval}"
-        return ("train", *COMMON, *self.words, every, "hydra.run.dir=run")
+        return ("train", *self.common, *self.words, every, "hydra.run.dir=run")
 
 
 JOBS = {
@@ -53,6 +55,15 @@ JOBS = {
     ),
     "workers": Job(("model=mlp", "data.num_workers=2", "callbacks=[default]")),
 }
+TASKS = {
+    name: Job(
+        (*small_jobs.words(name, folder="../texts"), "trainer.max_epochs=8"),
+        steps=32,
+        common=("device=cpu", "trainer.log_every_n_steps=1"),
+    )
+    for name in ("digits_segmentation", "text_topics", "stdlib_gpt", "wine_multitask")
+}
+"""Jobs of other tasks; their texts lie beside the directory that a run is started in."""
 IN_A_ROW = 9
 """Kills of one run; then it is left alone."""
 
@@ -85,6 +96,10 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
 _whole: dict[str, Whole] = {}
 
 
+def job_of(kind: str) -> Job:
+    return {**JOBS, **TASKS}[kind]
+
+
 def files_of(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
 
@@ -93,7 +108,7 @@ def whole(forks: Forks, kind: str, folder: Path) -> Whole:
     if kind not in _whole:
         place = folder / "whole"
         place.mkdir()
-        ended = forks.command(*JOBS[kind].command, cwd=place)
+        ended = forks.command(*job_of(kind).command, cwd=place)
         assert ended.code == 0, (place / "output.txt").read_text()
         record = json.loads((place / "run" / "record.json").read_text())
         _whole[kind] = Whole(
@@ -124,7 +139,7 @@ def part_hit(run_dir: Path, steps: int) -> str:
 
 def kill_and_resume(forks: Forks, kind: str, place: Path, tmpdir: Path, most: int) -> Story:
     """Kill a run at random times, so often at most, until one of its parts comes to the end, and compare."""
-    expected, job = whole(forks, kind, place.parent), JOBS[kind]
+    expected, job = whole(forks, kind, place.parent), job_of(kind)
     chance, story = random.Random(f"{kind} {place.name}"), Story()
     place.mkdir()
     run_dir = place / "run"
@@ -189,3 +204,15 @@ def test_killed_at_many_times_it_ends_the_same(forks: Forks, kind: str, tmp_path
     print(kind, dict(parts))
     assert parts.total() >= 60
     assert {"before the run", "start", "training", "end"} <= set(parts)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", TASKS)
+def test_a_job_of_any_task_ends_the_same_when_killed(forks: Forks, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    small_jobs.write_texts(tmp_path / "texts")
+    parts = kill(forks, kind, 30, tmp_path)
+    print(kind, dict(parts))
+    assert parts.total() >= 30
+    assert "training" in parts

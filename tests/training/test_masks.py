@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,3 +97,33 @@ def test_scores_of_two_processes_are_those_of_all_their_samples(tmp_path: Path) 
     assert run.metrics["test/pixel_accuracy"] == pytest.approx(
         float((found == test.targets).float().mean()), abs=1e-6
     )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("loss", ["cross_entropy", "focal", "dice"])
+def test_pieces_of_a_batch_add_up_to_it_however_many_pixels_are_left_out(
+    train: Train, root: Path, tmp_path: Path, loss: str
+) -> None:
+    shutil.copytree(root, void := tmp_path / "void")
+    for number, path in enumerate(sorted((void / "train" / "masks").iterdir())):
+        mask = np.array(Image.open(path))
+        mask[: 5 * (number % 9)] = 255  # from no row to all of them
+        Image.fromarray(mask).save(path)
+    (tmp_path / "conf" / "model").mkdir(parents=True)
+    (tmp_path / "conf/model/one_layer.yaml").write_text(
+        "{_target_: torch.nn.Conv2d, in_channels: 3, out_channels: '${spec.num_outputs}', kernel_size: 1}\n"
+    )
+    job = (
+        *("data=segmentation_folder", f"data.source.root={void}", "data.num_workers=0", "data.batch_size=8"),
+        *("model=one_layer", f"loss={loss}", "optimizer=sgd", "optimizer.lr=0.5", "precision=fp64"),
+        "trainer.max_epochs=2",
+    )
+    whole, pieces = (
+        train(*job, *more, config_dir=tmp_path / "conf", keep_weights=True)
+        for more in ((), ("trainer.micro_batch=3",))
+    )
+    assert not all(torch.equal(pieces.weights[name], weight) for name, weight in whole.weights.items())
+    for name, weight in whole.weights.items():
+        torch.testing.assert_close(pieces.weights[name], weight, rtol=1e-12, atol=1e-12)
+    for name in ("train/loss", "val/loss", "test/mean_iou"):
+        assert pieces.column(name) == pytest.approx(whole.column(name), rel=1e-6), name

@@ -267,3 +267,32 @@ def test_what_does_not_go_with_texts_is_refused(path: Path, override: str) -> No
 def test_a_model_of_texts_refuses_other_data(data: str, model: str) -> None:
     with pytest.raises(AssayError, match=f"model={model} takes texts"):
         checked(f"data={data}", f"model={model}")
+
+
+FLAT = (*SETTINGS, "optimizer=sgd", "optimizer.lr=0.5", "data.eval_batch_size=8")
+
+
+@pytest.mark.long
+def test_texts_in_sixteen_bits_come_to_about_the_same(train: Train, path: Path) -> None:
+    job = (*FLAT, f"data.source.path={path}", "model=text_transformer", "model.dropout=0")
+    early = (*job, "optimizer.lr=0.001", "trainer.max_epochs=1")  # not all is learnt
+    whole, found = (train(*early, *more).record["metrics"]["test/loss"] for more in ((), ("precision=bf16",)))
+    assert found != whole > 0.1
+    assert found == pytest.approx(whole, rel=0.05)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:.*are longer than 24 tokens", "ignore:.*words are unknown")
+def test_scores_of_two_processes_are_those_of_all_texts(path: Path, tmp_path: Path) -> None:
+    job = (*FLAT, f"data.source.path={path}", "device=ddp_cpu", f"hydra.run.dir={tmp_path / 'run'}")
+    run = assay.train(job)
+    kept = predictions_file.read(run.run_dir / predictions_file.FILE)
+    assert len({*kept.keys}) == len(kept.keys) == 32, "each text of the test once"
+    again = evaluate(run.run_dir, ["device=cpu"])
+    expected = {name: value for name, value in run.metrics.items() if name.startswith("test/")}
+    assert again.metrics == pytest.approx(expected, rel=1e-5)
+    texts = table().iloc[[int(key) for key in kept.keys]]
+    said = assay.load(run.run_dir, map_location="cpu")(texts["words"].tolist())
+    np.testing.assert_allclose(said.probabilities, kept.outputs, atol=1e-6)
+    right = np.mean([one.label == kind for one, kind in zip(said, texts["kind"], strict=True)])
+    assert run.metrics["test/accuracy"] == pytest.approx(right, abs=1e-6)

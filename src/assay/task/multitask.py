@@ -116,7 +116,7 @@ class Multitask(Task):
     @override
     def scores(self, predictions: Predictions) -> list[Score]:
         return [
-            replace(score, name=f"{head.name}: {score.name}")
+            replace(score, name=f"{head.name}/{score.name}")
             for head, own in _by_head(predictions)
             for score in _task(head).scores(own)
         ]
@@ -124,7 +124,11 @@ class Multitask(Task):
     @override
     def figures(self, predictions: Predictions) -> list[Figure]:
         return [
-            replace(figure, name=f"head_{head.column}_{figure.name}", title=f"{head.name}: {figure.title}")
+            replace(
+                figure,
+                name=f"head_{head.column}_{figure.name}",
+                title=f"{head.name}: {figure.title.removesuffix(f': {head.name}')}",
+            )
             for head, own in _by_head(predictions)
             for figure in _task(head).figures(own)
         ]
@@ -144,6 +148,15 @@ class Multitask(Task):
     @override
     def worst_is(self, predictions: Predictions) -> str:
         return "By the target that is furthest off, as a share of the largest error of that target."
+
+    @override
+    def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
+        """Whether each class of a sample is; None where there are only numbers."""
+        import numpy as np
+
+        each = [_task(head).is_right(own) for head, own in _by_head(predictions)]
+        known = [right for right in each if right is not None]
+        return np.all(known, axis=0) if known else None
 
     @override
     def trivial(self, predictions: Predictions) -> list[str]:

@@ -65,7 +65,7 @@ TONES: Final[dict[str, Tone]] = {"finished": "good", "failed": "bad", "interrupt
 _ENDED: Final = {"failed": "failed", "interrupted": "been interrupted", "pruned": "been pruned"}
 _PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "torchmetrics", "hydra-core", "numpy")
 _LARGEST_MATRIX: Final = 10_000
-_HOW_SAID: Final = "With what the model said, and after it what is right where that is something else."
+_HOW_SAID: Final = "With what the model said, and what is right where the two differ."
 _MOST_COLOURS: Final = 60
 _LARGEST_PICTURES: Final = 600_000
 """Bytes of all pictures on a page."""
