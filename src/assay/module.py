@@ -51,7 +51,7 @@ class Module(L.LightningModule):
         augment: `(inputs, targets)` to the same, on training batches; None for none.
         param_groups: Called with `(model, lr)`; None for one group of all parameters.
         channels_last: Memory format of four-dimensional inputs and weights.
-        target_scale: Of a regression: what the loss sees of the targets, and how outputs become predictions;
+        target_scale: Of real-valued targets: what the loss sees of them, and how outputs become predictions;
             None: the loss compares outputs and targets as they are.
         finetune: Was applied to the model, and freezes and unfreezes parts of it epoch by epoch; None where
             nothing is frozen.
@@ -89,7 +89,7 @@ class Module(L.LightningModule):
         self.matrices: dict[str, list[Any]] = {}
         self._optimizer, self._scheduler, self._schedule = optimizer, scheduler, dict(schedule or {})
         self._augment, self._param_groups = augment, param_groups
-        self._probabilities = None if task.takes_logits else getattr(loss, "probabilities", None)
+        self._probabilities = task.probabilities(loss)
         self._memory_format = torch.channels_last if channels_last else None
         self.task = task
         self._target_scale = target_scale or None
@@ -136,7 +136,7 @@ class Module(L.LightningModule):
             batch_idx: Lightning's.
         """
         del batch_idx
-        self.val_tracker.update(*self._evaluate(*_unpack(batch))[1])
+        self.val_tracker.update(*self.evaluated(batch))
 
     def test_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
         """Track a test batch.
@@ -146,12 +146,46 @@ class Module(L.LightningModule):
             batch_idx: Lightning's.
 
         Returns:
-            `predictions` and `targets`, as the metrics see them.
+            `predictions` and `targets`, as the metrics see them; of reconstructions, what the task says of
+            them, and the samples' labels.
         """
         del batch_idx
-        observed = self._evaluate(*_unpack(batch))[1]
+        observed = self.evaluated(batch)
         self.test_tracker.update(*observed)
-        return {"predictions": self.scored(observed), "targets": observed[2]}
+        predictions, targets = self.scored(observed), observed[2]
+        if not self.task.reconstructs:
+            return {"predictions": predictions, "targets": targets}
+        (inputs, labels), scale = _unpack(batch), self._target_scale
+        outputs = predictions if scale is None else scale.standardize(predictions)
+        return {"predictions": self.task.described(self.model, inputs, outputs), "targets": labels}
+
+    def evaluated(self, batch: Any) -> Observation:
+        """Loss, outputs and targets of a batch that is not trained on, as the trackers take them.
+
+        Args:
+            batch: As in training.
+        """
+        inputs, targets = self._supervised(batch)
+        if not self.task.compares_views or self._augment is None:
+            return self._evaluate(inputs, targets)[1]
+        # What is judged are features of the samples; what the loss compares are projections of their views.
+        features, (views, samples) = self(inputs), self._augment(inputs, targets)
+        project = getattr(self.model, "project", None)
+        compared = self(views) if project is None else project(self(views))
+        loss: Tensor = self.loss(compared, samples)
+        return loss.detach(), features.detach(), targets
+
+    @torch.no_grad()
+    def reconstructed(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and what the model makes of them, in the inputs' own unit.
+
+        Args:
+            inputs: `[B, ...]`, as the model takes them.
+        """
+        self.eval()
+        with self.trainer.precision_plugin.forward_context():
+            observed = self.evaluated((inputs, inputs.new_zeros(len(inputs), 0)))
+        return observed[2], self.scored(observed)
 
     def scored(self, observed: Observation) -> Tensor:
         """What the metrics see of a step: probabilities, or values in the target's own unit.
@@ -178,12 +212,17 @@ class Module(L.LightningModule):
         """
         # A closure that is called several times a step (L-BFGS) must see the same function each time.
         if self._augment is None:
-            return _unpack(batch)
+            return self._supervised(batch)
         step = self._step
         if step.raw is not batch:
-            step.raw, step.augmented = batch, self._augment(*_unpack(batch))
+            step.raw, step.augmented = batch, self._augment(*self._supervised(batch))
         augmented: Batch = step.augmented
         return augmented
+
+    def _supervised(self, batch: Any) -> Batch:
+        inputs, targets = _unpack(batch)
+        restore = None if self._target_scale is None else self._target_scale.restore
+        return inputs, self.task.loss_targets(inputs, targets, restore)
 
     def _evaluate(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Observation]:
         outputs = self(inputs)
@@ -246,11 +285,27 @@ class Module(L.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Log the validation metrics."""
+        self._fit_probes(self.val_tracker)
         self._finish(self.val_tracker)
 
     def on_test_epoch_end(self) -> None:
         """Log the test metrics."""
+        self._fit_probes(self.test_tracker)
         self._finish(self.test_tracker)
+
+    @torch.no_grad()
+    def _fit_probes(self, tracker: Tracker) -> None:
+        """Give metrics that judge features by a classifier of their own what to fit it on."""
+        data: Any = getattr(self.trainer, "datamodule", None)
+        metrics: Any = tracker.metrics.values(copy_state=False)
+        for metric in metrics:
+            labelled = data.labelled(metric.chosen) if hasattr(metric, "chosen") else None
+            if labelled is None:
+                continue
+            inputs, labels = labelled
+            with self.trainer.precision_plugin.forward_context():
+                features = [self(block) for block in inputs.split(data.eval_batch_size)]
+            metric.fit(torch.cat(features), labels)
 
     def _finish(self, tracker: Tracker) -> None:
         values = tracker.compute()

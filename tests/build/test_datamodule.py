@@ -42,7 +42,7 @@ def test_an_error_of_reading_is_one_of_the_data(
 ) -> None:
     monkeypatch.setattr(opening, "build", lambda *_: Broken(error))
     with pytest.raises(kind) as caught:
-        open_data(OmegaConf.create({"seed": 0}))
+        open_data(OmegaConf.create({"seed": 0, "data": {"_target_": "my_project.Data"}}))
     assert str(caught.value).startswith(says)
 
 

@@ -31,11 +31,20 @@ LONG = 300
 _SMALL = ("device=cpu", "trainer.max_epochs=1", "trainer.log_every_n_steps=1")
 _TABLE = ("data=iris", "model.hidden=[8]")
 _IMAGES = ("data=digits", "model=mlp", "model.hidden=[8]")
+_RECONSTRUCTED = ("task=reconstruction", "data=synthetic", "data.source.num_samples=200")
+_VIEWS = ("task=self_supervised", "data=digits", "model.encoder.widths=[4]")
 _FOR_LOSS = {
     "bce": ("data=breast_cancer", "model=linear"),
     "bce_with_logits": ("data=breast_cancer", "model.hidden=[8]"),
     "triplet": (*_TABLE, "metrics=retrieval"),
+    "nt_xent": _VIEWS,
     **dict.fromkeys(("huber", "l1", "mse"), ("data=diabetes", "model.hidden=[8]")),
+}
+_FOR_MODEL = {
+    "mlp": ("model.hidden=[8]",),
+    "autoencoder": ("task=reconstruction", "model.hidden=[8]"),
+    "conv_autoencoder": ("task=reconstruction", "model.widths=[4]"),
+    "simclr": _VIEWS,
 }
 _FOR_METRICS = {
     "binary": ("data=breast_cancer", "model.hidden=[8]"),
@@ -51,6 +60,9 @@ _FOR_METRICS = {
     ),
     "regression": ("data=diabetes", "model.hidden=[8]"),
     "retrieval": (*_TABLE, "loss=triplet"),
+    "reconstruction": (*_RECONSTRUCTED,),
+    "image_reconstruction": (*_RECONSTRUCTED[:2], "data.source.num_samples=60"),
+    "linear_probe": _VIEWS,
 }
 _FOR_DATA = {
     "arrays": ("data.source.root=labels.npz", "loss=bce_with_logits", "metrics=multilabel"),
@@ -156,7 +168,7 @@ def _base(group: str, name: str) -> tuple[str, ...]:
         offline = ("logger.wandb.offline=true",) if (group, name) == ("logger", "wandb") else ()
         return (*_TABLE, *quiet, f"{group}={chosen if group == 'callbacks' else f'[{name}]'}", *offline)
     around = {
-        "augment": _IMAGES,
+        "augment": _IMAGES if name != "two_views" else _VIEWS,
         "data": _FOR_DATA.get(name, ())
         + (("model=linear",) if name != "synthetic" else ("model=mlp", "model.hidden=[8]")),
         "data/transform": (
@@ -168,6 +180,7 @@ def _base(group: str, name: str) -> tuple[str, ...]:
         "metrics": _FOR_METRICS.get(name, _TABLE),
         "model": ("data=digits", *_FOR_MODEL.get(name, ())),
         "finetune": ("data=digits", "model=mlp", "model.hidden=[16,16]"),
+        "task": _VIEWS if name == "self_supervised" else _TABLE,
     }.get(group, _TABLE)
     return (*around, "callbacks=[]", f"{group}={name}")
 

@@ -78,6 +78,9 @@ ELSEWHERE = {
     *(("data", "wine_multitask"), ("loss", "dice")),
     ("precision", "fp16"),  # needs a GPU
     *(("device", name) for name in ("gpu", "mps", "ddp", "fsdp")),
+    *(("model", name) for name in ("autoencoder", "conv_autoencoder", "simclr")),  # of tasks without targets
+    *(("metrics", name) for name in ("reconstruction", "image_reconstruction", "linear_probe", "none")),
+    *(("loss", "nt_xent"), ("augment", "two_views")),  # these, too: tests/training/test_from_inputs.py
 }
 GIVEN = {
     "arrays": "data.source.root=labels.npz",

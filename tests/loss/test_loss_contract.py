@@ -19,6 +19,7 @@ from assay.loss.cross_entropy import CrossEntropy
 from assay.loss.focal import Focal
 from assay.loss.kl_div import KLDiv
 from assay.loss.ldam import LDAM
+from assay.loss.nt_xent import NTXent
 from assay.loss.triplet import Triplet
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "bce_with_logits": BCEWithLogits,
     "bce_with_logits balanced": lambda: BCEWithLogits("balanced", COUNTS, num_train=100, task="multilabel"),
     "triplet": Triplet,
+    "nt_xent": NTXent,
     "triplet normalized": lambda: Triplet(0.2, normalize=True),
 }
 EVERY = {**MULTICLASS, **OTHERS, "bce": BCE}
@@ -48,6 +50,8 @@ EVERY = {**MULTICLASS, **OTHERS, "bce": BCE}
 
 def targets_for(loss: Any, generator: torch.Generator) -> list[Tensor]:
     """Every sort of target the loss takes with outputs `[B, C]`."""
+    if loss.kind == "views":
+        return [torch.arange(B) % (B // 2)]
     if loss.kind == "binary":
         hot = torch.randint(2, (B, C), generator=generator)
         return [hot, hot.float()]
@@ -154,7 +158,7 @@ def test_fake_tensors_pass_forwards_and_backwards(name: str, inside: bool) -> No
 @pytest.mark.parametrize("name", EVERY)
 def test_a_loss_says_what_it_stands_for_and_saves_nothing(name: str) -> None:
     loss = EVERY[name]()
-    assert loss.kind in {"multiclass", "binary", "embedding"}
+    assert loss.kind in {"multiclass", "binary", "embedding", "views"}
     assert loss.state_dict() == {}
     assert type(loss).__final__
     assert copy.deepcopy(loss).state_dict() == {}

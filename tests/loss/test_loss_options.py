@@ -17,6 +17,7 @@ CONF = Path(__file__).parents[2] / "conf" / "loss"
 BATCH = {
     "multiclass": (torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])),
     "binary": (torch.rand(6, 1), torch.tensor([0, 1, 1, 0, 1, 0])),
+    "views": (torch.randn(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])),
     "embedding": (torch.randn(6, 2), torch.tensor([0, 1, 1, 0, 1, 0])),
     "multitask": (torch.randn(6, 3), torch.tensor([[0, 0.1], [1, 0.2]] * 3)),
     None: (torch.randn(6, 2), torch.randn(6, 2)),
@@ -37,7 +38,7 @@ def load(option: str, spec: dict[str, Any] | None = None, **overrides: object) -
 
 def test_the_options_are_these() -> None:
     assert {path.stem for path in CONF.glob("*.yaml")} == {
-        *("cross_entropy", "focal", "ldam", "kl_div", "triplet"),
+        *("cross_entropy", "focal", "ldam", "kl_div", "triplet", "nt_xent"),
         *("bce", "bce_with_logits", "mse", "l1", "huber", "multitask", "dice"),
     }
 

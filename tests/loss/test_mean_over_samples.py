@@ -15,6 +15,7 @@ from assay.loss.kl_div import KLDiv
 from assay.loss.ldam import LDAM
 from assay.loss.mean_over_samples import is_mean_over_samples
 from assay.loss.multitask import Multitask
+from assay.loss.nt_xent import NTXent
 from assay.loss.triplet import Triplet
 from assay.paths import CONF_DIR
 
@@ -38,6 +39,7 @@ LOSSES: dict[str, tuple[nn.Module, Tensor]] = {
         Multitask(["kind=a", "kind=b", "size"], weights={"size": 0.5}),
         torch.tensor([[0.0, 1], [1, 2], [1, 3], [0, 4], [1, 5], [0, 6], [1, 7]]),
     ),
+    "nt_xent": (NTXent(), CLASSES),
     "mse": (nn.MSELoss(), torch.arange(7.0)),
     "l1": (nn.L1Loss(), torch.arange(7.0)),
     "huber": (nn.HuberLoss(), torch.arange(7.0)),

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 CONF = Path(__file__).parents[2] / "conf" / "model"
 OF_TEXTS = {"bag_of_embeddings", "gpt", "hf_text", "text_transformer"}
+OF_INPUTS = {"autoencoder", "conv_autoencoder", "simclr"}
+"""Of tasks without targets: they return something else than one value per class; see their own tests."""
 MASKS = ("deeplab", "deeplab_mobilenet", "fcn", "unet")
 """A class for each pixel; see below."""
-OPTIONS = sorted({path.stem for path in CONF.glob("*.yaml")} - {*MASKS} - OF_TEXTS)
+OPTIONS = sorted({path.stem for path in CONF.glob("*.yaml")} - {*MASKS} - OF_TEXTS - OF_INPUTS)
 IMAGES = [option for option in (*OPTIONS, *MASKS) if option not in {"linear", "mlp"}]
 DISTINCT = [option for option in OPTIONS if option not in {"resnet34", "resnet50", "torchvision"}]
 NAMES = {"timm": "test_efficientnet", "torchvision": "resnet18"}

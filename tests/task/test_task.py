@@ -35,7 +35,10 @@ FORMS = {
 }
 """As scikit-learn calls them."""
 
-pytestmark = pytest.mark.parametrize("name", TASKS)
+WITH_TARGETS = [name for name, task in TASKS.items() if not task.learns_from_inputs]
+"""Of the others, see `test_from_inputs.py`."""
+of_targets = pytest.mark.parametrize("name", WITH_TARGETS)
+each = pytest.mark.parametrize("name", TASKS)
 
 
 def names_of(name: str) -> list[str]:
@@ -45,6 +48,7 @@ def names_of(name: str) -> list[str]:
     return [] if nameless else [f"class {i}" for i in range(SIZES[name])]
 
 
+@of_targets
 def test_fake_targets_are_targets(name: str) -> None:
     task, size = TASKS[name], SIZES[name]
     targets = task.fake_targets(60, size)
@@ -56,6 +60,7 @@ def test_fake_targets_are_targets(name: str) -> None:
     assert torch.equal(task.hard_targets(targets), targets)
 
 
+@of_targets
 def test_sizes_are_those_of_a_spec(name: str) -> None:
     task, size = TASKS[name], SIZES[name]
     tokens: dict[str, Any] = {"vocab_size": size} if task.size_key == "vocab_size" else {}
@@ -69,8 +74,9 @@ def test_sizes_are_those_of_a_spec(name: str) -> None:
     assert len(spec["class_counts"]) == (0 if task.has_heads else len(names_of(name)))
 
 
+@of_targets
 def test_only_the_own_form_passes(name: str) -> None:
-    every = {other: TASKS[other].fake_targets(60, SIZES[other]) for other in TASKS}
+    every = {other: TASKS[other].fake_targets(60, SIZES[other]) for other in WITH_TARGETS}
     forms = {other: (targets.ndim, targets.is_floating_point()) for other, targets in every.items()}
     for other, targets in every.items():
         if forms[other] == forms[name]:
@@ -82,15 +88,18 @@ def test_only_the_own_form_passes(name: str) -> None:
         assert "the val part's targets have shape" in caught.value.message
 
 
+@each
 def test_what_suits_it_can_be_chosen(name: str) -> None:
     for choice in TASKS[name].suits.split():
         group, option = choice.split("=")
         assert option in [one.name for one in list_options(group)]
 
 
+@each
 def test_names_and_kinds(name: str) -> None:
     assert TASKS[name].loss_kinds <= LOSS_KINDS
 
 
+@each
 def test_a_data_set_without_samples_has_targets(name: str) -> None:
     assert len(TASKS[name].as_targets(torch.from_numpy(np.zeros((0, 2), np.float32)))) == 0

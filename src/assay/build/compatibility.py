@@ -51,7 +51,8 @@ def check_fit(config: DictConfig, loss: Any) -> None:
         ConfigError: The message says which loss and metrics suit the data.
     """
     task, name = task_of(config.spec.task), getattr(loss, "__name__", str(loss))
-    if isinstance(loss, type) and issubclass(loss, _REAL_VALUED) and not task.has_real_targets:
+    takes_values = task.has_real_targets or task.reconstructs
+    if isinstance(loss, type) and issubclass(loss, _REAL_VALUED) and not takes_values:
         raise ConfigError(
             f"{name} compares real values, but the data has {task.in_words(config.spec)}",
             key="loss",
@@ -70,6 +71,14 @@ def check_fit(config: DictConfig, loss: Any) -> None:
         )
     if config.spec.get("vocab_size"):
         _check_tokens(config)
+    if problem := task.loss_problem(config.spec, loss):
+        raise ConfigError(problem[0], key="loss", hint=problem[1])
+    if task.reconstructs and OmegaConf.select(config, "data.standardize_targets") is False:
+        raise ConfigError(
+            f"a {task.name} has no targets but its inputs",
+            key="data.standardize_targets",
+            hint="data.transform.normalize=null leaves the inputs as they are",
+        )
     if getattr(loss, "kind", None) in LOSS_KINDS - task.loss_kinds:
         raise ConfigError(
             f"{name} cannot be used with {task.in_words(config.spec)}", key="loss", hint=task.suits
@@ -95,6 +104,24 @@ def _check_tokens(config: DictConfig) -> None:
         )
 
 
+def check_parts(config: DictConfig, model: nn.Module | None, augment: Any) -> None:
+    """Refuse a model or an augmentation with which the data's task would learn nothing.
+
+    Args:
+        config: The job, with its `spec`.
+        model: As it will be used, perhaps without its weights; None: it is not looked at.
+        augment: As it will be used; None for none.
+
+    Raises:
+        ConfigError: Naming the part.
+    """
+    task = task_of(config.spec.task)
+    if model is not None and (problem := task.model_problem(model)):
+        raise ConfigError(problem[0], key="model", hint=problem[1])
+    if augment is not None and (problem := task.augment_problem(augment)):
+        raise ConfigError(problem[0], key="augment", hint=problem[1])
+
+
 def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -> None:
     """Refuse a model that returns something else than this loss compares with the targets.
 
@@ -106,9 +133,10 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
     Raises:
         ConfigError: Naming both shapes. (torch would broadcast a wrong shape without a word.)
     """
-    if not (getattr(loss, "kind", None) in LOGIT_KINDS or isinstance(loss, _REAL_VALUED)):
+    task, kind = task_of(config.spec.task), getattr(loss, "kind", None)
+    if not (kind in LOGIT_KINDS or isinstance(loss, _REAL_VALUED) or task.reconstructs):
         return  # an embedding, or a loss of somebody's own, takes any width
-    task, spec = task_of(config.spec.task), config.spec
+    spec = config.spec
     wanted = task.output_shape(spec, int(spec.num_outputs))
     if tuple(outputs[1:]) != wanted:
         sized = _sized(config, outputs[1]) if len(outputs) == 1 + len(wanted) else []
@@ -116,7 +144,9 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
             f"gives {list(outputs[1:])} values a sample; {type(loss).__name__} needs {list(wanted)} for "
             f"{task.in_words(spec)}",
             key=sized[0] if len(sized) == 1 else "model",
-            hint="let the model's last layer have ${spec.num_outputs} outputs",
+            hint="model=autoencoder gives as many as it takes"
+            if task.reconstructs
+            else "let the model's last layer have ${spec.num_outputs} outputs",
         )
 
 

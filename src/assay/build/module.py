@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, open_dict
 
-from assay.build.compatibility import check_fit, num_outputs
+from assay.build.compatibility import check_fit, check_parts, num_outputs
 from assay.build.model import build_model
 from assay.build.monitor_mode import mode_argument
 from assay.build.node import NOT_ARGUMENTS, build
@@ -47,6 +47,8 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
     with trainer.init_module(empty_init=False):
         model, finetune = build_model(config)
     metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
+    augment = build(config, "augment")
+    check_parts(config, model, augment)
     module: L.LightningModule = build(
         config,
         "module",
@@ -54,7 +56,7 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
         task=task_of(config.spec.task),
         loss=loss,
         metrics=metrics,
-        augment=build(config, "augment"),
+        augment=augment,
         channels_last=bool(config.trainer.get("channels_last")),
         target_scale=target_scale(config.spec),
         finetune=finetune,

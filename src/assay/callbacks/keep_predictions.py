@@ -211,7 +211,7 @@ class KeepPredictions(Callback):
             self._task.kept_kind or self._kind,
             tuple(map(str, keys)),
             outputs.float().cpu().numpy(),
-            targets.cpu().numpy(),
+            targets.cpu().numpy() if targets[0].numel() else None,
             tuple(class_names or self._task.kept_names(outputs.shape[1])),
         )
 

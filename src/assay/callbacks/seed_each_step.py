@@ -87,8 +87,8 @@ class SeedEachStep(Callback):
 
     @override
     def on_test_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Seed a test epoch."""
-        self._apply("test", trainer, pl_module, _batches_trained(trainer))
+        """Seed a test epoch, the same after training and where weights are tested again."""
+        self._apply("test", trainer, pl_module, 0)
 
     @override
     def on_predict_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

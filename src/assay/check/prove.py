@@ -12,7 +12,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
-from assay.build.compatibility import check_fit, check_outputs, num_outputs
+from assay.build.compatibility import check_fit, check_outputs, check_parts, num_outputs
 from assay.build.datamodule import describe, open_data, open_declared
 from assay.build.device import check_device
 from assay.build.fine_tuning import check_fine_tuning, notes_on_model, warnings_of
@@ -211,6 +211,7 @@ class Prover:
         model, finetune = self._once("model", model_of, lambda: _model_on_meta(config, precision))
         check_fine_tuning(config, finetune)
         notes, doubts = notes_on_model(config, finetune, model), warnings_of(config, finetune, model)
+        check_parts(config, model, None)
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise ConfigError(
                 "has no trainable parameter", key="model", hint="unfreeze some, or choose another model"
@@ -222,7 +223,9 @@ class Prover:
         fake = self._once("fake", model_of, lambda: self._fake(model))
         with self._mode:
             followed = follow_lr(config, fake, length, _CURVE_SECONDS if curve else _GLANCE_SECONDS)
-        proof_of.append(str(sizes := batch_sizes(config)))
+        sizes = batch_sizes(config)
+        sizes[True] = [size * trial.num_views for size in sizes[True]]
+        proof_of.append(str(sizes))
         step, unproven = self._once("step", proof_of, lambda: self._step(config, model, loss, batch, sizes))
         if step is not None:
             check_outputs(config, loss, step.outputs)
@@ -344,7 +347,8 @@ def _trial(config: DictConfig, loss: nn.Module) -> Trial:
         if entry.name == "validate_args":  # off in a run, where it would wait for the device
             entry.parent["validate_args"] = True
     metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
-    return try_parts(config, loss, metrics, build(config, "augment"))
+    check_parts(config, None, augment := build(config, "augment"))
+    return try_parts(config, loss, metrics, augment)
 
 
 def _model_on_meta(config: DictConfig, precision: Precision) -> tuple[nn.Module, FineTuning | None]:
@@ -376,7 +380,7 @@ def _eval_steps(config: DictConfig, precision: Precision, sizes: Sequence[int]) 
 
 
 def _batch(config: DictConfig, trial: Trial, precision: str) -> Batch:
-    rows = max(1, min(_batch_size(config) or FEW, int(config.spec.num_train) or 1))
+    rows = max(1, min(_batch_size(config) or FEW, int(config.spec.num_train) or 1)) * trial.num_views
     spec = config.spec
     dtype = input_dtype(precision, str(spec.get("input_dtype", "float32")))
     target_dtype = input_dtype(precision) if trial.target_dtype.is_floating_point else trial.target_dtype

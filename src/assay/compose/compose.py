@@ -21,7 +21,7 @@ from assay.compose.fused import settle_fused
 from assay.compose.hydra_node import check_hydra
 from assay.compose.pretrained_network import settle_network
 from assay.compose.resolvers import register
-from assay.compose.task_choice import task_to_choose
+from assay.compose.task_choice import suited, task_to_choose
 from assay.compose.user_classes import settle_own_parts
 from assay.config.hydra_internals import create_config_search_path, open_hydra
 from assay.config.omegaconf_internals import child_node, raw_value
@@ -125,7 +125,7 @@ def compose_with(
     """
     trusted = trusted or trust_for(hydra, overrides)
     with explained(hydra, overrides):
-        typed = list(overrides)
+        typed = [*overrides, *suited(overrides)]
         config: DictConfig = hydra.compose_config(
             config_name=PRIMARY, overrides=typed, run_mode=mode, with_log_configuration=False
         )
@@ -133,7 +133,7 @@ def compose_with(
             task := task_to_choose(config, typed, hydra.config_loader.get_group_options("task"))
         ):
             config = hydra.compose_config(
-                config_name=PRIMARY, overrides=[*typed, task], run_mode=mode, with_log_configuration=False
+                config_name=PRIMARY, overrides=[*typed, *task], run_mode=mode, with_log_configuration=False
             )
         if mode is RunMode.RUN:
             HydraConfig.instance().set_config(config)

@@ -27,7 +27,7 @@ from assay.compose.compose import (
 from assay.compose.fused import DECIDE
 from assay.compose.hydra_node import check_hydra
 from assay.compose.pretrained_network import DECIDE as DECIDE_NETWORK
-from assay.compose.task_choice import task_to_choose
+from assay.compose.task_choice import suited, task_to_choose
 from assay.config.fingerprint import fingerprint_of
 from assay.config.hydra_internals import apply_overrides, get_overrides_dirname
 from assay.config.omegaconf_internals import child_node, raw_value
@@ -154,6 +154,7 @@ class JobComposer:
 
     def _with_task(self, overrides: Sequence[str]) -> _Request:
         """A job, with the loss and metrics of what its data has to be predicted."""
+        overrides = [*overrides, *suited(overrides)]
         request = self._request(overrides)
         composed = request.template.composed
         if request.values and OmegaConf.select(composed, "data.source.task") is not None:
@@ -161,7 +162,7 @@ class JobComposer:
             apply_overrides(request.values, composed)
         options = self._hydra.config_loader.get_group_options("task")
         task = task_to_choose(composed, overrides, options)
-        return self._request([*overrides, task]) if task else request
+        return self._request([*overrides, *task]) if task else request
 
     def _request(self, overrides: Sequence[str]) -> _Request:
         parsed = [self._parse(text) for text in overrides]

@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import AssayError
-from assay.task.task_of import infer_task
+from assay.task.task_of import TASKS, infer_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collection[str]) -> str:
-    """The override that chooses the loss and metrics of the data's task.
+def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collection[str]) -> list[str]:
+    """The overrides that choose the loss and metrics of the data's task.
 
     Hydra lets what an experiment, the data or the person chooses win: group `task` comes first in
     `train.yaml`. The option of a task of the user's own, `my_project.survival.CoxModel`, is `cox_model`.
@@ -35,22 +35,44 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collec
     Returns:
         Such as `task=regression`; empty where nothing has to be chosen, or a task was.
     """
-    if any(override.lstrip("+~").startswith("task=") for override in overrides):
-        return ""
+    if _typed("task", overrides) or _typed("data.task", overrides):
+        return []
     try:
         source: Any = config.data.source
         if not isinstance(source, DictConfig):
-            return ""  # which is refused with its key, when nodes are looked at
+            return []  # which is refused with its key, when nodes are looked at
         source = OmegaConf.to_container(source, resolve=True)
-        task = source.get("task")
+        name = source.get("task")
     except (OmegaConfBaseException, AttributeError):
-        return ""
-    if task == "auto":
+        return []
+    if name == "auto":
         look = _SOURCES.get(str(source.get("_target_")))
-        task = look(source) if look is not None else ""
+        name = look(source) if look is not None else ""
     own = OmegaConf.select(config, "module._target_") == OUR_MODULE
-    option = _WORDS.sub("_", str(task).rpartition(".")[2]).lower()
-    return f"task={option}" if own and option in options else ""
+    option = _WORDS.sub("_", str(name).rpartition(".")[2]).lower()
+    return [f"task={option}"] if own and option in options else []
+
+
+def suited(overrides: Sequence[str]) -> list[str]:
+    """What goes with a typed task that takes the place of the data's own, for which the data has chosen.
+
+    Args:
+        overrides: As typed.
+
+    Returns:
+        Such as `model=autoencoder`, as far as it was not typed; nothing with an experiment, which chooses.
+    """
+    named = [
+        one.partition("=")[2] for one in overrides if one.lstrip("+").startswith(("task=", "data.task="))
+    ]
+    task = TASKS.get(named[-1]) if named else None
+    if task is None or not task.learns_from_inputs or _typed("experiment", overrides):
+        return []
+    return [one for one in task.suits.split() if not _typed(one.partition("=")[0], overrides)]
+
+
+def _typed(group: str, overrides: Sequence[str]) -> bool:
+    return any(override.lstrip("+~").startswith(f"{group}=") for override in overrides)
 
 
 def _of_table(source: dict[str, Any]) -> str:

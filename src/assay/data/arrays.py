@@ -14,6 +14,7 @@ from assay.data.array_file import NoArrayError, read_array
 from assay.data.samples import Samples
 from assay.data.source_paths import check_argument
 from assay.errors import DataError
+from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import infer_task, task_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Arrays:
         inputs: Name of the array (in a folder: of the file without `.npy`) of inputs, `[N, features]` or
             `[N, channels, …]`; for training, or of all samples.
         targets: Name of its targets: class indices from 0 `[N]`, multi-hot `[N, L]`, or numbers `[N]` or `[N,
-            T]`.
+            T]`; None for a task that learns from the inputs alone, see `data.task`.
         val_inputs: Inputs for validation; None: a share of `inputs`, see `data.split`.
         val_targets: Their targets.
         test_inputs: Inputs for the test; as `val_inputs`.
@@ -66,7 +67,7 @@ class Arrays:
         root: str,
         *,
         inputs: str = "inputs",
-        targets: str = "targets",
+        targets: str | None = "targets",
         val_inputs: str | None = None,
         val_targets: str | None = None,
         test_inputs: str | None = None,
@@ -82,11 +83,15 @@ class Arrays:
             task_of(task)
         if layout not in (None, *_LAYOUTS):
             raise ValueError(f"layout={layout!r}: null or one of {', '.join(_LAYOUTS)} was expected")
-        self._names = {"train": (inputs, targets)}
+        if targets is None and task != "auto" and not task_of(task).learns_from_inputs:
+            raise ValueError(f"targets=None: the name of an array was expected for task={task!r}")
+        self._names: dict[str, tuple[str, str | None]] = {"train": (inputs, targets)}
         for part, pair in (("val", (val_inputs, val_targets)), ("test", (test_inputs, test_targets))):
-            if (pair[0] is None) != (pair[1] is None):
+            if targets is None and pair[1] is not None:
+                raise ValueError(f"{part}_targets={pair[1]}: none were expected with targets=None")
+            if targets is not None and (pair[0] is None) != (pair[1] is None):
                 raise ValueError(f"{part}_inputs and {part}_targets go together; only one of them is given")
-            if pair[0] is not None and pair[1] is not None:
+            if pair[0] is not None:
                 self._names[part] = (pair[0], pair[1])
         self.input_names = tuple(pair[0] for pair in self._names.values())
         self._root, self.layout, self._dtype = Path(root), layout, dtype
@@ -106,15 +111,21 @@ class Arrays:
             DataError: An array is missing, or holds something else.
         """
         check_argument("assay.data.arrays.Arrays", "root", self._root)
-        raw = {
-            part: (self._load(f"{prefix}inputs", names[0]), self._load(f"{prefix}targets", names[1]))
-            for part, names in self._names.items()
-            for prefix in ("" if part == "train" else f"{part}_",)
-        }
-        targets = raw["train"][1]
-        columns = math.prod(targets.shape[1:])
-        found = infer_task(is_real=targets.is_floating_point(), num_columns=columns)
-        self.task = found if self._asked == "auto" else self._asked
+        raw: dict[str, tuple[Tensor, Tensor]] = {}
+        for part, (inputs_name, targets_name) in self._names.items():
+            prefix = "" if part == "train" else f"{part}_"
+            inputs = self._load(f"{prefix}inputs", inputs_name)
+            none = torch.zeros(len(inputs), 0, dtype=torch.int64)
+            targets = none if targets_name is None else self._load(f"{prefix}targets", targets_name)
+            raw[part] = inputs, targets
+        of_train = raw["train"][1]
+        if self._asked != "auto":
+            self.task = self._asked
+        elif self._names["train"][1] is None:
+            self.task = Reconstruction.name
+        else:
+            columns = math.prod(of_train.shape[1:])
+            self.task = infer_task(is_real=of_train.is_floating_point(), num_columns=columns)
         task = task_of(self.task)
         parts = {
             part: Samples(

@@ -14,9 +14,9 @@ import torch
 from assay.data.declared import Declared
 from assay.data.limits import check_limits
 from assay.data.loading.batch_order import BatchOrder, drops_last
-from assay.data.loading.loaders import MemoryLoader, StreamLoader
+from assay.data.loading.loaders import KeyedDataset, MemoryLoader, StreamLoader
 from assay.data.loading.placement import Placement, Prepared
-from assay.data.loading.preview import preview
+from assay.data.loading.preview import input_of, preview
 from assay.data.samples import Samples
 from assay.data.shown_samples import TOKENS, Shown, show, show_augmented
 from assay.data.splitting.split_rows import Split
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from assay.data.samples import Encoder, Source
     from assay.data.spec import Spec
     from assay.data.trained import Trained
+    from assay.task.task_name import TaskName
 
 _STATISTICS_SAMPLES = 1024
 _FEW_SAMPLES = 8
@@ -66,6 +67,8 @@ class DataModule(L.LightningDataModule):
             of the samples, or a single one.
         imbalance: Thin the training classes out exponentially, down to this ratio of smallest to largest
             class.
+        task: `reconstruction` or `self_supervised`, which learn from the inputs alone, in place of the
+            source's own task; None for that.
         standardize_targets: Have the loss of a regression see `(target - mean) / std` of the training part;
             batches, predictions and metrics keep the target's own unit. The loss itself is in standard
             deviations then.
@@ -102,6 +105,7 @@ class DataModule(L.LightningDataModule):
         shuffle: bool = True,
         drop_last: bool | str = "auto",
         imbalance: float | None = None,
+        task: TaskName | None = None,
         standardize_targets: bool = True,
         num_workers: int = 0,
         pin_memory: bool = True,
@@ -122,7 +126,9 @@ class DataModule(L.LightningDataModule):
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.shuffle, self.drop_last, self.imbalance, self.seed = shuffle, drop_last, imbalance, seed
         self._transforms = {name: chain_of(transform, name) for name in ("train", "eval")}
-        self._standardize_targets = standardize_targets
+        self._task, self._standardize_targets = task, standardize_targets
+        if task is not None:
+            task_of(task)
         by = given(transform, "normalize")
         known = dict(pretrained_inputs or {})
         if "tokenizer" in known:
@@ -164,7 +170,9 @@ class DataModule(L.LightningDataModule):
         with torch.random.fork_rng(devices=[]):
             self._ask_for_columns(self.split.columns)
             declared = isinstance(self.source, Declared)
-            parts = read_parts(self.source, self.split, self.imbalance, compare=not declared)
+            parts = read_parts(
+                self.source, self.split, self.imbalance, asked=self._task, compare=not declared
+            )
             parts.check(self.batch_size if self.drop_last is True else 1)
             if getattr(parts.data["train"], "vocab_size", 0):
                 check_tokens(self._transforms, self._given_scale)
@@ -177,7 +185,12 @@ class DataModule(L.LightningDataModule):
         self._parts, self._normalize = parts, Normalize(mean, std)
         train_shape = () if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:])
         targets = self.target_statistics() if self._standardize_targets else ((), ())
-        self.spec = parts.describe(first, mean, std, *targets, train_shape=train_shape)
+        value_range: tuple[float, ...] = ()
+        if parts.task.reconstructs:
+            targets, value_range = (mean, std), self._value_range(part, first)
+        self.spec = parts.describe(
+            first, mean, std, *targets, train_shape=train_shape, value_range=value_range
+        )
 
     def setup_for(self, trained: Trained, subset: str = "", digest: str = "") -> None:
         """Read the source for a model that is trained; nothing is learned from the samples.
@@ -196,7 +209,7 @@ class DataModule(L.LightningDataModule):
         with torch.random.fork_rng(devices=[]):
             self._ask_for_columns(self.split.columns)
             try:
-                parts = read_parts(self.source, self.split, self.imbalance, trained)
+                parts = read_parts(self.source, self.split, self.imbalance, trained, asked=self._task)
                 is_other = self._divides and not subset and parts.digest() != digest
             except DataError:
                 if not self.split.columns and not (self._divides and not subset):
@@ -205,10 +218,10 @@ class DataModule(L.LightningDataModule):
                 is_other = True
             if is_other:
                 self._divides = False
-                parts = read_parts(self.source, self.split, self.imbalance, trained)
+                parts = read_parts(self.source, self.split, self.imbalance, trained, asked=self._task)
             if self.split.folds and parts.digest() != digest:  # folds of other samples are of no use
                 plain = replace(self.split, folds=None, fold=None, inner_folds=None, inner_fold=None)
-                parts = read_parts(self.source, plain, self.imbalance, trained)
+                parts = read_parts(self.source, plain, self.imbalance, trained, asked=self._task)
             self._parts, self.encoder, self.spec = parts, parts.encoder, trained.spec
             self._normalize = Normalize(trained.spec.mean, trained.spec.std)
             own = "all" not in parts.rows or self.digest() == digest
@@ -300,6 +313,21 @@ class DataModule(L.LightningDataModule):
             )
         return mean, std
 
+    def _value_range(self, part: Part, first: Tensor) -> tuple[float, ...]:
+        """Lowest and highest value of what is read of the training part; nothing of data that is declared."""
+        if first.dtype == torch.uint8:
+            return 0.0, 1.0
+        if isinstance(self.source, Declared):
+            return ()
+        in_memory = isinstance(part.data, Samples) and not part.transforms
+        read = (
+            blocks(part.data.inputs, part.rows)  # type: ignore[union-attr]  # Samples, then
+            if in_memory
+            else preview(part, _STATISTICS_SAMPLES, self.split.seed, self._num_workers)
+        )
+        lows, highs = zip(*((float(block.min()), float(block.max())) for block in read), strict=True)
+        return min(lows), max(highs)
+
     def target_statistics(self) -> Scale:
         """Mean and deviation of each real target over the training part; empty where there is none.
 
@@ -329,13 +357,21 @@ class DataModule(L.LightningDataModule):
             f"data.drop_last={str(self.drop_last).lower()}: {rest} of {total:,} training samples do not fill "
             f"a batch and are left out{others}; data.drop_last=false trains them too"
         )
-        of_source = getattr(self.source, "notes", ())
-        return (*of_source, *self.split_notes, *self._pretrained.notes, *((left,) if rest else ()))
+        decided = (*self._unused_targets(), *self.split_notes, *self._pretrained.notes)
+        return (*getattr(self.source, "notes", ()), *decided, *((left,) if rest else ()))
 
     @property
     def split_notes(self) -> tuple[str, ...]:
         """What was decided about the division, and what is in two parts of it; there after `setup()`."""
         return self._read_parts().notes
+
+    def _unused_targets(self) -> tuple[str, ...]:
+        """A sentence on targets that the data has, and that are not learnt."""
+        if self._task is None or self.source.task == self._task:
+            return ()
+        labels = self.spec.num_classes
+        use = f"its {labels} classes are only looked at" if labels else "it does not see the data's targets"
+        return (f"data.task={self._task}: learnt from the inputs alone; {use}",)
 
     def _world_size(self) -> int:
         return self.trainer.world_size if self.trainer else 1
@@ -380,6 +416,12 @@ class DataModule(L.LightningDataModule):
         """What the tested samples are called: paths within the data's folder, or rows of the source."""
         data, rows = self._read_parts().data[self.tested], self._read_parts().rows[self.tested].tolist()
         return [data.names[row] for row in rows] if data.names else list(map(str, rows))
+
+    def feature_names(self) -> Sequence[str]:
+        """What each value of a flat input is called; nothing where nobody knows."""
+        encoded: Sequence[str] = getattr(self.encoder, "feature_names", ())
+        names: Sequence[str] = getattr(self._read_parts().data[self.tested], "columns", ())
+        return encoded or names
 
     def tested_samples(self, positions: Sequence[int]) -> list[Shown]:
         """Some samples of the tested part, as a person can look at them.
@@ -433,6 +475,42 @@ class DataModule(L.LightningDataModule):
             return augment(*self._prepare(inputs, targets, torch.float32))
 
         return show_augmented(part, positions, self.seed, augmented, self._normalize)
+
+    def tested_inputs(self, positions: Sequence[int]) -> Tensor:
+        """Some samples of the tested part, as a model gets them.
+
+        Args:
+            positions: In the part.
+
+        Raises:
+            DataError: A sample cannot be read.
+        """
+        part = self._ready_part(self.tested, "eval")
+        inputs = self._inputs(part, positions)
+        return self._prepare(inputs, part.data.targets[part.rows[list(positions)]], self._dtype())[0]
+
+    def _inputs(self, part: Part, positions: Sequence[int]) -> Tensor:
+        dataset = KeyedDataset(part.data, part.transforms, self.seed)
+        keys = [(0, int(part.rows[at]), int(part.keys[at])) for at in positions]
+        with torch.random.fork_rng(devices=[]):
+            return torch.stack([input_of(dataset[key]) for key in keys]).to(self._device())
+
+    def labelled(self, choose: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor] | None:
+        """Training samples with their labels, as a model gets them when it is evaluated.
+
+        Args:
+            choose: From the labels of all training samples, int64 `[N]`, to the positions of those wanted.
+
+        Returns:
+            Inputs, normalised, and labels; None without labels, or of data that the model was not trained on.
+        """
+        part = self._ready_part("train", "eval")
+        labels = part.data.targets[part.rows]
+        if self.tested == "all" or labels.ndim != 1:
+            return None
+        positions = choose(labels)
+        inputs = self._inputs(part, positions.tolist())
+        return self._prepare(inputs, labels[positions].to(inputs.device), self._dtype())
 
     def _read_parts(self) -> Parts:
         if self._parts is None:

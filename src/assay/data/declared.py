@@ -72,9 +72,10 @@ class Declared:
             _check_numbers(f"class_counts.{part}", counts, least=0)
         for part, number in (num_samples or {}).items():
             _check_numbers(f"num_samples.{part}", [number], least=1)
-        size = {"num_classes": num_classes, "num_targets": num_targets, "vocab_size": vocab_size or None}[
-            kind.size_key
-        ]
+        sizes = {"num_classes": num_classes, "num_targets": num_targets, "vocab_size": vocab_size or None}
+        size = sizes.get(kind.size_key)
+        if kind.learns_from_inputs:
+            size = size or 0
         if class_counts is not None:
             if not kind.by_class:
                 raise ValueError(
@@ -85,7 +86,7 @@ class Declared:
                 raise ValueError(f"num_classes={num_classes}: {size}, as in class_counts, was expected")
             self._targets = {part: _labels(counts) for part, counts in class_counts.items()}
         elif num_samples is not None and size is not None:
-            _check_numbers(kind.size_key, [size], least=1, most=_MOST_CLASSES)
+            _check_numbers(kind.size_key, [size], least=not kind.learns_from_inputs, most=_MOST_CLASSES)
             self._targets = {
                 part: kind.declared_targets(number, size, input_shape, class_names or ())
                 for part, number in num_samples.items()

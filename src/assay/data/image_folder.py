@@ -19,6 +19,8 @@ from assay.data.memory import free_memory
 from assay.data.samples import Samples, Stream
 from assay.data.source_paths import check_argument
 from assay.errors import DataError
+from assay.task.multiclass import Multiclass
+from assay.task.reconstruction import Reconstruction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _PARTS = {"train", "val", "test"}
 _PEEK = 32
 _NAMED = 10
+_NO_CLASS = -1
 _JUNK = {"thumbs.db", "desktop.ini"}
 
 
@@ -37,9 +40,10 @@ _JUNK = {"thumbs.db", "desktop.ini"}
 class ImageFolder:
     """`root/<class>/*.jpg`, or with parts of its own `root/{train,val,test}/<class>/*.jpg`.
 
-    The layout of `torchvision.datasets.ImageFolder`. Images become uint8 tensors `[C, H, W]`. If they have
-    one size (or `image_size` gives them one) and take less than a quarter of the free memory, they are
-    decoded once, by as many threads as there are cores; otherwise they are decoded by the loader's worker
+    The layout of `torchvision.datasets.ImageFolder`. With `classes=False` the images are taken as they lie,
+    in folders or not, for a task that learns from them alone. Images become uint8 tensors `[C, H, W]`. If
+    they have one size (or `image_size` gives them one) and take less than a quarter of the free memory, they
+    are decoded once, by as many threads as there are cores; otherwise they are decoded by the loader's worker
     processes, sample by sample. Either way all files are looked at before training, and their SHA-256 is the
     data's; what was found of 1,000 files or more is kept in the user's cache folder.
 
@@ -49,6 +53,7 @@ class ImageFolder:
         mode: `RGB` or `GRAY`; other images are converted, transparency is left out.
         in_memory: `auto` as above; True or False to decide.
         on_bad: What to do about files that cannot be decoded: `error`, or `skip` to leave them out.
+        classes: Whether the folders are classes.
 
     Attributes:
         mode: As given.
@@ -59,8 +64,6 @@ class ImageFolder:
         ValueError: An argument is not one of its choices.
     """
 
-    task: TaskName = "multiclass"
-
     def __init__(
         self,
         root: str,
@@ -68,10 +71,13 @@ class ImageFolder:
         mode: str = "RGB",
         in_memory: bool | str = "auto",
         on_bad: str = "error",
+        *,
+        classes: bool = True,
     ) -> None:
         self.image_size = check_reading(image_size, mode, in_memory, on_bad)
         self._root, self.mode, self._in_memory = Path(root), mode, in_memory
-        self._on_bad = on_bad
+        self._on_bad, self._classes = on_bad, classes
+        self.task: TaskName = Multiclass.name if classes else Reconstruction.name
         self.class_names: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
 
@@ -148,6 +154,8 @@ class ImageFolder:
     def _part_folders(self) -> dict[str, Path]:
         check_argument("assay.data.image_folder.ImageFolder", "root", self._root)
         names = {entry.name for entry in self._root.iterdir() if entry.is_dir() and entry.name[0] != "."}
+        if not self._classes and names & _PARTS != names:
+            return {"all": self._root}
         if "train" not in names or (names - _PARTS and not names & (_PARTS - {"train"})):
             return {"all": self._root}  # `train` may be a class, beside `car` and `plane`
         if names - _PARTS:
@@ -158,12 +166,22 @@ class ImageFolder:
         return {part: self._root / part for part in ("train", "val", "test") if part in names}
 
     def _list(self, part: str, folder: Path) -> list[tuple[str, int]]:
+        if not self._classes:
+            images, left = images_below(folder)
+            self._note_others(Counter(left))
+            if not images:
+                raise DataError(
+                    f"data.source.root={self._root}: {folder} has no image in it",
+                    hint=f"images ({', '.join(IMG_EXTENSIONS)}) were expected",
+                )
+            return [(path, _NO_CLASS) for path in images]
         try:
             names = [name for name in find_classes(str(folder))[0] if not name.startswith(".")]
         except FileNotFoundError as error:
             raise DataError(
                 f"data.source.root={self._root}: {folder} has no folder of images in it",
-                hint="one folder per class was expected: root/<class>/*.jpg",
+                hint="one folder per class was expected: root/<class>/*.jpg; to learn from images alone: "
+                "data.source.classes=false task=reconstruction",
             ) from error
         if part in ("all", "train"):
             self.class_names = tuple(names)
@@ -173,12 +191,14 @@ class ImageFolder:
                 hint="give train a folder of the same name, or remove this one",
             )
         found = {name: images_below(folder / name) for name in names}
-        others = Counter(suffix for _, left in found.values() for suffix in left)
+        self._note_others(Counter(suffix for _, left in found.values() for suffix in left))
+        indices = {name: index for index, name in enumerate(self.class_names)}
+        return [(path, indices[name]) for name in names for path in found[name][0]]
+
+    def _note_others(self, others: Counter[str]) -> None:
         if others:
             told = ", ".join(f"{count} × {suffix}" for suffix, count in others.most_common(5))
             self._note(f"files that are not images by their name are left out: {told}")
-        indices = {name: index for index, name in enumerate(self.class_names)}
-        return [(path, indices[name]) for name in names for path in found[name][0]]
 
     def _refuse_empty(self, part: str, files: list[tuple[str, int]]) -> None:
         if part not in ("all", "train"):
@@ -218,7 +238,7 @@ class ImageFolder:
 
 @final
 class _Files:
-    """Image files as `(uint8 [C, H, W], class index)`."""
+    """Image files as `(uint8 [C, H, W], class index int64 [], or nothing [0])`."""
 
     def __init__(self, files: list[tuple[str, int]], mode: str, size: tuple[int, int] | None) -> None:
         self._files, self._mode, self._size = files, mode, size
@@ -226,9 +246,9 @@ class _Files:
     def __len__(self) -> int:
         return len(self._files)
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        path, label = self._files[index]
-        return read_image(path, self._mode, self._size), label
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        path, _ = self._files[index]
+        return read_image(path, self._mode, self._size), _labels(self._files[index : index + 1])[0]
 
 
 def _common_size(paths: list[str]) -> tuple[int, int] | None:
@@ -263,4 +283,6 @@ def _is_image(name: str) -> bool:
 
 
 def _labels(files: list[tuple[str, int]]) -> Tensor:
+    if files and files[0][1] == _NO_CLASS:
+        return torch.zeros(len(files), 0, dtype=torch.int64)
     return torch.tensor([label for _, label in files], dtype=torch.int64)

@@ -110,6 +110,37 @@ def show_augmented(
     return [Shown(*pair) for pair in zip(pictures, rows, strict=True)]
 
 
+def show_pairs(given: torch.Tensor, returned: torch.Tensor, columns: Sequence[str]) -> list[Shown]:
+    """Samples beside what a model made of them: pictures side by side, rows with a column for each.
+
+    Args:
+        given: `[N, ...]`.
+        returned: As `given`, in the same unit.
+        columns: Names of the features.
+    """
+    both = [torch.stack([one, other]).float().cpu() for one, other in zip(given, returned, strict=True)]
+    shown = []
+    for pair, picture in zip(both, _pictures([_beside(pair) for pair in both]), strict=True):
+        original, made = (_row(one, columns) for one in pair)
+        row = None
+        if original is not None and made is not None:
+            row = {
+                f"{name}{suffix}": values[name]
+                for name in original
+                for values, suffix in ((original, ""), (made, ", reconstructed"))
+            }
+        shown.append(Shown(picture, row))
+    return shown
+
+
+def _beside(pair: torch.Tensor) -> torch.Tensor:
+    """Two pictures `[C, H, W]` with a line of their mean between them; anything else as it is."""
+    if pair.ndim != 4:
+        return pair
+    line = pair.mean().expand(*pair.shape[1:3], max(1, pair.shape[3] // 16))
+    return torch.cat([pair[0], line, pair[1]], 2)
+
+
 def _pictures(inputs: Sequence[torch.Tensor]) -> list[bytes | None]:
     low = min((float(one.min()) for one in inputs if one.is_floating_point()), default=0.0)
     high = max((float(one.max()) for one in inputs if one.is_floating_point()), default=1.0)

@@ -38,9 +38,11 @@ class Spec:
         mean: What the inputs are normalised with, a value a channel or feature (or a single one); empty: not
             at all.
         std: As `mean`.
-        target_mean: What the targets of a regression are standardised with, a value per target; empty: not at
-            all.
+        target_mean: What the targets of a regression are standardised with, a value per target, or a
+            reconstruction, a value per channel or feature; empty: not at all.
         target_std: As `target_mean`.
+        value_range: Lowest and highest value of the inputs of a reconstruction, bytes as 0 to 1; empty where
+            nobody has looked.
     """
 
     task: TaskName
@@ -61,6 +63,7 @@ class Spec:
     std: tuple[float, ...] = field(default=(), repr=False)
     target_mean: tuple[float, ...] = field(default=(), repr=False)
     target_std: tuple[float, ...] = field(default=(), repr=False)
+    value_range: tuple[float, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         task_of(self.task)

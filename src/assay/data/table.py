@@ -20,6 +20,7 @@ from assay.data.tabular.table_targets import TableTargets
 from assay.data.tabular.target_task import task_of_columns, with_targets
 from assay.errors import DataError
 from assay.quoting import counted, override
+from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Table:
         path: A .csv or .tsv (also compressed), .parquet, .feather or .xlsx file; all samples, or those for
             training.
         target: Column to predict, or several: labels of a multilabel task, numbers of a regression, or
-            classes and numbers side by side (`multitask`).
+            classes and numbers side by side (`multitask`); None for a task that learns from the other columns
+            alone, see `data.task`.
         test_path: A file of the same columns for the test; None: a share of `path`, see `data.split`.
         features: Columns to predict from, whatever they hold; None for all others that are fit for it.
         exclude: Columns to leave out.
@@ -82,7 +84,7 @@ class Table:
     def __init__(
         self,
         path: str,
-        target: str | Sequence[str],
+        target: str | Sequence[str] | None,
         *,
         test_path: str | None = None,
         features: Sequence[str] | None = None,
@@ -126,7 +128,9 @@ class Table:
                 f"max_categories={max_categories}: a number of at least 1, or null, was expected"
             )
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
-        self.targets = _names("target", target)
+        self.targets = [] if target is None else _names("target", target)
+        if target is None and task != "auto" and not task_of(task).learns_from_inputs:
+            raise ValueError(f"target=None: the name of a column was expected for task={task!r}")
         self._asked_of_columns = Asked(
             targets=self.targets,
             features=None if features is None else _names("features", features),
@@ -272,6 +276,8 @@ class Table:
         return divide
 
     def _find_task(self, frame: pd.DataFrame) -> TaskName:
+        if not self.targets:
+            return Reconstruction.name if self._asked == "auto" else self._asked
         if self._asked == "auto":
             found, note = task_of_columns(frame, self.targets)
             self._note(*([note] if note else []))

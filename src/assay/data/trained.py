@@ -40,18 +40,21 @@ class Trained:
     encoder: Any = None
     notes: list[str] = field(default_factory=list)
 
-    def adapted(self, source: Source, given: Mapping[str, _Data]) -> dict[str, _Data]:
+    def adapted(
+        self, source: Source, given: Mapping[str, _Data], asked: str | None = None
+    ) -> dict[str, _Data]:
         """The parts of a source with the run's classes and encoder in place of their own.
 
         Args:
             source: Has been read.
             given: What it gave.
+            asked: The task in place of the source's own, if any.
 
         Raises:
             DataError: The samples are of another task, or have classes, labels or a form that the model does
                 not know.
         """
-        task = task_of(source.task)
+        task = task_of(asked or source.task)
         if task.name != self.spec.task:
             raise DataError(
                 f"data: its task is {task.name}; the model was trained for {self.spec.task}",
@@ -59,7 +62,10 @@ class Trained:
             )
         self.notes.clear()
         names, targets = tuple(source.class_names), {part: data.targets for part, data in given.items()}
-        if task.has_real_targets:
+        if task.learns_from_inputs:
+            if any(values.ndim != 1 for values in targets.values()) or names != self.spec.class_names:
+                targets = {part: values.new_zeros(len(values), 0) for part, values in targets.items()}
+        elif task.has_real_targets:
             self._check_width(targets)
         elif task.has_masks:
             targets = self._masks(names, targets)

@@ -37,6 +37,7 @@ from assay.run.evaluated_data import change_data
 from assay.run.kept_predictions import gathered, predictions_of, warnings_of
 from assay.run.load import checkpoint_path, read_config, said_of, weights_of
 from assay.targets.trust import typed_packages
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -163,7 +164,8 @@ def _test(
     check_device(config.trainer)
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
     with open_dict(config):
-        config.update(dict.fromkeys(_NOT_NEEDED))
+        views = "spec" in config and task_of(config.spec.task).compares_views  # by the augmentation
+        config.update({key: None for key in _NOT_NEEDED if not (views and key == "augment")})
         if has_weights(config):
             config.model.weights = None  # the checkpoint's take their place, and the file may be gone
         config.trainer.update({"devices": 1, "num_nodes": 1, "strategy": "auto", "profiler": None})
@@ -244,7 +246,8 @@ def _trained(config: DictConfig, run_dir: Path) -> Trained | None:
 
 def _data(config: DictConfig, trained: Trained | None, split: str, digest: str) -> L.LightningDataModule:
     source = OmegaConf.select(config, "data.source")
-    if isinstance(source, DictConfig) and source.get("task") == "auto" and trained is not None:
+    in_place = config.data.get("task") is not None  # of whatever the source would find
+    if isinstance(source, DictConfig) and source.get("task") == "auto" and trained and not in_place:
         source.task = trained.spec.task  # a few rows may look like another one
     L.seed_everything(config.seed, workers=True, verbose=False)
     data: Any = build(config, "data")

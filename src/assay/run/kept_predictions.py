@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.callbacks.keep_predictions import KeepPredictions, drawn
 from assay.data.data_module import DataModule
+from assay.data.shown_samples import show_pairs
 from assay.module import Module
 from assay.record import predictions_file, samples_file
 from assay.record.failure_cause import reason_of
@@ -110,7 +111,7 @@ def write(assembly: Assembly, keep: KeepPredictions, run_dir: Path) -> Predictio
     try:
         predictions, data = predictions_of(assembly, keep), assembly.datamodule
         if predictions is not None and isinstance(data, DataModule):
-            samples = _samples(data, keep, predictions, int(_settings(assembly)["num_samples"]))
+            samples = _samples(assembly, keep, predictions, int(_settings(assembly)["num_samples"]))
             if isinstance(assembly.module, Module):
                 samples += _generated(assembly.module, data)
             predictions_file.write(run_dir / predictions_file.FILE, predictions)
@@ -147,7 +148,7 @@ def remove(run_dir: Path) -> None:
 
 
 def _samples(
-    data: DataModule, keep: KeepPredictions, predictions: Predictions, most: int
+    assembly: Assembly, keep: KeepPredictions, predictions: Predictions, most: int
 ) -> list[KeptSample]:
     worst: list[int] = task_of(predictions.task).worst(predictions, most).tolist()
     rows = [*worst, *drawn(len(predictions.keys), most).tolist()]
@@ -156,7 +157,7 @@ def _samples(
     return [
         KeptSample(predictions.keys[index], reason, _picture(shown, keep.shown(at), predictions), shown.row)
         for index, at, reason, shown in zip(
-            rows, positions, reasons, data.tested_samples(positions), strict=True
+            rows, positions, reasons, _shown(assembly, positions), strict=True
         )
     ]
 
@@ -176,3 +177,12 @@ def _picture(shown: Shown, predicted: NDArray[Any] | None, predictions: Predicti
         return shown.picture
     names = predictions.class_names
     return task_of(predictions.task).picture(shown.picture, shown.target, predicted, names)
+
+
+def _shown(assembly: Assembly, positions: list[int]) -> list[Shown]:
+    data, module = assembly.datamodule, assembly.module
+    assert isinstance(data, DataModule)  # noqa: S101 - nothing is kept of another
+    assert isinstance(module, Module)  # noqa: S101 - as above
+    if not module.task.reconstructs or not positions:
+        return data.tested_samples(positions)
+    return show_pairs(*module.reconstructed(data.tested_inputs(positions)), data.feature_names())

@@ -125,7 +125,7 @@ def import_trusted(names: Iterable[str]) -> None:
 def _named(config: DictConfig) -> Iterator[tuple[str, str]]:
     """Full key and value of each place where a job names a task."""
     ours = OmegaConf.select(config, "data._target_") == OUR_DATA
-    for key in (*(("data.source.task", "data.spec.task") if ours else ()), "spec.task"):
+    for key in (*(("data.task", "data.source.task", "data.spec.task") if ours else ()), "spec.task"):
         try:
             name: Any = OmegaConf.select(config, key)
         except OmegaConfBaseException:  # which is said where values are looked at

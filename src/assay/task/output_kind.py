@@ -38,6 +38,8 @@ def kind_of_outputs(task: Task, loss: Any) -> Kind:
         task: Of the run.
         loss: Of the run; its `kind` and its `probabilities(outputs)` say it, where it has them.
     """
+    if task.kind is not None:
+        return task.kind
     if getattr(loss, "kind", None) == "embedding":
         return "embeddings"
     if task.has_real_targets:

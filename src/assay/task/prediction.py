@@ -141,6 +141,26 @@ class EmbeddingPrediction:
         return str(self.vector)
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class ReconstructionPrediction:
+    """What a model makes of one sample, of which it keeps only the latent vector.
+
+    Attributes:
+        error: Mean squared difference to the sample, both normalised as the model sees them: how unlike the
+            training data the sample is.
+        latent: Float32 `[L]`; empty of a model without an `encode`.
+        reconstruction: Float32 of the sample's shape, in its own unit, bytes as 0 to 1.
+    """
+
+    error: float
+    latent: NDArray[np.float32]
+    reconstruction: NDArray[np.float32]
+
+    def __str__(self) -> str:
+        return f"error {self.error:.6g}"
+
+
 def probabilities_of(scores: NDArray[np.float32], kind: Kind) -> NDArray[np.float32]:
     """The scores, where they are probabilities.
 

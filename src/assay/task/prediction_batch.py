@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from assay.task.prediction import (
     ClassPrediction,
     EmbeddingPrediction,
     LabelPrediction,
+    ReconstructionPrediction,
     ValuePrediction,
     probabilities_of,
 )
@@ -281,6 +283,55 @@ class EmbeddingPredictions(PredictionBatch[EmbeddingPrediction]):
     @override
     def _several(self, outputs: NDArray[np.float32]) -> EmbeddingPredictions:
         return EmbeddingPredictions(outputs)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ReconstructionPredictions(PredictionBatch[ReconstructionPrediction]):
+    """What a model makes of N samples.
+
+    Attributes:
+        rows: Float32 `[N, 1 + L + D]`: error, latent vector, flattened reconstruction.
+        shape: Of one sample, D values in all.
+    """
+
+    rows: NDArray[np.float32]
+    shape: tuple[int, ...]
+
+    @property
+    @override
+    def outputs(self) -> NDArray[np.float32]:
+        return self.rows
+
+    @property
+    def errors(self) -> NDArray[np.float32]:
+        """Float32 `[N]`, see `ReconstructionPrediction`."""
+        return self.rows[:, 0]
+
+    @property
+    def latents(self) -> NDArray[np.float32]:
+        """Float32 `[N, L]`."""
+        return self.rows[:, 1 : self.rows.shape[1] - math.prod(self.shape)]
+
+    @property
+    def reconstructions(self) -> NDArray[np.float32]:
+        """Float32 `[N, *shape]`."""
+        return self.rows[:, self.rows.shape[1] - math.prod(self.shape) :].reshape(-1, *self.shape)
+
+    @override
+    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
+        latents = self.latents
+        columns = {f"latent_{at}": latents[:, at] for at in range(latents.shape[1])}
+        return {"reconstruction_error": self.errors} | columns
+
+    @override
+    def _one(self, outputs: NDArray[np.float32]) -> ReconstructionPrediction:
+        one = self._several(outputs[None])
+        return ReconstructionPrediction(float(one.errors[0]), one.latents[0], one.reconstructions[0])
+
+    @override
+    def _several(self, outputs: NDArray[np.float32]) -> ReconstructionPredictions:
+        return ReconstructionPredictions(outputs, self.shape)
 
 
 def _each(word: str, names: Sequence[str], scores: NDArray[np.float32]) -> dict[str, Any]:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from assay.task.task_name import TaskName
 
-Kind = Literal["probabilities", "values", "embeddings", "scores", "confusions", "surprisals"]
+Kind = Literal[
+    "probabilities", "values", "embeddings", "scores", "confusions", "surprisals", "reconstructions"
+]
 """What outputs are; `scores` are of a loss that says no probabilities, `confusions` are counts of pixels,
 `surprisals` bits of each token."""
 KINDS: tuple[str, ...] = get_args(Kind)

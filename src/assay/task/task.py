@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from assay.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch
     from numpy.typing import NDArray
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from assay.figure.figure import Figure
     from assay.task.prediction_batch import PredictionBatch
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LOGIT_KINDS: Final = frozenset({"multiclass", "binary"})
 """What a loss may have as its class attribute `kind`: one logit per class, or one per yes-or-no label."""
-LOSS_KINDS: Final = LOGIT_KINDS | {"embedding", "multitask"}
+LOSS_KINDS: Final = LOGIT_KINDS | {"embedding", "multitask", "views"}
 
 
 class Task(ABC):
@@ -49,6 +49,12 @@ class Task(ABC):
         takes_logits: Metrics and predictions are made of the model's outputs as they are, whatever
             probabilities the loss says.
         generates: A prediction is how a text goes on, see `assay.task.generate`.
+        kind: What predictions are, whatever the loss; None where the loss says it.
+        learns_from_inputs: Needs no targets; those that the data has are at most labels to look at, int64
+            `[N]`, or nothing, `[N, 0]`. Only such a task may take the place of the data's own (`data.task`).
+        reconstructs: A model returns what it was given.
+        compares_views: The loss compares views that the augmentation makes of each sample, in evaluation,
+            too.
     """
 
     name: ClassVar[TaskName]
@@ -67,6 +73,10 @@ class Task(ABC):
     num_classes: ClassVar[int | None] = None
     takes_logits: ClassVar[bool] = False
     generates: ClassVar[bool] = False
+    kind: ClassVar[Kind | None] = None
+    learns_from_inputs: ClassVar[bool] = False
+    reconstructs: ClassVar[bool] = False
+    compares_views: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if "name" not in vars(cls):
@@ -89,6 +99,33 @@ class Task(ABC):
         """
         del dtype
         return self.as_targets(targets)
+
+    def loss_targets(
+        self, inputs: Tensor, targets: Tensor, restore: Callable[[Tensor], Tensor] | None
+    ) -> Tensor:
+        """What outputs are compared with, before any augmentation.
+
+        Args:
+            inputs: Of B samples, normalised.
+            targets: Of the batch.
+            restore: From what the loss sees to the targets' own unit; None where these are the same.
+        """
+        del inputs, restore
+        return targets
+
+    def described(self, model: nn.Module, inputs: Tensor, outputs: Tensor) -> Tensor:
+        """What is kept of tested samples in place of outputs that are as large as the inputs.
+
+        Args:
+            model: In eval mode.
+            inputs: `[B, ...]`, normalised.
+            outputs: Of the model, as the loss compares them.
+
+        Returns:
+            Float `[B, K]`.
+        """
+        del model, inputs
+        return outputs.flatten(1)
 
     def hard_targets(self, targets: Tensor) -> Tensor:
         """What metrics compare predictions with, where mixing or a teacher made the targets soft.
@@ -279,6 +316,20 @@ class Task(ABC):
         del predictions
         return []
 
+    def typed_samples(
+        self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...], spec: Mapping[str, Any]
+    ) -> PredictionBatch[Any]:
+        """As `typed`, where the form of a sample is needed, too.
+
+        Args:
+            outputs: As for `typed`.
+            kind: As for `typed`.
+            names: As for `typed`.
+            spec: Of the data.
+        """
+        del spec
+        return self.typed(outputs, kind, names)
+
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
         """What a run keeps of its test, a row per sample, for `scores`, `figures` and the rest.
 
@@ -293,6 +344,57 @@ class Task(ABC):
         """
         del kind
         return outputs[:, None] if outputs.ndim == 1 else outputs, targets
+
+    def made_up_targets(
+        self, spec: Mapping[str, Any], num_samples: int, input_shape: Sequence[int] = ()
+    ) -> Tensor:
+        """Targets as the data gives them, made up.
+
+        Args:
+            spec: Of the data.
+            num_samples: How many.
+            input_shape: Of a sample.
+        """
+        return self.fake_targets(num_samples, max(1, int(spec[self.size_key])), input_shape)
+
+    def loss_problem(self, spec: Mapping[str, Any], loss: Any) -> tuple[str, str] | None:
+        """Why a loss cannot be used, and what to type; None where nothing is known against it.
+
+        Args:
+            spec: Of the data.
+            loss: Its class, or what makes it.
+        """
+        del spec, loss
+        return None
+
+    def model_problem(self, model: Any) -> tuple[str, str] | None:
+        """Why a model cannot be used, and what to type; None where nothing is known against it.
+
+        Args:
+            model: As it will be used, perhaps without its weights.
+        """
+        del model
+        return None
+
+    def augment_problem(self, augment: Any) -> tuple[str, str] | None:
+        """Why an augmentation cannot be used, and what to type; None where nothing is known against it.
+
+        Args:
+            augment: As it will be used.
+        """
+        del augment
+        return None
+
+    def probabilities(self, loss: Any) -> Callable[[Tensor], Tensor] | None:
+        """What makes predictions of outputs, sample by sample; None where they are predictions already.
+
+        Args:
+            loss: As it is used.
+        """
+        if self.takes_logits:
+            return None
+        found: Callable[[Tensor], Tensor] | None = getattr(loss, "probabilities", None)
+        return found
 
     def in_words(self, spec: Mapping[str, Any]) -> str:
         """What there is to predict, such as `10 classes`.

@@ -10,8 +10,10 @@ from assay.task.language_modelling import LanguageModelling
 from assay.task.multiclass import Multiclass
 from assay.task.multilabel import Multilabel
 from assay.task.multitask import Multitask
+from assay.task.reconstruction import Reconstruction
 from assay.task.regression import Regression
 from assay.task.segmentation import Segmentation
+from assay.task.self_supervised import SelfSupervised
 from assay.task.task import Task
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ TASKS: Final[Mapping[str, Task]] = MappingProxyType(
             Segmentation(),
             Multitask(),
             LanguageModelling(),
+            Reconstruction(),
+            SelfSupervised(),
         )
     }
 )

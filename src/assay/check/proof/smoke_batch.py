@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from torchmetrics import MetricCollection
 
     from assay.metrics.tracker import Tracker
+    from assay.module import Observation
 
 _FEW, _MANY = 4, 16
+_VIEWS = "augment=two_views"
 _SIZE = re.compile(r"torch\.Size\((\[[^]]*\])\)")
 
 
@@ -43,11 +45,13 @@ class Trial:
         names: Scalars that training (`train/…`) and evaluation (`val/…`) will log.
         targets: Shape of one sample's target as the loss gets it in training.
         target_dtype: Its type.
+        num_views: Rows of a batch that the augmentation makes of each sample.
     """
 
     names: dict[str, list[str]]
     targets: tuple[int, ...]
     target_dtype: torch.dtype
+    num_views: int = 1
 
 
 class _Outputs(nn.Module):
@@ -86,12 +90,24 @@ def try_parts(
         torch.manual_seed(0)
         task = task_of(config.spec.task)
         model = _Outputs(task.output_shape(config.spec, int(config.spec.num_outputs)))
-        stand_in = Module(model=model, task=task, loss=loss, optimizer=torch.optim.SGD, metrics=metrics)
-        plain = _batch(config, _MANY)
-        names = {"val": _try_stage(config, "eval", stand_in, stand_in.val_tracker, plain)}
-        batch = plain if augment is None else _try_augment(config, augment, loss, stand_in)
-        names["train"] = _try_stage(config, "train", stand_in, stand_in.train_tracker, batch)
-    return Trial(names, tuple(batch[1].shape[1:]), batch[1].dtype)
+        views = augment if task.compares_views else None
+        stand_in = Module(
+            model=model, task=task, loss=loss, optimizer=torch.optim.SGD, metrics=metrics, augment=views
+        )
+        plain = batch = _batch(config, _MANY)
+        num_views = _num_views(config, augment) if task.compares_views else 1
+
+        def train() -> Observation | None:
+            stand_in.training_step(batch, 0)
+            return stand_in._step.observed
+
+        tracker = stand_in.val_tracker
+        names = {"val": _try_stage(config, "eval", stand_in, tracker, lambda: stand_in.evaluated(plain))}
+        if augment is not None and not task.compares_views:
+            batch = _try_augment(config, augment, loss, stand_in)
+        names["train"] = _try_stage(config, "train", stand_in, stand_in.train_tracker, train)
+    compared = task.loss_targets(*batch, None) if num_views == 1 else torch.zeros(1, dtype=torch.int64)
+    return Trial(names, tuple(compared.shape[1:]), compared.dtype, num_views)
 
 
 def _batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
@@ -114,7 +130,7 @@ def made_up(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor
     """
     spec = config.spec
     task = task_of(spec.task)
-    halved = task.fake_targets((rows + 1) // 2, max(1, int(spec[task.size_key])), shape)
+    halved = task.made_up_targets(spec, (rows + 1) // 2, shape)
     targets = halved.repeat_interleave(2, 0)[:rows]  # two of each class, for losses of pairs
     if vocab_size := int(spec.get("vocab_size") or 0):  # the first and the last id among them; 0 is padding
         ids = torch.linspace(1, vocab_size - 1, rows * math.prod(shape), dtype=torch.float64)
@@ -127,7 +143,8 @@ def made_up(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor
 def _try_augment(
     config: DictConfig, augment: Any, loss: nn.Module, stand_in: Module
 ) -> tuple[Tensor, Tensor]:
-    inputs, targets = _batch(config, _FEW)
+    made, labels = _batch(config, _FEW)
+    inputs, targets = made, task_of(config.spec.task).loss_targets(made, labels, None)
     try:
         batch: tuple[Tensor, Tensor] = augment(inputs, targets)
     except Exception as error:
@@ -148,6 +165,33 @@ def _try_augment(
             "augment=none",
         ) from error
     return batch
+
+
+def _num_views(config: DictConfig, augment: Any) -> int:
+    """Views that an augmentation makes of each sample; it is refused where there is nothing to compare."""
+    name = config.spec.task
+    if augment is None:
+        raise ConfigError(
+            f"data.task={name} compares views of a sample, and none are made", key="augment", hint=_VIEWS
+        )
+    inputs, targets = _batch(config, _FEW)
+    try:
+        views, samples = augment(inputs, targets)
+    except Exception as error:
+        text = f"cannot be applied to inputs {list(inputs.shape[1:])}: {_text(error)}"
+        flat = "name transforms for flat samples, such as torchvision.transforms.v2.GaussianNoise, in a YAML"
+        hint = f"{flat} of your own, conf/augment/NAME.yaml" if inputs.ndim == 2 else _VIEWS
+        raise _error(error, _failed(error, augment), text, hint) from error
+    whole = samples.ndim == 1 and len(samples) == len(views) and not samples.is_floating_point()
+    counts = samples.unique(return_counts=True)[1] if whole else samples.new_zeros(1)
+    if len(counts) != len(inputs) or counts.min() < 2 or counts.min() != counts.max():
+        raise ConfigError(
+            f"does not make several views of each sample and say which sample each is of, which "
+            f"data.task={name} compares",
+            key="augment",
+            hint=_VIEWS,
+        )
+    return int(counts[0])
 
 
 def _failed(error: Exception, augment: Any) -> str:
@@ -173,16 +217,19 @@ def _typed_classes(config: DictConfig) -> str:
 
 
 def _try_stage(
-    config: DictConfig, stage: str, stand_in: Module, tracker: Tracker, batch: tuple[Tensor, Tensor]
+    config: DictConfig,
+    stage: str,
+    stand_in: Module,
+    tracker: Tracker,
+    observe: Callable[[], Observation | None],
 ) -> list[str]:
     suits = task_of(config.spec.task).suits
     try:
-        stand_in.training_step(batch, 0)
+        observed = observe()
     except Exception as error:
         message = f"{type(stand_in.loss).__name__} cannot take {_targets_in_words(config)}: {_text(error)}"
         raise _error(error, "loss", message, suits) from error
-    observed = stand_in._step.observed
-    assert observed is not None  # noqa: S101 - training_step has just set it
+    assert observed is not None  # noqa: S101 - a training step has just set it
     predictions, targets = stand_in.scored(observed), observed[2]
     several = tracker.metrics
     for name, metric in tracker.metrics.items(keep_base=True, copy_state=False):
@@ -197,7 +244,8 @@ def _try_stage(
             key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"
             message = f"{type(metric).__name__} cannot score {_targets_in_words(config)}: {_text(error)}"
             at = key if OmegaConf.select(config, key) is not None else f"metrics.{stage}"
-            raise _error(error, at, message, suits) from error
+            unlabelled = "the data has no labels: metrics=none" if not targets.numel() else suits
+            raise _error(error, at, message, unlabelled) from error
     tracker.update(*observed)
     names = [name for name, value in tracker.compute().items() if is_scalar(value)]
     tracker.reset()

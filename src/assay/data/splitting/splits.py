@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -109,6 +109,7 @@ class Parts:
         target_std: tuple[float, ...] = (),
         *,
         train_shape: tuple[int, ...] = (),
+        value_range: tuple[float, ...] = (),
     ) -> Spec:
         """The spec of these parts.
 
@@ -119,6 +120,7 @@ class Parts:
             target_mean: What targets are standardised with.
             target_std: As `target_mean`.
             train_shape: As in `Spec`.
+            value_range: As in `Spec`.
         """
         return Spec(
             task=self.task.name,
@@ -137,6 +139,7 @@ class Parts:
             std=std,
             target_mean=target_mean,
             target_std=target_std,
+            value_range=value_range,
         )
 
     def digest(self) -> str:
@@ -159,6 +162,7 @@ def read_parts(
     trained: Trained | None = None,
     *,
     compare: bool = True,
+    asked: str | None = None,
 ) -> Parts:
     """Read a source and divide what it does not come divided.
 
@@ -171,6 +175,7 @@ def read_parts(
         trained: What a run knows of its data, where the samples are for its model: nothing is learned from
             them. What comes undivided is then a part `all`, too.
         compare: Look for samples that are in two parts.
+        asked: The task, where it is not the source's own; the division stays that of the source's own.
 
     Raises:
         DataError: The data is not what the source says it is; or see `divide` and `long_tail`.
@@ -178,15 +183,20 @@ def read_parts(
     given = dict(source.read())
     _check_names(given)
     if trained is not None:
-        given = trained.adapted(source, given)
-    task = task_of(source.task)
+        given = trained.adapted(source, given, asked)
+    task = own = task_of(source.task)
     class_names = trained.spec.class_names if trained else tuple(source.class_names)
     for part, data in given.items():
         _check_lengths(part, data)
+    if asked is not None:
+        task = _in_place_of(own, asked)
+        given = {part: replace(data, targets=task.as_targets(data.targets)) for part, data in given.items()}
+        class_names = class_names if next(iter(given.values())).targets.ndim == 1 else ()
+    for part, data in given.items():
         task.check(part, data.targets, class_names)
     undivided = "all" in given
     whole = given.pop("all" if undivided else "train")
-    labels = whole.targets.numpy() if task.by_class else None
+    labels = whole.targets.numpy() if own.by_class and whole.targets.ndim == 1 else None
     try:
         rows, notes = divide(whole, given, split, labels, class_names)
     except DataError:
@@ -217,6 +227,17 @@ def read_parts(
     encoder = whole.encoder if isinstance(whole, Unfitted) else getattr(source, "fitted", None)
     raw = {part: _records(every.get(part, whole), rows[part]) for part in (rows if trained else ("test",))}
     return Parts(task, class_names, shared, rows, encoder, raw, tuple(notes))
+
+
+def _in_place_of(own: Task, asked: str) -> Task:
+    task = task_of(asked)
+    if not (task.learns_from_inputs or task is own):
+        raise DataError(
+            f"data.task={asked}: the data's targets are for {own.name}; only a task that learns from the "
+            "inputs alone can take its place",
+            hint=f"data.source.task={asked}, where the source has that key, or data.task=null",
+        )
+    return task
 
 
 def _records(data: Samples | Stream | Unfitted, rows: NDArray[np.int64]) -> Any:

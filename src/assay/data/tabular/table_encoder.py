@@ -60,6 +60,16 @@ class Column:
         return self.buckets if self.kind == "words" else len(self.parts) or 1
 
     @property
+    def names(self) -> list[str]:
+        """What each of these numbers is called."""
+        if self.kind == "category":
+            texts = {code: text for text, code in self.codes.items() if code != self.other}
+            return [f"{self.name}={texts.get(code, 'other')}" for code in range(self.width)]
+        if self.kind == "words":
+            return [f"{self.name}, words {bucket}" for bucket in range(self.width)]
+        return [f"{self.name}, {part}" for part in self.parts] or [self.name]
+
+    @property
     def fills(self) -> tuple[float, ...]:
         """What stands for a missing number or date, a value for each of its numbers; NaN: nothing does."""
         fill = np.array([np.nan if self.fill is None else float(self.fill)])
@@ -188,6 +198,11 @@ class TableEncoder:
         with np.errstate(over="ignore"):
             values = np.column_stack([*numbers, *one_hot, *hashed]).astype(np.float32)
         return torch.from_numpy(np.ascontiguousarray(values))
+
+    @property
+    def feature_names(self) -> list[str]:
+        """What each of the F inputs is called: its column, and of which category, part or word it is."""
+        return [name for column in self.columns for name in column.names]
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Refuse a table that lacks a column.

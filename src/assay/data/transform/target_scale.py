@@ -1,4 +1,4 @@
-"""Scaling of a regression's targets: the loss sees standardised ones, all else the target's own unit."""
+"""Scaling of real-valued targets: the loss sees standardised ones, all else the target's own unit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TargetScale:
     the distance to their mean, which takes an optimizer more steps than a run has.
 
     Args:
-        mean: One value per target; empty: nothing is changed.
+        mean: One value per target, or per channel of `[B, C, ...]`; empty: nothing is changed.
         std: As `mean`; zeros count as 1, so that a constant target stays finite.
 
     >>> scale = TargetScale([300_000.0], [50_000.0])
@@ -32,7 +32,7 @@ class TargetScale:
 
     def __init__(self, mean: Sequence[float] = (), std: Sequence[float] = ()) -> None:
         self._mean, self._std = tuple(mean), tuple(value or 1.0 for value in std)
-        self._ready: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = {}
+        self._ready: dict[tuple[torch.device, torch.dtype, int], tuple[Tensor, Tensor]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._mean)
@@ -41,10 +41,10 @@ class TargetScale:
         """What the loss compares outputs with.
 
         Args:
-            targets: `[B, T]` in their own unit.
+            targets: `[B, T]` or `[B, C, ...]` in their own unit.
 
         Returns:
-            `[B, T]`, float32 or float64.
+            Of the same shape, float32 or float64.
         """
         # Subtracted first: a single multiply-add would lose the digits of targets far from 0.
         mean, std = self._statistics(targets)
@@ -54,10 +54,10 @@ class TargetScale:
         """Outputs in the targets' own unit.
 
         Args:
-            outputs: `[B, T]`, standardised.
+            outputs: `[B, T]` or `[B, C, ...]`, standardised.
 
         Returns:
-            `[B, T]`, float32 or float64; the outputs themselves where nothing is changed.
+            Of the same shape, float32 or float64; the outputs themselves where nothing is changed.
         """
         if not self._mean:
             return outputs
@@ -66,11 +66,13 @@ class TargetScale:
 
     def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
-        key = (like.device, dtype)
+        further = max(0, like.ndim - 2)
+        key = (like.device, dtype, further)
         if key not in self._ready:
             # Two steps, because some devices have no float64.
             values = (torch.tensor(numbers, dtype=torch.float64) for numbers in (self._mean, self._std))
-            mean, std = (value.to(dtype).to(like.device) for value in values)
+            shape = (-1, *[1] * further)
+            mean, std = (value.to(dtype).to(like.device).view(shape) for value in values)
             self._ready[key] = mean, std
         return self._ready[key]
 
@@ -81,6 +83,7 @@ def target_scale(spec: Mapping[str, Any]) -> TargetScale:
     Args:
         spec: Of the data.
     """
-    if "task" not in spec or not task_of(spec["task"]).has_real_targets:
+    task = task_of(spec["task"]) if "task" in spec else None
+    if task is None or not (task.has_real_targets or task.reconstructs):
         return TargetScale()
     return TargetScale(spec.get("target_mean") or (), spec.get("target_std") or ())

@@ -157,7 +157,9 @@ def _logged(record: RunRecord) -> list[Block]:
 
 
 def _judged_scores(predictions: Predictions) -> list[Block]:
-    scores = [] if predictions.targets is None else task_of(predictions.task).scores(predictions)
+    task = task_of(predictions.task)
+    is_judged = predictions.targets is not None or task.learns_from_inputs
+    scores = task.scores(predictions) if is_judged else []
     if not scores:
         return []
     num_samples = len(predictions.keys)
@@ -209,11 +211,12 @@ def _judged(record: RunRecord, predictions: Predictions | None, missing: str) ->
 
 
 def _judged_figures(predictions: Predictions) -> list[Block]:
-    if predictions.targets is None:
+    task = task_of(predictions.task)
+    if predictions.targets is None and not task.learns_from_inputs:
         return [
             Note("What is right of these samples is not known: there is nothing to compare with.", "warn")
         ]
-    figures = task_of(predictions.task).figures(predictions)
+    figures = task.figures(predictions)
     none = "These outputs are neither probabilities nor values, or too few: there is nothing to draw."
     return [Figures(figures)] if figures else [Note(none, "warn")]
 

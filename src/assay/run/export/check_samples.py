@@ -241,7 +241,7 @@ def original_outputs(original: Original, samples: CheckSamples) -> NDArray[np.fl
         for raw in samples.raw:
             tensor = raw if original.encoder is None else original.encoder.transform(raw)
             inputs = original.normalize(_transformed(original, tensor), torch.float32)
-            outputs.append(predictor.postprocess(predictor.model(inputs)).numpy())
+            outputs.append(predictor.predicted(inputs).numpy())
     return np.concatenate(outputs)
 
 

@@ -52,8 +52,7 @@ class Exportable(nn.Module):
         raw = self.encode(*inputs) if self.encode is not None else inputs[0]
         for transform in self._transforms:
             raw = transform(raw)
-        outputs = self.predictor.model(self._normalize(raw, torch.float32))
-        outputs = self.predictor.postprocess(outputs)
+        outputs = self.predictor.predicted(self._normalize(raw, torch.float32))
         return outputs if self.encode is None else self.encode.mark_missing(outputs, *inputs)
 
 

@@ -164,6 +164,8 @@ def _output(about: dict[str, Any], original: Original) -> str:
         "probabilities": f"the probability of each {what} ({names})",
         "values": f"the predicted values ({names}), in the target's own unit",
         "embeddings": "a vector per sample; samples of one class lie together",
+        "reconstructions": "for each sample the error, the latent vector, and then the reconstruction as one "
+        "row, in the inputs' own unit",
         "scores": "what the model returns: its loss does not say what probabilities are",
         "raw": "what the bare model returns" + (" (logits)" if original.kind == "probabilities" else ""),
     }[about["output"]["kind"]]

@@ -26,9 +26,9 @@ class Predictor(nn.Module):
     """What `assay.load` returns: the model behind everything that its run's data does to raw input.
 
     Call it with one sample or several in any form that `Preprocess` takes. The answer is typed, of a single
-    sample a `ClassPrediction`, `LabelPrediction`, `ValuePrediction` (in the target's own unit) or
-    `EmbeddingPrediction`, of several a sequence of these with the arrays they share, such as
-    `ClassPredictions`.
+    sample a `ClassPrediction`, `LabelPrediction`, `ValuePrediction` (in the target's own unit),
+    `EmbeddingPrediction` or `ReconstructionPrediction`, of several a sequence of these with the arrays they
+    share, such as `ClassPredictions`.
 
     Its three steps can be had one by one: `postprocess(model(preprocess(raw)))`.
 
@@ -151,23 +151,40 @@ class Predictor(nn.Module):
         """
         if self.preprocess is None:
             raise RuntimeError("a model without `spec` takes no samples, but what its own datamodule gives")
-        return self.postprocess(self.model(self.preprocess.normalized(samples))).cpu()
+        return self.predicted(self.preprocess.normalized(samples)).cpu()
+
+    def predicted(self, inputs: Tensor) -> Tensor:
+        """Postprocessed outputs for normalised samples, float32 `[N, …]`.
+
+        Of a reconstruction each row holds the error, the latent vector and the flattened reconstruction.
+
+        Args:
+            inputs: `[N, *input_shape]`, as the model takes them.
+        """
+        outputs = self.model(inputs)
+        predicted = self.postprocess(outputs)
+        if self.task is None or not self.task.reconstructs or self.kind != self.task.kind:
+            return predicted
+        described = self.task.described(self.model, inputs, self._compared(outputs))
+        return torch.cat([described, predicted.flatten(1)], 1)
 
     def postprocess(self, outputs: Tensor) -> Tensor:
         """What the run's metrics saw of outputs, float32 `[N, …]`.
 
         Probabilities of classes `[N, C]` (of a binary task two columns) or labels `[N, L]`, values in the
-        targets' own unit `[N, T]`, or embeddings `[N, D]`.
+        targets' own unit `[N, T]`, embeddings `[N, D]`, or reconstructions in the inputs' own unit.
 
         Args:
             outputs: Of the model.
         """
         if self.kind is None or self.task is None:
             return outputs
-        probabilities = None if self.task.takes_logits else getattr(self.loss, "probabilities", None)
-        if probabilities is not None:
-            outputs = probabilities(outputs)
-        return self.task.postprocess(self._target_scale.restore(outputs).float(), self.kind)
+        outputs = self._target_scale.restore(self._compared(outputs))
+        return self.task.postprocess(outputs.float(), self.kind)
+
+    def _compared(self, outputs: Tensor) -> Tensor:
+        probabilities = None if self.task is None else self.task.probabilities(self.loss)
+        return outputs if probabilities is None else probabilities(outputs)
 
     def typed(self, outputs: Tensor) -> PredictionBatch[Any]:
         """Predictions of postprocessed outputs.
@@ -186,4 +203,4 @@ class Predictor(nn.Module):
             )
         if self.kind is None or self.task is None:
             raise RuntimeError("nobody knows what the outputs of a module of one's own are")
-        return self.task.typed(outputs.cpu().numpy(), self.kind, self.names)
+        return self.task.typed_samples(outputs.cpu().numpy(), self.kind, self.names, self.spec)

@@ -1,0 +1,83 @@
+"""Rotation, shift, scale and shear, drawn for each image of a batch."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@final
+class RandomAffine(nn.Module):
+    """What `torchvision.transforms.v2.RandomAffine` does to one image, to a whole batch in one resampling.
+
+    torchvision draws once for all of a batch, so there this takes a loop over the images. Bilinear; what
+    comes from outside is 0, the mean of normalised inputs. Draws come from the default generator of the
+    images' device.
+
+    Args:
+        degrees: Rotation by up to so much either way.
+        translate: Shift by up to this share of the size either way, in each direction.
+        scale: Lowest and highest factor.
+        shear: Shear by up to so many degrees either way, along the horizontal.
+
+    Raises:
+        ValueError: A number is out of its range.
+
+    >>> images = torch.arange(4.0).reshape(1, 1, 2, 2)
+    >>> RandomAffine(degrees=0.0, translate=0.0, scale=(1.0, 1.0), shear=0.0)(images).tolist()
+    [[[[0.0, 1.0], [2.0, 3.0]]]]
+    """
+
+    def __init__(
+        self,
+        degrees: float = 15.0,
+        translate: float = 0.1,
+        scale: Sequence[float] = (0.8, 1.2),
+        shear: float = 10.0,
+    ) -> None:
+        super().__init__()
+        if min(degrees, translate, shear) < 0 or shear >= 90:
+            raise ValueError(
+                f"degrees={degrees}, translate={translate}, shear={shear}: numbers of at least 0 were "
+                "expected, and a shear below 90"
+            )
+        if len(scale) != 2 or not 0 < scale[0] <= scale[1]:
+            raise ValueError(
+                f"scale={list(scale)}: the lowest factor, above 0, and the highest were expected"
+            )
+        self.degrees, self.translate, self.shear = degrees, translate, shear
+        self.scale = float(scale[0]), float(scale[1])
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Resample each image in its own way.
+
+        Args:
+            images: `[B, C, H, W]`, floating-point.
+
+        Raises:
+            ValueError: They are not images of floating-point numbers.
+        """
+        if images.ndim != 4 or not images.is_floating_point():
+            raise ValueError(f"images [B,C,H,W] of floats were expected, got {list(images.shape)}")
+        grid = F.affine_grid(self._draw(images), list(images.shape), align_corners=False)
+        return F.grid_sample(images, grid.to(images.dtype), align_corners=False)
+
+    def _draw(self, images: Tensor) -> Tensor:
+        """Matrices `[B, 2, 3]` from places in the result to places in the image, from -1 to 1 each."""
+        draw = 2 * torch.rand(5, len(images), device=images.device) - 1
+        angle, shear = draw[0] * math.radians(self.degrees), (draw[1] * math.radians(self.shear)).tan()
+        low, high = self.scale
+        factor = 1 / (low + (high - low) * (draw[2] + 1) / 2)
+        cos, sin = angle.cos() * factor, angle.sin() * factor
+        # In pixels a rotation is one; from -1 to 1 a picture that is not square would be sheared by it.
+        ratio = images.shape[2] / images.shape[3]
+        shift = 2 * self.translate * draw[3:]
+        rows = [cos, cos * shear * ratio - sin * ratio, shift[0], sin / ratio, sin * shear + cos, shift[1]]
+        return torch.stack(rows, 1).reshape(-1, 2, 3)

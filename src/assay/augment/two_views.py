@@ -1,0 +1,71 @@
+"""Two views of each sample."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+@final
+class TwoViews(nn.Module):
+    """Puts two random versions of each sample one below the other, and says which sample each is of.
+
+    torchvision's v2 transforms draw once for all of a batch, so each sample gets its own draw. What is drawn
+    comes from the default generators, which are seeded anew for each step: the same after a resume.
+
+    Args:
+        transforms: torchvision v2 transforms, or others that take and give a sample `[...]` or, with
+            `one_by_one` off, a batch; applied in their order.
+        one_by_one: Whether transforms are given one sample at a time; false for those that draw for each
+            sample of a batch by themselves.
+
+    Raises:
+        ValueError: There are no transforms, so that both views would be the same.
+
+    >>> views, samples = TwoViews([nn.Dropout(0.5)], one_by_one=False)(torch.ones(3, 2), torch.zeros(3))
+    >>> views.shape, samples.tolist()
+    (torch.Size([6, 2]), [0, 1, 2, 0, 1, 2])
+    """
+
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]], *, one_by_one: bool = True) -> None:
+        super().__init__()
+        if not transforms:
+            raise ValueError(
+                "augment.transforms is empty: both views of a sample would be the same; "
+                "leave augment=two_views as it is, or name some"
+            )
+        self.transforms, self.one_by_one = list(transforms), one_by_one
+
+    def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Draw both views.
+
+        Args:
+            inputs: `[B, ...]`.
+            targets: Anything; not looked at.
+
+        Returns:
+            Views `[2B, ...]`, and which sample each is of, int64 `[2B]`.
+
+        Raises:
+            ValueError: A transform gives samples of another shape, or not every time the same.
+        """
+        del targets
+        views = torch.cat([self._view(inputs), self._view(inputs)])
+        if views.shape[0] != 2 * len(inputs):
+            raise ValueError(f"a view of {len(inputs)} samples has {len(views) // 2} rows")
+        return views, torch.arange(len(inputs), device=inputs.device).repeat(2)
+
+    def _view(self, inputs: Tensor) -> Tensor:
+        if not self.one_by_one:
+            return self._applied(inputs)
+        return torch.stack([self._applied(sample) for sample in inputs])
+
+    def _applied(self, values: Tensor) -> Tensor:
+        for transform in self.transforms:
+            values = transform(values)
+        return values

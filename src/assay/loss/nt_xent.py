@@ -1,0 +1,84 @@
+"""The contrastive loss of SimCLR."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from assay.errors import ConfigError
+from assay.loss.at_least_float32 import at_least_float32
+
+
+@final
+class NTXent(nn.Module):
+    """Normalised temperature-scaled cross-entropy: pick a view's other view out of the batch.
+
+    Of a view z_i and another view z_j of its sample, `-log(exp(s_ij / T) / Σ_{k≠i} exp(s_ik / T))` with the
+    cosine similarity s, averaged over all such pairs. From Chen et al. 2020, "A Simple Framework for
+    Contrastive Learning of Visual Representations", eq. 1.
+
+    The views of other samples it is to be told from are those of its batch alone: of one device (not of all
+    of DDP's), and of one batch of those whose gradients are accumulated. A batch of one sample has nothing to
+    tell apart: that is refused in training and comes to 0 in evaluation.
+
+    Args:
+        temperature: T, above 0.
+
+    Raises:
+        ValueError: If `temperature` is not above 0.
+
+    >>> NTXent(temperature=1.0)(torch.tensor([[1.0], [-1.0], [1.0], [-1.0]]), torch.tensor([0, 1, 0, 1]))
+    tensor(0.2395)
+    """
+
+    kind: ClassVar[str] = "views"
+    mean_over_samples: ClassVar[bool] = False
+
+    def __init__(self, temperature: float = 0.5) -> None:
+        super().__init__()
+        if not temperature > 0:
+            msg = f"temperature must be above 0, got {temperature}."
+            raise ValueError(msg)
+        self.temperature = temperature
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Average the loss over the pairs of a batch.
+
+        Args:
+            outputs: Projections of all views, float `[B, D]`.
+            targets: Which sample each is of, integers `[B]`.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ValueError: If shapes or dtypes do not fit.
+            ConfigError: There is a single sample in training.
+        """
+        if outputs.ndim != 2 or targets.shape != outputs.shape[:1] or targets.is_floating_point():
+            msg = (
+                f"nt_xent needs views [B, D] and the sample that each is of, [B], got outputs "
+                f"{list(outputs.shape)} and {targets.dtype} {list(targets.shape)}: use augment=two_views."
+            )
+            raise ValueError(msg)
+        if self.training and len(outputs) < 3:
+            raise ConfigError(
+                "a batch of one sample has no other to tell it from",
+                key="data.batch_size",
+                hint="data.batch_size=64; a last batch of one is left out by data.drop_last=true",
+            )
+        points = F.normalize(at_least_float32(outputs), dim=1)
+        with torch.autocast(points.device.type, enabled=False):  # half precision cannot tell neighbours apart
+            similarity = points @ points.T / self.temperature
+        self_pair = torch.eye(len(points), dtype=torch.bool, device=points.device)
+        pairs = (targets.unsqueeze(1) == targets.unsqueeze(0)) & ~self_pair
+        log_chance = similarity.masked_fill(self_pair, -torch.inf).log_softmax(1)
+        # Where there is no such pair, 0: an infinity times 0 would be NaN.
+        return -log_chance.masked_fill(~pairs, 0).sum() / pairs.sum().clamp_min(1)
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Give outputs as they are: float `[B, D]`."""
+        return at_least_float32(outputs)

@@ -1,0 +1,90 @@
+"""An autoencoder of fully connected layers."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING, final
+
+from torch import Tensor, nn
+
+from assay.model.mlp import MLP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_log = logging.getLogger("assay")
+
+
+@final
+class Autoencoder(nn.Module):
+    """A perceptron to a latent vector, and one back.
+
+    Inputs `[B, *input_shape]`, float; outputs of the same shape. From Hinton and Salakhutdinov 2006,
+    "Reducing the Dimensionality of Data with Neural Networks". Without hidden layers it is as good as a PCA
+    at best.
+
+    Args:
+        input_shape: Shape of one sample.
+        latent_size: Width of the latent vector.
+        hidden: Widths of the encoder's hidden layers; the decoder has them the other way round.
+        activation: As for `assay.model.mlp.MLP`.
+        dropout: As for `assay.model.mlp.MLP`.
+        norm: As for `assay.model.mlp.MLP`.
+
+    Raises:
+        ValueError: As for `assay.model.mlp.MLP`, or `latent_size` is below 1.
+
+    >>> import torch
+    >>> model = Autoencoder([1, 8, 8], latent_size=3)
+    >>> model(torch.zeros(2, 1, 8, 8)).shape, model.encode(torch.zeros(2, 1, 8, 8)).shape
+    (torch.Size([2, 1, 8, 8]), torch.Size([2, 3]))
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        latent_size: int = 8,
+        *,
+        hidden: Sequence[int] = (256, 128),
+        activation: str = "torch.nn.ReLU",
+        dropout: float = 0.0,
+        norm: str | None = None,
+    ) -> None:
+        super().__init__()
+        check_latent(latent_size, input_shape)
+        options = {"activation": activation, "dropout": dropout, "norm": norm}
+        self.encoder = MLP(input_shape, latent_size, hidden=hidden, **options)  # type: ignore[arg-type]  # judged there
+        decoder = MLP([latent_size], math.prod(input_shape), hidden=list(hidden)[::-1], **options)  # type: ignore[arg-type]  # judged there
+        self.decoder = nn.Sequential(decoder, nn.Unflatten(1, tuple(input_shape)))
+
+    def encode(self, inputs: Tensor) -> Tensor:
+        """Map inputs `[B, *input_shape]` to latent vectors `[B, latent_size]`."""
+        latent: Tensor = self.encoder(inputs)
+        return latent
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Map inputs `[B, *input_shape]` to their reconstruction, of the same shape."""
+        outputs: Tensor = self.decoder(self.encode(inputs))
+        return outputs
+
+
+def check_latent(latent_size: int, input_shape: Sequence[int]) -> None:
+    """Refuse a latent vector of no width; warn of one that the inputs fit into as they are.
+
+    Args:
+        latent_size: Its width.
+        input_shape: Shape of one sample.
+
+    Raises:
+        ValueError: It is below 1.
+    """
+    if latent_size < 1:
+        raise ValueError(f"model.latent_size must be at least 1, got {latent_size}; use model.latent_size=8")
+    if latent_size >= (size := math.prod(input_shape)):
+        _log.warning(
+            "model.latent_size=%d: an input has only %d values, which the model can pass on as they are, "
+            "without learning anything about them; make it smaller, or add noise: augment=noise",
+            latent_size,
+            size,
+        )

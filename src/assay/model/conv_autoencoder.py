@@ -1,0 +1,75 @@
+"""A convolutional autoencoder for small images."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, final
+
+from torch import Tensor, nn
+
+from assay.model.autoencoder import check_latent
+from assay.model.image_shape import image_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@final
+class ConvAutoencoder(nn.Module):
+    """Strided convolutions to a latent vector, and upsampling with convolutions back.
+
+    Each block halves the image (rounding up) on the way in; on the way back nearest-neighbour upsampling to
+    the sizes that were passed comes before each convolution, which leaves no checkerboard (Odena et al.
+    2016, "Deconvolution and Checkerboard Artifacts").
+
+    Inputs `[B, C, H, W]`, float; outputs of the same shape.
+
+    Args:
+        input_shape: Channels, height and width of one image.
+        latent_size: Width of the latent vector.
+        widths: Channels of each block of the encoder, first to last.
+
+    Raises:
+        ValueError: No widths, a width or `latent_size` below 1, or the input is not an image.
+
+    >>> import torch
+    >>> ConvAutoencoder([3, 9, 12], latent_size=4, widths=[8, 16])(torch.zeros(2, 3, 9, 12)).shape
+    torch.Size([2, 3, 9, 12])
+    """
+
+    def __init__(
+        self, input_shape: Sequence[int], latent_size: int = 32, *, widths: Sequence[int] = (32, 64)
+    ) -> None:
+        super().__init__()
+        if min(widths, default=0) < 1:
+            raise ValueError(
+                f"model.widths must hold at least one width, each 1 or more, got {list(widths)}; "
+                "use model.widths=[32,64]"
+            )
+        channels, *size = image_shape(input_shape, "model=conv_autoencoder")
+        check_latent(latent_size, input_shape)
+        encoder: list[nn.Module] = []
+        sizes = [tuple(size)]
+        for before, width in zip([channels, *widths], widths, strict=False):
+            encoder += [nn.Conv2d(before, width, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(width)]
+            encoder.append(nn.ReLU())
+            sizes.append(tuple(-(-side // 2) for side in sizes[-1]))
+        smallest = widths[-1], *sizes[-1]
+        flat = math.prod(smallest)
+        self.encoder = nn.Sequential(*encoder, nn.Flatten(), nn.Linear(flat, latent_size))
+        decoder: list[nn.Module] = [nn.Linear(latent_size, flat), nn.ReLU(), nn.Unflatten(1, smallest)]
+        backwards = [*widths[::-1][1:], widths[0]]
+        for before, width, larger in zip(widths[::-1], backwards, sizes[-2::-1], strict=True):
+            decoder += [nn.Upsample(larger), nn.Conv2d(before, width, 3, padding=1, bias=False)]
+            decoder += [nn.BatchNorm2d(width), nn.ReLU()]
+        self.decoder = nn.Sequential(*decoder, nn.Conv2d(widths[0], channels, 3, padding=1))
+
+    def encode(self, inputs: Tensor) -> Tensor:
+        """Map images `[B, C, H, W]` to latent vectors `[B, latent_size]`."""
+        latent: Tensor = self.encoder(inputs)
+        return latent
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Map images `[B, C, H, W]` to their reconstruction, of the same shape."""
+        outputs: Tensor = self.decoder(self.encode(inputs))
+        return outputs

@@ -1,0 +1,58 @@
+"""An encoder with a projection head, which only training sees."""
+
+from __future__ import annotations
+
+from typing import final
+
+from torch import Tensor, nn
+
+
+@final
+class SimCLR(nn.Module):
+    """Features of an encoder, and in training what a small perceptron makes of them.
+
+    The loss compares projections `g(f(x))`; what is used afterwards, and judged on the way, are the features
+    `f(x)`. From Chen et al. 2020, "A Simple Framework for Contrastive Learning of Visual Representations",
+    section 2.1.
+
+    Inputs `[B, ...]`, float; outputs projections `[B, projection_size]` in training mode, else features
+    `[B, num_features]`.
+
+    Args:
+        encoder: `[B, ...]` to `[B, num_features]`.
+        num_features: Width of the features.
+        hidden: Width of the perceptron's hidden layer.
+        projection_size: Width of its output.
+
+    Raises:
+        ValueError: A width below 1.
+
+    >>> import torch
+    >>> model = SimCLR(nn.Linear(6, 5), num_features=5, hidden=4, projection_size=2)
+    >>> model(torch.zeros(3, 6)).shape, model.eval()(torch.zeros(3, 6)).shape
+    (torch.Size([3, 2]), torch.Size([3, 5]))
+    """
+
+    def __init__(
+        self, encoder: nn.Module, num_features: int, *, hidden: int = 128, projection_size: int = 64
+    ) -> None:
+        super().__init__()
+        if min(num_features, hidden, projection_size) < 1:
+            raise ValueError(
+                f"every width of model=simclr must be at least 1, got num_features={num_features}, "
+                f"hidden={hidden}, projection_size={projection_size}; use model.projection_size=64"
+            )
+        self.encoder = encoder
+        self.projection = nn.Sequential(
+            nn.Linear(num_features, hidden), nn.ReLU(), nn.Linear(hidden, projection_size)
+        )
+
+    def project(self, features: Tensor) -> Tensor:
+        """Map features `[B, num_features]` to what the loss compares, `[B, projection_size]`."""
+        projected: Tensor = self.projection(features)
+        return projected
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Map inputs `[B, ...]` to projections in training mode, else to features."""
+        features: Tensor = self.encoder(inputs)
+        return self.project(features) if self.training else features

@@ -1,0 +1,179 @@
+"""The inputs themselves: autoencoders."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+
+from typing_extensions import override
+
+from assay.task.from_inputs import FromInputs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+    from assay.figure.figure import Figure
+    from assay.task.prediction_batch import PredictionBatch
+    from assay.task.predictions import Kind, Predictions
+    from assay.task.score import Score
+
+_LOSSES: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCEWithLogitsLoss")
+"""torch's that compare values of the inputs' shape, one with one."""
+
+
+@final
+class Reconstruction(FromInputs):
+    """A model returns what it was given, through something narrower.
+
+    The loss compares outputs with the inputs as the model sees them, normalised, and before any augmentation:
+    noise that an augmentation adds is to be taken away. Metrics and reconstructions are in the inputs' own
+    unit, bytes as 0 to 1. A sample's error is its mean squared difference on the scale of the loss, so that
+    each column of a table counts alike, whatever its unit.
+    """
+
+    name = "reconstruction"
+    suits = "model=autoencoder loss=mse metrics=reconstruction"
+    loss_kinds: ClassVar[frozenset[str]] = frozenset()
+    size_key = "num_features"
+    unit = ("value to reconstruct", "values to reconstruct")
+    kind: ClassVar[Kind | None] = "reconstructions"
+    reconstructs = True
+
+    @override
+    def loss_targets(
+        self, inputs: Tensor, targets: Tensor, restore: Callable[[Tensor], Tensor] | None
+    ) -> Tensor:
+        return inputs if restore is None else restore(inputs)
+
+    @override
+    def described(self, model: nn.Module, inputs: Tensor, outputs: Tensor) -> Tensor:
+        """The error of each sample, and where its model has an `encode`, the latent vector: `[B, 1 + L]`."""
+        import torch
+
+        error = (outputs.float() - inputs.float()).square().flatten(1).mean(1, keepdim=True)
+        encode = getattr(model, "encode", None)
+        return error if encode is None else torch.cat([error, encode(inputs).float().flatten(1)], 1)
+
+    @override
+    def output_shape(self, spec: Mapping[str, Any], num_outputs: int) -> tuple[int, ...]:
+        return tuple(spec["input_shape"])
+
+    @override
+    def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
+        return math.prod(spec["input_shape"])
+
+    @override
+    def in_words(self, spec: Mapping[str, Any]) -> str:
+        size = self.num_outputs(spec)
+        return f"{size} {self.unit[size != 1]}"
+
+    @override
+    def loss_problem(self, spec: Mapping[str, Any], loss: Any) -> tuple[str, str] | None:
+        name = getattr(loss, "__name__", str(loss))
+        of_torch = getattr(loss, "__module__", "").startswith("torch.nn.modules.loss")
+        if of_torch and name not in _LOSSES:
+            return f"{name} does not compare inputs with their reconstruction", self.suits
+        if name != "BCEWithLogitsLoss":
+            return None
+        low, high = _range_of(spec)
+        if low >= -1e-6 and high <= 1 + 1e-6:
+            return None
+        return (
+            f"{name} compares values from 0 to 1; as the model sees them the inputs go from {low:.4g} to "
+            f"{high:.4g}",
+            "data.transform.normalize=null for bytes; for numbers from 0 to 16: "
+            "data.transform.normalize={mean:[0],std:[16]}; or loss=mse",
+        )
+
+    @override
+    def model_problem(self, model: Any) -> tuple[str, str] | None:
+        library = type(model).__module__.partition(".")[0] in ("assay", "torchvision")
+        if not library or hasattr(model, "encode"):
+            return None
+        return (
+            f"{type(model).__name__} has no latent vector: it can pass its inputs on as they are",
+            "model=autoencoder, or model=conv_autoencoder for images",
+        )
+
+    @override
+    def augment_problem(self, augment: Any) -> tuple[str, str] | None:
+        parts = [augment, *getattr(augment, "transforms", ())]
+        moving = [type(one).__name__ for one in parts if _moves(type(one))]
+        if not moving:
+            return None
+        return (
+            f"{moving[0]} moves what is in the inputs, and not in the targets, the inputs before it",
+            "augment=noise, or data.transform.train, which comes before both",
+        )
+
+    @override
+    def probabilities(self, loss: Any) -> Callable[[Tensor], Tensor] | None:
+        import torch
+
+        if isinstance(loss, torch.nn.BCEWithLogitsLoss):
+            return torch.sigmoid
+        return super().probabilities(loss)
+
+    @override
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+        from assay.task.prediction_batch import EmbeddingPredictions
+
+        return EmbeddingPredictions(outputs)
+
+    @override
+    def typed_samples(
+        self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...], spec: Mapping[str, Any]
+    ) -> PredictionBatch[Any]:
+        from assay.task.prediction_batch import ReconstructionPredictions
+
+        if kind != self.kind:  # of a module of one's own
+            return self.typed(outputs, kind, names)
+        return ReconstructionPredictions(outputs, tuple(spec["input_shape"]))
+
+    @override
+    def scores(self, predictions: Predictions) -> list[Score]:
+        from assay.task.reconstruction_figures import error_scores
+
+        return error_scores(predictions)
+
+    @override
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        from assay.task.reconstruction_figures import error_figures
+
+        return error_figures(predictions)
+
+    @override
+    def badness(self, predictions: Predictions) -> NDArray[Any]:
+        import numpy as np
+
+        error = predictions.outputs[:, 0].astype(float)
+        badness: NDArray[Any] = np.minimum(np.nan_to_num(error, nan=np.inf), np.finfo(float).max)
+        return badness
+
+    @override
+    def worst_is(self, predictions: Predictions) -> str:
+        return "The largest error first. Left what was given, right what came back."
+
+    @override
+    def said(self, predictions: Predictions, index: int) -> str:
+        return f"error {predictions.outputs[index, 0]:.4g}{self._label(predictions, index)}"
+
+
+def _moves(kind: type) -> bool:
+    """Whether a transform moves pixels, or mixes samples."""
+    module, name = kind.__module__, kind.__name__
+    return (
+        name in ("FlipCrop", "RandomAffine", "CutMix", "MixUp")
+        or module == "torchvision.transforms.v2._geometry"
+    )
+
+
+def _range_of(spec: Mapping[str, Any]) -> tuple[float, float]:
+    """Lowest and highest value as the loss sees it; 0 to 1 where the data was not read."""
+    low, high = spec.get("value_range") or (0.0, 1.0)
+    mean, std = spec.get("mean") or [0.0], spec.get("std") or [1.0]
+    pairs = [(m, s or 1.0) for m, s in zip(mean, std, strict=True)]
+    return min((low - m) / s for m, s in pairs), max((high - m) / s for m, s in pairs)

@@ -1,0 +1,165 @@
+"""Whole runs that learn from the inputs alone: autoencoders and SimCLR, over data with labels and without."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # it has no stubs
+from sklearn.decomposition import PCA  # type: ignore[import-untyped]  # it has no stubs
+
+import assay
+from assay.errors import ConfigError
+from assay.record import predictions_file, samples_file
+from assay.run.evaluate import evaluate
+from assay.run.export.export import export
+from assay.run.predict.predict import predict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Train, Trained
+
+SMALL = ("data=digits", "data.batch_size=256", "scheduler=none", "optimizer.lr=0.003")
+
+
+KEPT = ("callbacks=[checkpoint]",)
+
+
+@pytest.fixture(scope="module")
+def autoencoder(train: Train) -> Trained:
+    return train("task=reconstruction", *SMALL, "trainer.max_epochs=4", "model.hidden=[64]", *KEPT)
+
+
+@pytest.fixture(scope="module")
+def simclr(train: Train) -> Trained:
+    narrow = ("model.num_features=16", "model.encoder.widths=[8,16]")
+    return train("task=self_supervised", *SMALL, *narrow, "trainer.max_epochs=2", *KEPT)
+
+
+def test_an_autoencoder_learns_and_says_its_scores_in_the_inputs_own_unit(autoencoder: Trained) -> None:
+    assert autoencoder.watch.falls(0.9)
+    data, module = autoencoder.datamodule, autoencoder.module
+    inputs = data.raw("test").data.inputs[data.raw("test").rows]
+    mean, std = data.spec.mean[0], data.spec.std[0]
+    with torch.no_grad():
+        outputs = module.model.eval()((inputs - mean) / std) * std + mean
+    found = autoencoder.result.metrics
+    assert found["test/mse"] == pytest.approx(((outputs - inputs) ** 2).mean().item(), rel=1e-4)
+    assert found["test/loss"] == pytest.approx(found["test/mse"] / std**2, rel=1e-4)
+    kept = predictions_file.read(autoencoder.run_dir / "predictions.parquet")
+    error = ((outputs - inputs) ** 2).flatten(1).mean(1) / std**2
+    np.testing.assert_allclose(kept.outputs[:, 0], error.numpy(), rtol=1e-3)
+    assert kept.outputs.shape == (360, 9)
+    assert kept.targets is not None
+    assert set(kept.targets) == set(range(10))
+
+
+def test_its_samples_are_pairs_of_pictures(autoencoder: Trained) -> None:
+    import io
+
+    samples = samples_file.read(autoencoder.run_dir / "samples.parquet")
+    pictures = [Image.open(io.BytesIO(one.picture)) for one in samples if one.picture]
+    assert len(pictures) == len(samples) == 48
+    assert {picture.size for picture in pictures} == {(17, 8)}
+
+
+def test_it_predicts_exports_and_is_evaluated_alike(autoencoder: Trained, tmp_path: Path) -> None:
+    data = autoencoder.datamodule
+    part = data.raw("test")
+    inputs = part.data.inputs[part.rows].numpy()
+    predictor = assay.load(autoencoder.run_dir, map_location="cpu")
+    made = predictor(inputs)
+    kept = predictions_file.read(autoencoder.run_dir / "predictions.parquet")
+    np.testing.assert_allclose(made.errors, kept.outputs[:, 0], rtol=1e-3)
+    np.testing.assert_allclose(made.latents, kept.outputs[:, 1:], rtol=1e-3, atol=1e-4)
+    assert made.reconstructions.shape == inputs.shape
+    mse = ((made.reconstructions - inputs) ** 2).mean()
+    assert mse == pytest.approx(autoencoder.result.metrics["test/mse"], rel=1e-4)
+    np.save(tmp_path / "digits.npy", inputs)
+    table = predict(predictor, autoencoder.run_dir, [tmp_path / "digits.npy"])
+    assert [name for name in table.columns if name.startswith("latent")] == [f"latent_{n}" for n in range(8)]
+    exported = export(autoencoder.run_dir, "onnx", out=tmp_path / "digits.onnx")
+    assert exported.agreement.num_samples > 0
+    again = evaluate(autoencoder.run_dir)
+    assert again.metrics["test/mse"] == autoencoder.result.metrics["test/mse"]
+
+
+def test_simclr_is_judged_by_a_probe_on_features(simclr: Trained) -> None:
+    metrics = simclr.result.metrics
+    assert 0.3 < metrics["test/probe_accuracy"] <= 1
+    assert 0.3 < metrics["test/one_nn"] <= 1
+    assert np.isfinite(metrics["val/loss"])
+    kept = predictions_file.read(simclr.run_dir / "predictions.parquet")
+    assert kept.outputs.shape == (360, 16)
+    assert evaluate(simclr.run_dir).metrics["test/probe_accuracy"] == metrics["test/probe_accuracy"]
+    part = simclr.datamodule.raw("test")
+    made = assay.load(simclr.run_dir, map_location="cpu")(part.data.inputs[part.rows].numpy())
+    np.testing.assert_allclose(made.vectors, kept.outputs, rtol=1e-3, atol=1e-4)
+
+
+def test_a_table_without_a_target(train: Train, tmp_path: Path) -> None:
+    iris = load_iris(as_frame=True).data
+    iris.to_csv(tmp_path / "iris.csv", index=False)
+    run = train(
+        *("task=reconstruction", "data=table", f"data.source.path={tmp_path / 'iris.csv'}"),
+        *("data.source.target=null", "model.latent_size=2", "scheduler=none", "optimizer.lr=0.01"),
+        *("trainer.max_epochs=15", *KEPT),
+    )
+    assert type(run.module.model).__name__ == "Autoencoder"
+    assert run.watch.falls(0.7)
+    kept = predictions_file.read(run.run_dir / "predictions.parquet")
+    assert kept.targets is None
+    (one, *_) = samples_file.read(run.run_dir / "samples.parquet")
+    assert one.row is not None
+    assert "sepal width (cm), reconstructed" in one.row
+    odd = iris.iloc[:2].copy()
+    odd.iloc[1] = [20.0, 0.1, 0.1, 9.0]
+    errors = assay.load(run.run_dir, map_location="cpu")(odd).errors
+    assert errors[1] > 20 * errors[0]
+
+
+def test_pictures_in_no_folders_and_arrays_without_targets(train: Train, tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    pictures = generator.integers(0, 255, (24, 8, 8, 3), dtype=np.uint8)
+    for at, picture in enumerate(pictures):
+        Image.fromarray(picture).save(folder / f"{at}.png")
+    options = ("data.batch_size=8", "model.latent_size=4", "predictions.max_megabytes=1")
+    run = train(
+        *("task=reconstruction", "data=image_folder", f"data.source.root={folder}"),
+        *("data.source.classes=false", "data.num_workers=0", "model=conv_autoencoder", "model.widths=[4]"),
+        *options,
+    )
+    assert run.result.status == "finished"
+    np.save(tmp_path / "inputs.npy", pictures.reshape(24, -1).astype(np.float32))
+    views = train(
+        *("task=reconstruction", "data=arrays", f"data.source.root={tmp_path}", "data.source.targets=null"),
+        *options,
+    )
+    assert views.result.status == "finished"
+
+
+def test_views_of_pictures_without_labels(train: Train, tmp_path: Path) -> None:
+    np.save(tmp_path / "inputs.npy", np.random.default_rng(0).integers(0, 255, (24, 1, 8, 8), dtype=np.uint8))
+    run = ("task=self_supervised", "data=arrays", f"data.source.root={tmp_path}", "data.source.targets=null")
+    narrow = ("model.encoder.widths=[4]", "data.batch_size=8")
+    with pytest.raises(ConfigError, match="metrics=none") as caught:
+        train(*run, *narrow)
+    assert str(caught.value.key).startswith("metrics.eval.metrics.")
+    assert train(*run, *narrow, "metrics=none").result.status == "finished"
+
+
+def test_a_pca_of_as_many_components_is_beaten(train: Train) -> None:
+    run = train("experiment=digits_autoencoder", "trainer.max_epochs=60")
+    data = run.datamodule
+    points = {
+        name: data.raw(name).data.inputs[data.raw(name).rows].flatten(1).numpy() for name in ("train", "test")
+    }
+    pca = PCA(8, random_state=0).fit(points["train"])
+    error = ((pca.inverse_transform(pca.transform(points["test"])) - points["test"]) ** 2).mean()
+    assert run.result.metrics["test/mse"] < 0.9 * error
