@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 def test_a_folder_its_files_and_a_run(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert", "auto_map": {"AutoModel": "a.B"}, "_x": 1}')
+    (tmp_path / "model.safetensors.index.json").touch()
     with pytest.raises(ConfigError, match="several files"):
-        (tmp_path / "model.safetensors.index.json").touch() or weights_file(str(tmp_path))
+        weights_file(str(tmp_path))
     (tmp_path / "pytorch_model.bin").touch()
     assert weights_file(str(tmp_path)) == tmp_path / "pytorch_model.bin"
     assert folder_of(tmp_path / "pytorch_model.bin") == tmp_path

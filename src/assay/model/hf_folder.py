@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from assay.config.yaml_file import load_mapping
 from assay.errors import ConfigError, first_line
 from assay.files.symlinks import read_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 KINDS: Final = ("bert", "distilbert", "electra", "modernbert", "mpnet", "roberta")
 _WEIGHTS: Final = ("model.safetensors", "pytorch_model.bin")
@@ -101,7 +99,9 @@ def network_of(weights: Any) -> dict[str, Any]:
     if is_run(folder):
         node = load_mapping(folder / "config.yaml").get("model") or {}
         written = node.get("config")
-        settings = {str(name): written[name] for name in written} if hasattr(written, "items") else {}
+        settings = (
+            {str(name): value for name, value in written.items()} if isinstance(written, Mapping) else {}
+        )
         if not settings or not _is_plain(settings):
             raise ConfigError(f"{folder} is not a run of model=hf_text", key="model.weights", hint=_OTHERS)
         return settings
