@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import Any
 
@@ -125,3 +126,14 @@ def test_a_stranger_s_tokenizer_is_refused_at_once(kind: Any, change: Any) -> No
 def test_another_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a tokenizer"):
         Tokenizer.from_json(text)
+
+
+@settings(max_examples=50, deadline=None)
+@given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\\")))
+def test_a_token_is_shown_as_its_bytes_those_of_a_part_of_a_character_by_number(text: str) -> None:
+    tokenizer = TRAINED["bpe", False]
+    (ids,) = tokenizer.encode([text + "└"])
+    shown = "".join(tokenizer.pieces(ids))
+    numbers = re.sub(rb"\\x(..)", lambda found: bytes([int(found[1], 16)]), shown.encode())
+    assert numbers.decode() == text + "└"
+    assert shown.endswith(r"\xe2\x94\x94")
