@@ -151,12 +151,12 @@ def predict(  # noqa: PLR0917 - typer passes them by name
 
             check_name(out)
         with loading():
-            from assay.run.load import load
+            from assay.run.load import read_predictor
             from assay.run.predict.predict import predict as predict_inputs
             from assay.run.predict.texts import check_prompts, predict_texts
             from assay.task.generate import Sampling
 
-            predictor = load(run, checkpoint=checkpoint.value)
+            predictor = read_predictor(run, checkpoint.value)
         console, inputs, prompt = Console(stderr=True), inputs or [], prompt or []
         drawn = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
         drawn = {name: value for name, value in drawn.items() if value is not None}

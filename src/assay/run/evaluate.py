@@ -36,6 +36,7 @@ from assay.run.encoder_file import ENCODED, read_encoder
 from assay.run.evaluated_data import change_data
 from assay.run.kept_predictions import gathered, predictions_of, warnings_of
 from assay.run.load import checkpoint_path, read_config, said_of, weights_of
+from assay.run.unfinished import unfinished
 from assay.targets.trust import typed_packages
 from assay.task.task_of import task_of
 
@@ -127,11 +128,12 @@ def evaluate(
         raise AssayError(f"{run_dir / 'config.yaml'} is not what a run writes: it has no {lacking}")
     path = checkpoint_path(run_dir, checkpoint)
     trained = _trained(config, run_dir)
+    ended = unfinished(run_dir, config, path)
     other = change_data(config, overrides, config_dir)
     of_config = nullcontext() if other else said_of(run_dir / "config.yaml")
     with _written(run_dir) as not_kept, quiet(), threads_of(record), of_config:
         found, predictions = _test(config, record, run_dir, path, split, trained=trained, other=other)
-        found = replace(found, overrides=list(overrides), not_kept=not_kept)
+        found = replace(found, overrides=list(overrides), not_kept=not_kept, notes=[*ended, *found.notes])
         return found if not_kept else _kept(found, predictions)
 
 

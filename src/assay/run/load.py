@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from torch import nn
 
 from assay.build.model import build_trained
 from assay.build.node import build
@@ -32,6 +33,7 @@ from assay.record.run_record import RunRecord
 from assay.run.encoder_file import ENCODED, read_codec, read_encoder
 from assay.run.predict.predictor import Predictor
 from assay.run.predict.preprocess import Preprocess
+from assay.run.unfinished import unfinished
 from assay.targets.judge_name import check_targets
 from assay.targets.own_task import import_tasks
 from assay.targets.trust import KEY, Trust, checked_names, project_packages
@@ -40,8 +42,6 @@ from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from torch import nn
 
     from assay.task.predictions import Kind
 
@@ -107,7 +107,60 @@ def load(
         AssayError: There is no such run, its config names what is not trusted, or it holds no valid
             checkpoint.
     """
-    run_dir = Path(run)
+    if not raw_input:
+        return _read(Path(run), checkpoint, map_location, trusted_packages).model.train()
+    predictor = read_predictor(Path(run), checkpoint, map_location, trusted_packages)
+    for note in predictor.notes:
+        log.warning("%s", note)
+    return predictor
+
+
+def read_predictor(
+    run_dir: Path,
+    checkpoint: str,
+    map_location: str | torch.device | None = None,
+    trusted_packages: Sequence[str] = (),
+) -> Predictor:
+    """As `load`, without its log: what the user should know is in the predictor's `notes`.
+
+    Args:
+        run_dir: Run directory.
+        checkpoint: As for `load`.
+        map_location: As for `load`.
+        trusted_packages: As for `load`.
+
+    Raises:
+        AssayError: As for `load`.
+    """
+    read = _read(run_dir, checkpoint, map_location, trusted_packages)
+    loss = None
+    if not read.is_own and read.config.get("loss") is not None:
+        with said_of(run_dir / "config.yaml"), _must_fit(read.path, "loss", run_dir):
+            loss = build(read.config, "loss")
+            loss.load_state_dict(_part_of(read.saved, "loss"))
+        loss = loss.to(read.device, read.dtype)
+    predictor = _with_data(read.config, run_dir, read.model, loss, read.dtype).eval().to(read.device)
+    predictor.notes = unfinished(run_dir, read.config, read.path)
+    return predictor
+
+
+class _Read(NamedTuple):
+    config: DictConfig
+    path: Path
+    saved: dict[str, torch.Tensor]
+    model: nn.Module
+    is_own: bool
+    device: torch.device
+    dtype: torch.dtype
+
+
+def _read(
+    run_dir: Path,
+    checkpoint: str,
+    map_location: str | torch.device | None,
+    trusted_packages: Sequence[str],
+) -> _Read:
+    """The model with its weights, and what it was made of."""
     config = read_config(run_dir, trusted_packages)
     device = torch.device(map_location) if map_location is not None else _fastest()
     path = checkpoint_path(run_dir, checkpoint)
@@ -116,16 +169,7 @@ def load(
     own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
     with said_of(run_dir / "config.yaml"), _must_fit(path, "model", run_dir):
         model = _own_module(config, saved) if own else build_trained(config, _part_of(saved, "model"))
-    model = model.to(device, dtype)
-    if not raw_input:
-        return model.train()
-    loss = None
-    if not own and config.get("loss") is not None:
-        with said_of(run_dir / "config.yaml"), _must_fit(path, "loss", run_dir):
-            loss = build(config, "loss")
-            loss.load_state_dict(_part_of(saved, "loss"))
-        loss = loss.to(device, dtype)
-    return _with_data(config, run_dir, model, loss, dtype).eval().to(device)
+    return _Read(config, path, saved, model.to(device, dtype), own, device, dtype)
 
 
 def _part_of(saved: dict[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:

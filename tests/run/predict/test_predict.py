@@ -19,7 +19,6 @@ import assay
 from assay.cli.app import app
 from assay.errors import AssayError, ConfigError
 from assay.record.predictions_file import FILE, read
-from assay.record.run_record import RunRecord
 from assay.run.predict import inputs as inputs_module
 from assay.run.predict import predict as predict_module
 from assay.run.predict.predict import Predicted, predict
@@ -254,15 +253,6 @@ def test_rows_of_arrays_that_are_bad(yes_no_run: Trained, tmp_path: Path) -> Non
         ("object.npy", "cannot be read: Array can't be made read"[:32]),
     ]
     assert found.num_samples == 22
-
-
-def test_a_run_that_has_not_ended_well_says_so(photo_run: Trained, photos: Path, tmp_path: Path) -> None:
-    run_dir = shutil.copytree(photo_run.run_dir, tmp_path / "run")
-    record = RunRecord.load(run_dir)
-    record.status = "interrupted"
-    record.save(run_dir)
-    found = predict(assay.load(run_dir, map_location="cpu"), run_dir, [photos], limit=1)
-    assert found.notes == ["the run is interrupted"]
 
 
 def test_a_file_that_cannot_be_written(

@@ -155,7 +155,7 @@ def _notes(original: Original) -> list[str]:
     widened = ", ".join(sorted(str(one).removeprefix("torch.") for one in stored - {torch.float32}))
     return [
         f"the weights are {widened} in the checkpoint and float32 in the file" if widened else "",
-        f"the run is {original.record.status}" if original.record.status != "finished" else "",
+        *original.predictor.notes,
     ]
 
 

@@ -18,7 +18,7 @@ from assay.data.transform.normalize import Normalize
 from assay.data.transform.transforms import Transforms
 from assay.record.run_record import RunRecord
 from assay.run.export.exportable import Encode, Exportable, takes_any_size
-from assay.run.load import load, read_config
+from assay.run.load import read_config, read_predictor
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -137,9 +137,7 @@ def read_original(
             checkpoint.
     """
     record = RunRecord.load(run_dir)
-    predictor = load(
-        run_dir, checkpoint=checkpoint, map_location="cpu", trusted_packages=trusted_packages
-    ).requires_grad_(False)
+    predictor = read_predictor(run_dir, checkpoint, "cpu", trusted_packages).requires_grad_(False)
     config = read_config(run_dir, trusted_packages)
     own_data = OmegaConf.select(config, "data._target_") != OUR_DATA
     stored = predictor.model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -14,7 +14,6 @@ from lightning.pytorch.utilities.memory import is_oom_error
 
 from assay.errors import AssayError
 from assay.quoting import counted
-from assay.record.run_record import RunRecord
 from assay.run.predict.beside import writing_beside
 from assay.run.predict.inputs import Block, blocks
 from assay.run.predict.output_file import check_name, writing
@@ -161,7 +160,7 @@ def predict(
         )
     if out is not None:
         check_name(out, inputs)
-    notes = _notes(predictor, run_dir)
+    notes = _notes(predictor)
     options: Any = {"top_k": top_k, "batch_size": batch_size, "limit": limit, "notes": notes}
     tally, kept = Tally(), list[pd.DataFrame]()
 
@@ -193,11 +192,8 @@ def predict(
     return tally.result(run_dir, out, rows, notes)
 
 
-def _notes(predictor: Predictor, run_dir: Path) -> list[str]:
-    notes = []
-    with suppress(AssayError):  # of a run that was killed early; the model is what it is
-        if (status := RunRecord.load(run_dir).status) != "finished":
-            notes.append(f"the run is {status}")
+def _notes(predictor: Predictor) -> list[str]:
+    notes = [*predictor.notes]
     if (names := len(predictor.names)) > MOST_COLUMNS:
         notes.append(f"{counted(names, 'class', 'classes')}: only the most likely ones have a column")
     return notes

@@ -53,6 +53,7 @@ class Predictor(nn.Module):
         names: As given.
         batch_size: As given.
         spec: Node `spec` of the run.
+        notes: What the user should know of the weights, such as that the run was interrupted.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Predictor(nn.Module):
         self.loss, self.codec = loss, codec
         self.task = task_of(self.spec["task"]) if "task" in self.spec else None
         self._target_scale = target_scale(self.spec)
+        self.notes: list[str] = []
 
     @torch.no_grad()
     def forward(self, raw: Any, **sampling: Any) -> Any:

@@ -49,7 +49,7 @@ def predict_texts(
     """
     if out is not None:
         check_name(out, inputs)
-    tally, kept, notes = Tally(), list[pd.DataFrame](), list[str]()
+    tally, kept, notes = Tally(), list[pd.DataFrame](), [*predictor.notes]
     with nullcontext(kept.append) if out is None else writing(out) as add:
         for frame in _frames(predictor, prompts, inputs, sampling, notes, limit):
             add(frame)
