@@ -18,6 +18,7 @@ from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # scikit
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # as above
 
 import assay
+from assay.data.samples import Samples
 from assay.errors import AssayError, ConfigError, DataError
 from assay.record import predictions_file, run_lock
 from assay.record.run_lock import writing
@@ -62,6 +63,19 @@ def test_the_same_data_comes_to_the_runs_own_scores(train: Train, overrides: tup
     np.testing.assert_array_equal(own.outputs, again.outputs)
     np.testing.assert_array_equal(own.targets, again.targets)
     assert (own.keys, found.num_samples) == (again.keys, len(again.keys))
+
+
+def test_contents_are_hashed_once(flower_run: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed, digest = 0, Samples.digest
+
+    def counting(samples: Samples) -> str:
+        nonlocal hashed
+        hashed += 1
+        return digest(samples)
+
+    monkeypatch.setattr(Samples, "digest", counting)
+    assert evaluate(flower_run.run_dir).same_data
+    assert hashed == 1
 
 
 def test_each_evaluation_is_an_entry_of_the_record(digits_run: Trained, tmp_path: Path) -> None:

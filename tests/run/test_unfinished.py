@@ -24,8 +24,9 @@ from assay.run.unfinished import unfinished
 if TYPE_CHECKING:
     from pathlib import Path
 
-BEST = "the run was interrupted after 2 of 10 epochs: these are the weights of its best checkpoint so far (epoch 2)"
-LAST = "the run was interrupted after 2 of 10 epochs: these are the weights of its last checkpoint"
+_OF = "the run was interrupted after 2 of 10 epochs: these are the weights of its"
+BEST = f"{_OF} best checkpoint so far (epoch 2)"
+LAST = f"{_OF} last checkpoint"
 
 
 class _Terminate(L.Callback):

@@ -210,7 +210,7 @@ class DataModule(L.LightningDataModule):
             self._ask_for_columns(self.split.columns)
             try:
                 parts = read_parts(self.source, self.split, self.imbalance, trained, asked=self._task)
-                is_other = self._divides and not subset and parts.digest() != digest
+                is_other = self._divides and not subset and parts.digest != digest
             except DataError:
                 if not self.split.columns and not (self._divides and not subset):
                     raise
@@ -219,7 +219,7 @@ class DataModule(L.LightningDataModule):
             if is_other:
                 self._divides = False
                 parts = read_parts(self.source, self.split, self.imbalance, trained, asked=self._task)
-            if self.split.folds and parts.digest() != digest:  # folds of other samples are of no use
+            if self.split.folds and parts.digest != digest:  # folds of other samples are of no use
                 plain = replace(self.split, folds=None, fold=None, inner_folds=None, inner_fold=None)
                 parts = read_parts(self.source, plain, self.imbalance, trained, asked=self._task)
             self._parts, self.encoder, self.spec = parts, parts.encoder, trained.spec
@@ -384,7 +384,7 @@ class DataModule(L.LightningDataModule):
 
     def digest(self) -> str:
         """SHA-256 over the contents and the division into parts, for the record."""
-        return self._read_parts().digest()
+        return self._read_parts().digest
 
     # -- batches ---------------------------------------------------------------------------------------------
 

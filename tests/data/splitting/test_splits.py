@@ -73,7 +73,7 @@ def test_spec_counts_the_training_part(divide: Callable[..., Parts]) -> None:
 
 def test_the_digest_tells_contents_and_division(given_source: Any) -> None:
     def digest(data: Samples, split: Split = SPLIT) -> str:
-        return read_parts(given_source({"all": data}, "multiclass", NAMES), split, None).digest()
+        return read_parts(given_source({"all": data}, "multiclass", NAMES), split, None).digest
 
     changed = samples()
     changed.inputs[17, 1] += 1

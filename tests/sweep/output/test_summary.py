@@ -24,7 +24,7 @@ FOLDS = {"0.1": (0.2, 0.9, 0.7), "0.01": (0.5, 0.6, 0.5)}
 
 @pytest.fixture
 def result(tmp_path: Path) -> SweepResult:
-    jobs = []
+    jobs: list[JobRecord] = []
     for lr, losses in FOLDS.items():
         for fold, loss in enumerate(losses):
             number = len(jobs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -142,8 +143,9 @@ class Parts:
             value_range=value_range,
         )
 
+    @cached_property
     def digest(self) -> str:
-        """SHA-256 over contents and division."""
+        """SHA-256 over contents and division, as they were when it was first asked for."""
         digest = hashlib.sha256()
         contents: dict[int, str] = {}
         for part in ("train", "val", "test"):
