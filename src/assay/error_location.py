@@ -24,7 +24,7 @@ def own_frame(error: BaseException) -> str:
         Such as `my_project/net.py:12, in forward`; empty where none of it is the user's.
     """
     if isinstance(error, SyntaxError) and error.filename and _is_own(error.filename):
-        return f"{_shown(error.filename)}:{error.lineno}"
+        return f"{shown_path(error.filename)}:{error.lineno}"
     for one in _chain(error):
         at = traceback.walk_tb(one.__traceback__)
         frames = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in at]
@@ -32,11 +32,16 @@ def own_frame(error: BaseException) -> str:
             frames += [(file, int(line), name) for file, line, name in _FRAME.findall(str(one))]
         for file, line, name in reversed(frames):
             if _is_own(file):
-                return f"{_shown(file)}:{line}, in {name}"
+                return f"{shown_path(file)}:{line}, in {name}"
     return ""
 
 
-def _shown(file: str) -> Path:
+def shown_path(file: str) -> Path:
+    """A file as messages show it: from the current directory, where it lies below that.
+
+    Args:
+        file: Its whole path.
+    """
     here = Path(file)
     return here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here
 

@@ -96,6 +96,12 @@ def test_can_be_typed(command: Command, tmp_path: Path) -> None:
             compose(overrides)
 
 
+def test_the_page_on_plugins_shows_the_own_task_as_it_is() -> None:
+    page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert block == (OWN_PROJECT / "my_project" / "ordinal.py").read_text(encoding="utf-8")
+
+
 def file_map() -> dict[str, str]:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     section = text.partition("\n## File map\n")[2].partition("\n## ")[0]

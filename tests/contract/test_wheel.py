@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
 import subprocess
@@ -92,6 +93,26 @@ def test_composes(installed: Path, elsewhere: Path) -> None:
     assert "torch.optim.SGD" in out
     assert "lr: 0.25" in out
     assert not list(elsewhere.iterdir()), "composing writes nothing"
+
+
+def test_runs_a_task_and_a_launcher_of_ones_own(installed: Path, elsewhere: Path) -> None:
+    """`examples/my_project`, in the processes of the sweep, of its check and of its job."""
+    project = elsewhere / "my project"
+    shutil.copytree(ROOT / "examples" / "my_project", project, ignore=shutil.ignore_patterns("outputs"))
+    tell = "import os, pathlib, assay; pathlib.Path(f'process_{os.getpid()}.txt').write_text(assay.__file__)"
+    (project / "my_project" / "__init__.py").write_text(tell, encoding="utf-8")
+    words = ("train", "-m", "data=diabetes_grades", "optimizer.lr=0.1", "seed=0", "hydra/launcher=nice")
+    run(
+        *(sys.executable, "-P", "-c", RUN, *words, "trainer.max_epochs=2", "hydra.sweep.dir=sweep"),
+        cwd=project,
+        PYTHONPATH=str(installed),
+    )
+    with (project / "sweep" / "results.csv").open(encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert 0 < float(row["test/grade_error"]) < 2
+    told = [path.read_text(encoding="utf-8") for path in project.rglob("process_*.txt")]
+    assert len(told) == 3
+    assert {*told} == {str(installed.resolve() / "assay" / "__init__.py")}
 
 
 def test_installs_the_command(installed: Path, elsewhere: Path) -> None:

@@ -166,7 +166,8 @@ def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
     raise ConfigError(
         f"{target!r} is not allowed: {root!r} is not a package that assay knows, or that you trust{guess}",
         key=at,
-        hint=f"if it is your own: {KEY}=[{root}], or put that into conf/project.yaml",
+        hint=f"if it is your own: put {KEY}: [{root}] into conf/project.yaml, "
+        f"or add {KEY}=[{root}] to a command that takes KEY=VALUE",
     )
 
 

@@ -15,6 +15,7 @@ from assay.quoting import is_dotted_path
 from assay.targets.judge_name import trusted_in
 from assay.targets.resolve import called, own_class
 from assay.targets.trust import KEY, is_library, project_packages, within
+from assay.task.interface import check_interface
 from assay.task.task import Task
 from assay.task.task_of import TASKS, known_task, remember_task
 
@@ -93,12 +94,6 @@ def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
     if (known := known_task(name)) is not None:
         return known
     kind = own_class(key, name, packages, Task)  # type: ignore[type-abstract]  # only its subclasses are made
-    if lacking := [one for one in Task.__annotations__ if not hasattr(kind, one)]:
-        raise ConfigError(
-            f"{name!r} lacks what assay.task.task.Task asks for: {', '.join(lacking)}",
-            key=key,
-            hint=f"set {'it' if len(lacking) == 1 else 'them'} as attributes of {kind.__name__}",
-        )
     if kind.name != name:
         raise ConfigError(
             f"{name!r} calls itself {kind.name!r}",
@@ -106,6 +101,7 @@ def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
             hint=f"{key}={kind.name}" if "." in kind.name else f"leave `name` out of {kind.__name__}",
         )
     task: Task = called(key, kind)
+    check_interface(task, key)
     remember_task(task)
     return task
 

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from assay.task.binary import Binary
+from assay.task.interface import check_interface
 from assay.task.language_modelling import LanguageModelling
 from assay.task.multiclass import Multiclass
 from assay.task.multilabel import Multilabel
@@ -68,19 +69,22 @@ def task_of(name: str | Task) -> Task:
 
     Raises:
         ValueError: There is none, or it is somebody's own and was not imported.
+        ConfigError: A task that is handed over cannot be asked what the interface asks.
 
     >>> task_of("binary").in_words({"num_classes": 2})
     '2 classes'
     """
     if isinstance(name, Task):
-        remember_task(name)
+        if _OWN.get(name.name) is not name and TASKS.get(name.name) is not name:
+            check_interface(name, "data.source.task")
+            remember_task(name)
         return name
     task = known_task(name)
     if task is None and "." in name:
         raise ValueError(
-            f"task={name!r}: nothing of a package that is trusted here; if it is your own: "
-            f"trusted_packages=[{name.partition('.')[0]}]; a data source hands over the task itself: "
-            f"task = {name.rpartition('.')[2]}()"
+            f"task={name!r}: it lies in a package that is not trusted here; if it is your own: put "
+            f"trusted_packages: [{name.partition('.')[0]}] into conf/project.yaml; a data source hands over "
+            f"the task itself: task = {name.rpartition('.')[2]}()"
         )
     if task is None:
         raise ValueError(

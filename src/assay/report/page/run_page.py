@@ -10,13 +10,14 @@ import numpy as np
 
 from assay.config.yaml_file import load_mapping
 from assay.config.yaml_lines import shortened
-from assay.errors import AssayError, first_line
+from assay.errors import AssayError
 from assay.figure.figure import Figure, Heatmap
 from assay.files.sealed import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.paths import project_conf
 from assay.quoting import duration
 from assay.record import predictions_file, samples_file
+from assay.record.failure_cause import reason_of
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
@@ -241,7 +242,7 @@ def _drawn(make: Callable[[], list[Block]]) -> list[Block]:
     try:
         return make()
     except Exception as error:
-        return [Note(f"These predictions cannot be judged: {first_line(error)}", "bad")]
+        return [Note(f"These predictions cannot be judged: {reason_of(error)}", "bad")]
 
 
 def _predictions(run_dir: Path) -> tuple[Predictions | None, str]:
@@ -261,24 +262,20 @@ def _samples(run_dir: Path, predictions: Predictions | None) -> list[Block]:
     blocks: list[Block] = []
     for reason, title in _TITLES.items():
         chosen = [sample for sample in samples if sample.reason == reason]
-        order = (
-            reason == "worst" and predictions is not None and task_of(predictions.task).worst_is(predictions)
-        )
         if chosen:
-            blocks += _drawn(lambda: _shown(title, order or "", chosen, predictions))  # noqa: B023 - called at once
+            blocks += _drawn(lambda: _shown(title, chosen, predictions))  # noqa: B023 - called at once
     return blocks
 
 
-def _shown(
-    title: str, order: str, samples: Sequence[KeptSample], predictions: Predictions | None
-) -> list[Block]:
-    told = _Told(predictions)
+def _shown(title: str, samples: Sequence[KeptSample], predictions: Predictions | None) -> list[Block]:
+    told, is_worst = _Told(predictions), samples[0].reason == "worst"
+    order = task_of(predictions.task).worst_is(predictions) if is_worst and predictions is not None else ""
     pictures = [one for one in samples if one.picture is not None]
     small = [one for one in pictures if len(one.picture or b"") <= _LARGEST_PICTURES // len(pictures)]
     left_out = len(pictures) - len(small)
     blocks: list[Block] = []
     legend = [] if predictions is None else task_of(predictions.task).legend(predictions)
-    if small and legend and samples[0].reason == "worst":
+    if small and legend and is_worst:
         blocks.append(Pictures("Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]))
     if small:
         caption = f"{left_out} pictures are too large for a page." if left_out else ""
