@@ -27,7 +27,6 @@ TO_COME: tuple[str, ...] = (
     "run/reproduce_process.py",
     "sweep/launcher/launcher.py",
     "sweep/launcher/slurm_job.py",
-    "sweep/output/summary.py",
     "sweep/search/search.py",
     "sweep/worker/fork_server.py",
     "sweep/worker/preload.py",

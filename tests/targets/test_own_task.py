@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,8 +43,8 @@ def job(task: str, packages: list[str], key: str = "data.source.task") -> Any:
     return config
 
 
-def write(package: str, text: str, module: str = "it") -> None:
-    Path(package, f"{module}.py").write_text(text, encoding="utf-8")
+def write(package: str, text: str) -> None:
+    Path(package, "it.py").write_text(text, encoding="utf-8")
 
 
 @pytest.mark.parametrize("key", ["data.source.task", "data.spec.task", "spec.task"])
@@ -112,6 +111,11 @@ def test_what_is_not_a_task_by_its_name(name: str, message: str) -> None:
             "define that in Grades",
         ),
         (GRADES.replace("    suits = ", "    text = "), "asks for: suits", "set it as attributes of Grades"),
+        (
+            GRADES + "    def said(self): return 'x'",
+            "is def said(self), which cannot be called",
+            "write def said",
+        ),
         (GRADES + "    name = 'grades'", "calls itself 'grades'", "leave `name` out of Grades"),
         (GRADES + "    def __init__(self):\n        1 / 0", "ZeroDivisionError: division by zero", "--debug"),
         ("import nothing_of_that_name", "No module named 'nothing_of_that_name'", "--debug"),
@@ -132,54 +136,6 @@ def test_a_source_hands_over_the_task_itself(package: str, monkeypatch: pytest.M
     task = importlib.import_module(f"{package}.it").Grades()
     assert task_of(task) is task
     assert task_of(f"{package}.it.Grades") is task
-
-
-METHODS = [name for name, one in vars(Task).items() if inspect.isfunction(one) and not name.startswith("_")]
-
-
-def as_asked(name: str) -> str:
-    """The parameters of a method of the interface, without types."""
-    asked = inspect.signature(getattr(Task, name))
-    names = [one.replace(annotation=one.empty) for one in asked.parameters.values()]
-    return str(asked.replace(parameters=names, return_annotation=asked.empty))
-
-
-@pytest.mark.parametrize(
-    "wrong", ["one_less", "one_more", "nothing_but_self", "async", "a_generator", "no_method"]
-)
-def test_a_method_that_cannot_be_called_as_the_interface_says_is_refused(package: str, wrong: str) -> None:
-    """Each one of the interface: a run of an hour is not lost to a typing error in its last minute."""
-    text = {}
-    for name in METHODS:
-        given = as_asked(name)
-        text[name] = {
-            "one_less": f"    def {name}({', '.join(given[1:-1].split(', ')[:-1])}): pass",
-            "one_more": f"    def {name}{given.replace('(self', '(self, surplus', 1)}: pass",
-            "nothing_but_self": f"    def {name}(self): pass",
-            "async": f"    async def {name}{given}: pass",
-            "a_generator": f"    def {name}{given}: yield",
-            "no_method": f"    {name} = 3",
-        }[wrong]
-    for number, name in enumerate(METHODS):
-        write(package, GRADES + text[name], f"it{number}")
-        with pytest.raises(ConfigError) as caught:
-            import_tasks(job(f"{package}.it{number}.Grades", [package]))
-        assert caught.value.key == "data.source.task"
-        assert f"{name} of '{package}.it{number}.Grades' is " in caught.value.message
-        assert caught.value.hint == f"write def {name}{as_asked(name)}"
-        if wrong != "no_method":
-            assert f"({package}/it{number}.py:7)" in caught.value.message
-
-
-def test_other_names_and_more_defaults_are_taken(package: str) -> None:
-    write(
-        package,
-        GRADES
-        + "    def said(self, kept, at, long=False): return 'x'\n"
-        + "    def legend(self, *every): return []\n"
-        + "    @staticmethod\n    def labels(outputs): return None\n",
-    )
-    import_tasks(job(f"{package}.it.Grades", [package]))
 
 
 def test_a_task_that_is_handed_over_is_looked_at_too(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
