@@ -61,7 +61,7 @@ TASKS = {
         steps=32,
         common=("device=cpu", "trainer.log_every_n_steps=1"),
     )
-    for name in ("digits_segmentation", "text_topics", "stdlib_gpt", "wine_multitask")
+    for name in ("digits_segmentation", "text_topics", "stdlib_gpt")
 }
 """Jobs of other tasks; their texts lie beside the directory that a run is started in."""
 IN_A_ROW = 9
