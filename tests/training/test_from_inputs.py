@@ -9,7 +9,6 @@ import pytest
 import torch
 from PIL import Image
 from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # it has no stubs
-from sklearn.decomposition import PCA  # type: ignore[import-untyped]  # it has no stubs
 
 import assay
 from assay.errors import ConfigError
@@ -152,14 +151,3 @@ def test_views_of_pictures_without_labels(train: Train, tmp_path: Path) -> None:
         train(*run, *narrow)
     assert str(caught.value.key).startswith("metrics.eval.metrics.")
     assert train(*run, *narrow, "metrics=none").result.status == "finished"
-
-
-def test_a_pca_of_as_many_components_is_beaten(train: Train) -> None:
-    run = train("experiment=digits_autoencoder", "trainer.max_epochs=60")
-    data = run.datamodule
-    points = {
-        name: data.raw(name).data.inputs[data.raw(name).rows].flatten(1).numpy() for name in ("train", "test")
-    }
-    pca = PCA(8, random_state=0).fit(points["train"])
-    error = ((pca.inverse_transform(pca.transform(points["test"])) - points["test"]) ** 2).mean()
-    assert run.result.metrics["test/mse"] < 0.9 * error
