@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +24,12 @@ from assay.cli.app import app
 from assay.data.splitting.split_rows import Split
 from assay.data.splitting.splits import read_parts
 from assay.record import predictions_file
+from assay.report.page.page import Note
+from assay.report.page.run_page import run_page
 from assay.run.evaluate import evaluate
 from assay.run.resume import resume
 from assay.run.train import train as train_as_typed
+from assay.task.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,6 +146,67 @@ def test_its_page_and_the_comparison_show_its_scores(whole: Trained, tmp_path: P
     assert "Those whose expected grade is furthest from the right one first." in page
     assert "cannot be judged" not in page
     assert "test/kappa" in typed("compare", whole.run_dir, whole.run_dir.parent)
+
+
+METHODS = [name for name, one in vars(Task).items() if inspect.isfunction(one) and not name.startswith("_")]
+
+
+def some(*always: str) -> list[Any]:
+    """Every method of the interface, of which these are tried always."""
+    assert {*always} <= {*METHODS}
+    return [pytest.param(name, marks=[] if name in always else [pytest.mark.long]) for name in METHODS]
+
+
+@pytest.fixture
+def broken(name: str, source: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The method of the task raises; the list has it as often as it was called."""
+    called: list[str] = []
+
+    def raises(*_: Any) -> float:
+        called.append(name)
+        return 1 / 0
+
+    monkeypatch.setattr(type(source.task), name, raises)
+    return called
+
+
+RAISED = re.compile(r"ZeroDivisionError: division by zero \(\S*test_ordinal.py:\d+, in raises\)")
+
+
+@pytest.mark.parametrize("name", some("worst_is", "said"))
+def test_a_page_says_where_a_method_raises(whole: Trained, name: str, broken: list[str]) -> None:
+    with chdir(PROJECT):
+        page = run_page(whole.run_dir)
+    notes = [one.text for section in page.sections for one in section.blocks if isinstance(one, Note)]
+    assert bool(broken) == any(RAISED.search(note) for note in notes)
+    assert bool(broken) == (
+        name in {"worst_is", "said", "legend", "is_right", "scores", "figures", "badness"}
+    )
+    assert page.figures, "what does not need it is drawn"
+
+
+@pytest.mark.parametrize("name", some("typed"))
+def test_predict_says_where_a_method_raises(
+    whole: Trained, name: str, broken: list[str], tmp_path: Path
+) -> None:
+    np.save(tmp_path / "one.npy", np.zeros((1, 10), dtype=np.float32))
+    with chdir(PROJECT), unchanged_process():
+        words = ("predict", str(whole.run_dir), str(tmp_path / "one.npy"))
+        done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out.csv")])
+    assert done.exit_code == int(bool(broken)), done.output
+    assert bool(broken) == bool(RAISED.search(" ".join(done.output.split()))), done.output
+    assert (tmp_path / "out.csv").exists() != bool(broken)
+
+
+@pytest.mark.parametrize("name", some("kept"))
+def test_evaluation_says_where_a_method_raises(
+    whole: Trained, name: str, broken: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with chdir(PROJECT), unchanged_process():
+        done = CliRunner().invoke(app, ["eval", str(whole.run_dir)])
+    told = " ".join(done.output.split()) + " ".join(caplog.messages)
+    assert bool(broken) == bool(RAISED.search(told)), told
+    assert broken or done.exit_code == 0
 
 
 @pytest.mark.long

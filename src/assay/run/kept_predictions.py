@@ -83,7 +83,8 @@ def predictions_of(assembly: Assembly, keep: KeepPredictions) -> Predictions | N
     """
     data = assembly.datamodule
     if keep.problem or not isinstance(data, DataModule):
-        log.info("no predictions are kept: %s", keep.problem)
+        is_meant = bool(_why_not(assembly, _settings(assembly)))  # else something went wrong in the test
+        log.log(logging.INFO if is_meant else logging.WARNING, "no predictions are kept: %s", keep.problem)
         return None
     predictions = keep.predictions(data.spec.class_names, data.tested_names(), data.tested)
     if predictions.num_evaluated:
