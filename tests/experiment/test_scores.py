@@ -165,7 +165,8 @@ def test_masks_are_better_than_those_of_a_random_forest_on_patches(experiment: E
 def digits(subset: str) -> tuple[Any, Any]:
     """Grey levels and labels of the digits that the experiments train and test on."""
     parts = read_parts(Digits(), Split(val=0.1, test=0.2, seed=0), None)
-    data, rows = parts.data[subset], parts.rows[subset]
+    data: Any = parts.data[subset]
+    rows = parts.rows[subset]
     return data.inputs[rows].flatten(1).numpy(), data.targets[rows]
 
 
