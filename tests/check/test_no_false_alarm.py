@@ -80,6 +80,7 @@ ELSEWHERE = {
     *(("device", name) for name in ("gpu", "mps", "ddp", "fsdp")),
     *(("model", name) for name in ("autoencoder", "conv_autoencoder", "simclr")),  # of tasks without targets
     *(("metrics", name) for name in ("reconstruction", "image_reconstruction", "linear_probe", "none")),
+    *(("task", name) for name in ("reconstruction", "self_supervised")),  # say what the data is to teach
     *(("loss", "nt_xent"), ("augment", "two_views")),  # these, too: tests/training/test_from_inputs.py
 }
 GIVEN = {

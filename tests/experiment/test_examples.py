@@ -26,7 +26,9 @@ LINE = re.compile(r" {4,}(?:uv run )?assay (train(?: .*?)?)(?:  +#.*)?")
 WITHOUT_A_SCORE = {
     "train device=gpu precision=bf16 trainer.compile=true",  # needs a GPU
     "train device=gpu data.batch_size=512 trainer.micro_batch=auto",  # the same
-    "train experiment=digits_segmentation",  # tests/experiment/test_scores.py, as the next two
+    "train experiment=digits_segmentation",  # tests/experiment/test_scores.py, as the next four
+    "train experiment=digits_autoencoder",
+    "train experiment=digits_simclr",
     "train experiment=stdlib_gpt",
     "train experiment=text_topics",
     # Networks whose weights cannot be downloaded here: tests/training/test_fine_tuning.py trains small ones.
@@ -36,6 +38,8 @@ WITHOUT_A_SCORE = {
     "finetune=gradual",
     "train data=digits model=timm model.name=vit_tiny_patch16_224 model.weights=outputs/pretrain "
     "finetune=lora",
+    "train data=text_table data.source.path=mails.csv data.source.text=body data.source.target=topic "
+    "model=hf_text model.weights=distilbert finetune=lora",  # tests/model/test_hf_text.py
     # Tables of the reader's own: tests/data/splitting/test_divide.py divides made-up ones.
     "train data=table data.source.path=visits.csv data.source.target=ill data.split.group=patient",
     "train data=table data.source.path=visits.csv data.source.target=ill data.split.column=split",
