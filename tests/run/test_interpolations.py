@@ -56,6 +56,8 @@ SPEC = {
     "class_counts": [5, 4, 3],
     "mean": [0.0],
     "std": [1.0],
+    "target_mean": [0.0],
+    "target_std": [1.0],
 }
 EVERY = [one for one in list_options() if not one.group.startswith(("hydra", "sweep"))]
 """Always tried are those that call a resolver, and a tenth of the others."""

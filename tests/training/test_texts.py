@@ -87,7 +87,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 def test_it_learns_and_says_what_became_of_the_texts(text_run: Trained) -> None:
     assert text_run.record["metrics"]["test/accuracy"] > 0.9
     log = (text_run.run_dir / "log.txt").read_text(encoding="utf-8")
-    assert re.search(r"max_length=24: \d+ texts \(\d+\.\d%\) are longer", log)
+    assert re.search(r"max_length=24: \d+ texts \(\d+\.\d %\) are longer", log)
     kept = json.loads((text_run.run_dir / "encoder.json").read_text(encoding="utf-8"))
     assert kept["text"]["column"] == "words"
     assert (text_run.run_dir / "tokenizer.json").is_file()

@@ -112,7 +112,8 @@ def write(assembly: Assembly, keep: KeepPredictions, run_dir: Path) -> Predictio
     try:
         predictions, data = predictions_of(assembly, keep), assembly.datamodule
         if predictions is not None and isinstance(data, DataModule):
-            samples = _samples(assembly, keep, predictions, int(_settings(assembly)["num_samples"]))
+            most = int(_settings(assembly)["num_samples"])
+            samples = _samples(data, assembly.module, keep, predictions, most)
             if isinstance(assembly.module, Module):
                 samples += _generated(assembly.module, data)
             predictions_file.write(run_dir / predictions_file.FILE, predictions)
@@ -149,7 +150,7 @@ def remove(run_dir: Path) -> None:
 
 
 def _samples(
-    assembly: Assembly, keep: KeepPredictions, predictions: Predictions, most: int
+    data: DataModule, module: L.LightningModule, keep: KeepPredictions, predictions: Predictions, most: int
 ) -> list[KeptSample]:
     worst: list[int] = task_of(predictions.task).worst(predictions, most).tolist()
     rows = [*worst, *drawn(len(predictions.keys), most).tolist()]
@@ -158,7 +159,7 @@ def _samples(
     return [
         KeptSample(predictions.keys[index], reason, _picture(shown, keep.shown(at), predictions), shown.row)
         for index, at, reason, shown in zip(
-            rows, positions, reasons, _shown(assembly, positions), strict=True
+            rows, positions, reasons, _shown(data, module, positions), strict=True
         )
     ]
 
@@ -180,10 +181,7 @@ def _picture(shown: Shown, predicted: NDArray[Any] | None, predictions: Predicti
     return task_of(predictions.task).picture(shown.picture, shown.target, predicted, names)
 
 
-def _shown(assembly: Assembly, positions: list[int]) -> list[Shown]:
-    data, module = assembly.datamodule, assembly.module
-    assert isinstance(data, DataModule)  # noqa: S101 - nothing is kept of another
-    assert isinstance(module, Module)  # noqa: S101 - as above
-    if not module.task.reconstructs or not positions:
+def _shown(data: DataModule, module: L.LightningModule, positions: list[int]) -> list[Shown]:
+    if not (isinstance(module, Module) and module.task.reconstructs and positions):
         return data.tested_samples(positions)
     return show_pairs(*module.reconstructed(data.tested_inputs(positions)), data.feature_names())
