@@ -151,3 +151,10 @@ def test_views_of_pictures_without_labels(train: Train, tmp_path: Path) -> None:
         train(*run, *narrow)
     assert str(caught.value.key).startswith("metrics.eval.metrics.")
     assert train(*run, *narrow, "metrics=none").result.status == "finished"
+
+
+def test_noise_on_the_inputs_leaves_what_is_to_be_reconstructed_clean(train: Train) -> None:
+    """Noise of a hundred deviations would be a squared error of ten thousand."""
+    small = ("model.hidden=[16]", "trainer.max_epochs=2")
+    run = train("task=reconstruction", *SMALL, *small, "augment=noise", "augment.sigma=100", "callbacks=[]")
+    assert 0.1 < run.result.metrics["train/loss"] < 100
