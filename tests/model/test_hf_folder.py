@@ -25,3 +25,13 @@ def test_a_folder_its_files_and_a_run(tmp_path: Path) -> None:
     (run / "checkpoints" / "best.ckpt").touch()
     (run / "config.yaml").write_text("model: {config: {model_type: mpnet}}")
     assert network_of(run / "checkpoints" / "best.ckpt") == network_of(run) == {"model_type": "mpnet"}
+
+
+@pytest.mark.parametrize(
+    ("weights", "is_known_there"),
+    [("distilbert-base-uncased", True), ("org/bert.small", True), ("my weights", False), ("../bert", False)],
+)
+def test_only_a_name_of_the_hub_is_offered_for_download(weights: str, is_known_there: bool) -> None:
+    with pytest.raises(ConfigError, match="is not a folder") as error:
+        folder_of(weights)
+    assert (f"hf download {weights} " in error.value.hint) == is_known_there
