@@ -6,22 +6,11 @@ import importlib
 from typing import Any
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
+from tests.targets.jobs import job, refused
 
 from assay.compose.compose import compose, job_config
-from assay.errors import ConfigError
 from assay.targets.judge_name import check_targets
 from assay.targets.resolve import resolve_targets
-
-
-def job(tree: dict[str, Any], *trusted: str) -> DictConfig:
-    return OmegaConf.create({**tree, "trusted_packages": list(trusted)})
-
-
-def refused(tree: dict[str, Any], *trusted: str) -> ConfigError:
-    with pytest.raises(ConfigError) as caught:
-        check_targets(job(tree, *trusted))
-    return caught.value
 
 
 @pytest.mark.parametrize(

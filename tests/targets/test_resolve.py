@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
+from tests.targets.jobs import job
 
 from assay.errors import ConfigError
-from assay.targets.judge_name import check_targets
 from assay.targets.resolve import ready, resolve, resolve_targets
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def job(tree: dict[str, Any], *trusted: str) -> DictConfig:
-    return OmegaConf.create({**tree, "trusted_packages": list(trusted)})
-
-
-def refused(tree: dict[str, Any], *trusted: str) -> ConfigError:
-    with pytest.raises(ConfigError) as caught:
-        check_targets(job(tree, *trusted))
-    return caught.value
 
 
 @pytest.mark.parametrize(

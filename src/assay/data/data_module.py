@@ -30,7 +30,7 @@ from assay.errors import DataError
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pandas as pd
     from torch import Tensor
@@ -302,9 +302,7 @@ class DataModule(L.LightningDataModule):
         if self._given_scale is None:
             if not (first.is_floating_point() or first.dtype == torch.uint8):
                 return (), ()
-            if isinstance(part.data, Samples) and not part.transforms:
-                return statistics(blocks(part.data.inputs, part.rows))
-            return statistics(preview(part, _STATISTICS_SAMPLES, self.split.seed, self._num_workers))
+            return statistics(self._looked_at(part))
         mean, std = self._given_scale
         if len(mean) not in (0, 1, first.shape[1]):
             raise DataError(
@@ -319,14 +317,15 @@ class DataModule(L.LightningDataModule):
             return 0.0, 1.0
         if isinstance(self.source, Declared):
             return ()
-        in_memory = isinstance(part.data, Samples) and not part.transforms
-        read = (
-            blocks(part.data.inputs, part.rows)  # type: ignore[union-attr]  # Samples, then
-            if in_memory
-            else preview(part, _STATISTICS_SAMPLES, self.split.seed, self._num_workers)
-        )
-        lows, highs = zip(*((float(block.min()), float(block.max())) for block in read), strict=True)
+        ends = ((float(block.min()), float(block.max())) for block in self._looked_at(part))
+        lows, highs = zip(*ends, strict=True)
         return min(lows), max(highs)
+
+    def _looked_at(self, part: Part) -> Iterator[Tensor]:
+        """Inputs that statistics are taken of: all that lie in memory, or some that have to be made."""
+        if isinstance(part.data, Samples) and not part.transforms:
+            return blocks(part.data.inputs, part.rows)
+        return preview(part, _STATISTICS_SAMPLES, self.split.seed, self._num_workers)
 
     def target_statistics(self) -> Scale:
         """Mean and deviation of each real target over the training part; empty where there is none.

@@ -252,7 +252,7 @@ class Table:
         ]
         if filled:
             more = f", and {len(filled) - NAMED} more columns" if len(filled) > NAMED else ""
-            rows = int(np.logical_or.reduce([np.asarray(found) for found in missing.values()]).sum())
+            rows = int(np.logical_or.reduce(list(missing.values())).sum())
             of = f"{rows:,} of {len(frame):,} rows{' for testing' if part == 'test' else ''}"
             self._note(
                 f"{of} have missing values, which are filled in: {', '.join(filled[:NAMED])}{more}; "

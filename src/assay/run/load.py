@@ -139,7 +139,7 @@ def read_predictor(
             loss = build(read.config, "loss")
             loss.load_state_dict(_part_of(read.saved, "loss"))
         loss = loss.to(read.device, read.dtype)
-    predictor = _with_data(read.config, run_dir, read.model, loss, read.dtype).eval().to(read.device)
+    predictor = _with_data(read, run_dir, loss).eval().to(read.device)
     predictor.notes = unfinished(run_dir, read.config, read.path)
     return predictor
 
@@ -231,11 +231,9 @@ def checkpoint_path(run_dir: Path, role: str) -> Path:
     )
 
 
-def _with_data(
-    config: DictConfig, run_dir: Path, model: nn.Module, loss: nn.Module | None, dtype: torch.dtype
-) -> Predictor:
+def _with_data(read: _Read, run_dir: Path, loss: nn.Module | None) -> Predictor:
     """The model between what the run's data does to raw input and what its outputs stand for."""
-    own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
+    config, model, own = read.config, read.model, read.is_own
     if lacking := [key for key in ("data", "loss") if config.get(key) is None and (key == "data" or not own)]:
         raise AssayError(
             f"{run_dir / 'config.yaml'} is not what a run writes: it has no {lacking[0]}",
@@ -251,7 +249,7 @@ def _with_data(
         else:
             spec = {**spec, "target_mean": [], "target_std": []}  # it was given the targets as they are
             kind = kind_of_own_outputs(model)
-        preprocess, names = _preprocess(config, run_dir, spec, dtype)
+        preprocess, names = _preprocess(config, run_dir, spec, read.dtype)
         return Predictor(
             model,
             preprocess,

@@ -44,12 +44,11 @@ def unfinished(run_dir: Path, config: DictConfig, checkpoint: Path) -> list[str]
         when = f" after {epochs} of {counted(of, 'epoch')}"
     else:
         when = f" after {counted(epochs, 'epoch')}"
-    kept = record.checkpoints.get("best")
-    if kept is None or checkpoint.name != kept:
-        return [f"the run {ended}{when}: these are the weights of its last checkpoint"]
-    best = record.best.get("epoch")
-    which = f" (epoch {best})" if isinstance(best, int) else ""
-    return [f"the run {ended}{when}: these are the weights of its best checkpoint so far{which}"]
+    which = "last checkpoint"
+    if checkpoint.name == record.checkpoints.get("best"):
+        best = record.best.get("epoch")
+        which = f"best checkpoint so far{f' (epoch {best})' if isinstance(best, int) else ''}"
+    return [f"the run {ended}{when}: these are the weights of its {which}"]
 
 
 def _epochs(run_dir: Path) -> int | None:
