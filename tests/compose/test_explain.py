@@ -142,3 +142,17 @@ def test_on_a_terminal_in_colour(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     text = capsys.readouterr().out
     assert "\x1b[" in text
     assert "[1,2]" in text, "brackets are no markup"
+
+
+def test_what_follows_from_the_data(told: Told, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{n},{n / 7}\n" for n in range(40)))
+    typed = ("data=table", "data.source.path=t.csv", "data.source.target=y")
+    assert told("loss", *typed)[:3] == [
+        "loss = mse",
+        "set by conf/task/regression.yaml:4 override /loss: mse",
+        "over conf/train.yaml:5 loss: cross_entropy",
+    ]
+    assert told("task", *typed)[:2] == [
+        "task = regression",
+        "set by what has to be predicted task=regression",
+    ]

@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf, open_dict, read_write
 
 from assay.compose.compose import compose, loader, trust_for
-from assay.compose.job_composer import JobComposer
+from assay.compose.job_composer import JobComposer, compose_job
 from assay.errors import ConfigError
 from assay.sweep.session import plan
 
@@ -63,3 +63,14 @@ def test_what_waits_for_the_data_can_be_typed_inside_of_a_list(tmp_path: Path) -
         composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
         job = composer.job(["data=iris", "model=linear", f"model._args_={layers}"], 0)
     assert job.config["model"]["_args_"][0]["in_features"] == "${spec.num_features}"
+
+
+def test_jobs_know_what_their_experiment_has_set(tmp_path: Path) -> None:
+    with loader() as hydra:
+        composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
+        jobs = [composer.job(["experiment=digits_longtail", f"loss.scale={scale}"], 0) for scale in (1, 2)]
+        other = composer.job(["optimizer=sgd", "loss.label_smoothing=0.1"], 1)
+    for job in jobs:
+        assert {job.set_by[key] for key in ("loss", "trainer.max_epochs")} == {"experiment=digits_longtail"}
+    assert other.set_by == {}
+    assert compose_job(["experiment=digits_longtail", "loss.scale=1"]).set_by == jobs[0].set_by

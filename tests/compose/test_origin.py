@@ -251,3 +251,24 @@ def test_a_job_of_a_sweep_knows_its_own_overrides() -> None:
         {"optimizer=adam", "optimizer.lr=1", "hydra.sweep.dir=x"},
     ]
     assert "seed=${nowhere}" in overrides_of(compose(["seed=${nowhere}"]))
+
+
+# -- across groups ---------------------------------------------------------------------------------
+
+
+def test_what_an_option_sets_outside_of_its_group(project: Path) -> None:
+    write(
+        project,
+        "conf/experiment/deep/own.yaml",
+        "# @package _global_\n# O.\ndefaults:\n  - override /optimizer: sgd\n  - override /data: diabetes\n"
+        "optimizer:\n  lr: 7\n  momentum: 0.5\ndata:\n  split: {val: 0.3}\ntags: [a, b]\n",
+    )
+    typed = ["experiment=deep/own", "optimizer.momentum=0.1", "debug=small"]
+    found = origins(typed).set_across_groups()
+    experiment, small = "experiment=deep/own", "debug=small"
+    ours = {key: by for key, by in found.items() if by == experiment}
+    assert ours == dict.fromkeys(("optimizer", "data", "optimizer.lr", "data.split.val", "tags"), experiment)
+    assert found["loss"] == found["model"] == found["metrics"] == "data=diabetes"
+    assert found["trainer.max_epochs"] == small, "of two that set a value, the later one counts"
+    assert "optimizer.momentum" not in found, "typed"
+    assert origins(["optimizer=sgd", "optimizer.lr=1"]).set_across_groups() == {}

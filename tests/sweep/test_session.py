@@ -48,6 +48,7 @@ def test_a_sweep_leaves_a_run_a_job_and_its_tables(capsys: pytest.CaptureFixture
         assert record["seed"] == seed
         assert f"seed={seed}" in record["overrides"]
         assert "seed=1,2" not in record["overrides"]
+        assert record["set_by"]["trainer.limit_train_batches"] == "debug=one_batch"
         assert float(rows()[number]["test/loss"]) == record["metrics"]["test/loss"]
     assert rows(name="groups.csv") == [rows(name="groups.csv")[0] | {"finished": "2", "of": "2"}]
     best = Path("sweep/best.yaml").read_text(encoding="utf-8")

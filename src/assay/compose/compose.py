@@ -208,6 +208,17 @@ def complete(
         _resolve_calls(config)
 
 
+def implied_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
+    """What was composed beside what was typed, because of what has to be predicted: `task=binary`.
+
+    Args:
+        config: From `compose`.
+        overrides: As typed.
+    """
+    composed: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)  # `${…}` as typed
+    return [one for one in composed if one not in overrides]
+
+
 def _resolve_calls(config: DictConfig) -> None:
     """Replace every `${resolver:…}` by its value: later on, the clock and Hydra's state are others."""
     for entry in list(walk(config)):

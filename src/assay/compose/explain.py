@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.text import Text
 
-from assay.compose.compose import compose
+from assay.compose.compose import compose, implied_overrides
 from assay.compose.origin import origins, plain
 from assay.config.did_you_mean import did_you_mean
 from assay.config.source_location import split
@@ -98,7 +98,8 @@ def explain(key: str, overrides: Sequence[str] = (), config_dir: Path | None = N
     Raises:
         ConfigError: As for `show`.
     """
-    return explained(key, compose(overrides, config_dir), origins(overrides, config_dir))
+    config = compose(overrides, config_dir)
+    return explained(key, config, origins(overrides, config_dir, implied_overrides(config, overrides)))
 
 
 def explained(key: str, config: DictConfig, found: Origins) -> Explanation:
@@ -125,7 +126,7 @@ def explained(key: str, config: DictConfig, found: Origins) -> Explanation:
     if entry is None and not (chain and not chain[-1].text):
         raise _unknown(key, found, entries)
     path = chain[-1].path if chain else None
-    choices = tuple(one for one in found.choices.values() if path is not None and _is_part_of(path, one))
+    choices = tuple(one for one in found.choices.values() if path is not None and one.brought(path))
     if entry is None:
         return Explanation(key, "", "was taken away", chain, choices)
     return Explanation(entry.key, *_raw_and_resolved(entry, chain), chain, choices)
@@ -160,11 +161,6 @@ def say(console: Console, found: Explanation) -> None:
         over = [f"overridden: {one.overridden}" if one.overridden else "" for one in found.keys]
         rows = [(one.key, shortened(one.value), one.where) for one in found.keys]
         _print_rows(console, [(*row, note) for row, note in zip(rows, over, strict=True)])
-
-
-def _is_part_of(path: Path, choice: Choice) -> bool:
-    """Whether a file lies in the folder of a group, so that its choice brought it here."""
-    return bool(choice.option) and path.parent.as_posix().endswith(f"/{choice.group.partition('@')[0]}")
 
 
 def _is_one_value(entry: Entry) -> bool:

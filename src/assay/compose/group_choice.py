@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, final
 
 from hydra.core.default_element import DefaultsTreeNode, GroupDefault
 
-from assay.config.source_location import COMMAND_LINE, Setting, config_file, shown
+from assay.config.source_location import COMMAND_LINE, THE_DATA, Setting, config_file, shown
 from assay.config.yaml_lines import defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
+    from pathlib import Path
 
     from hydra.core.default_element import InputDefault
     from hydra.core.override_parser.types import Override
@@ -37,9 +38,23 @@ class Choice:
     option: str
     settings: tuple[Setting, ...]
 
+    def brought(self, path: Path) -> bool:
+        """Whether a file is of the group, so that its choice brought the file here.
+
+        Args:
+            path: Of a config file.
+        """
+        group = self.group.partition("@")[0]
+        files = [f"/{group}/{option}.yaml" for option in self.option.split(",") if option]
+        in_folder = path.parent.as_posix().endswith(f"/{group}")
+        return bool(files) and (in_folder or path.as_posix().endswith(tuple(files)))
+
 
 def find_choices(
-    merged: DefaultsList, typed: Sequence[Override], repository: IConfigRepository
+    merged: DefaultsList,
+    typed: Sequence[Override],
+    repository: IConfigRepository,
+    implied: Collection[str] = (),
 ) -> dict[str, Choice]:
     """The choice of every group that a composition knows, Hydra's own left out.
 
@@ -47,6 +62,7 @@ def find_choices(
         merged: Hydra's defaults list.
         typed: The overrides.
         repository: Hydra's.
+        implied: Those of the overrides that nobody typed.
     """
     entries: dict[str, list[tuple[str, Setting]]] = {}
     changes: dict[str, list[tuple[str, Setting]]] = {}
@@ -65,7 +81,8 @@ def find_choices(
         if repository.group_exists(override.key_or_group) and not isinstance(override.value(), dict):
             line = str(override.input_line)
             option = "" if override.is_delete() else _option(override.value())
-            changes.setdefault(key, []).insert(0, (option, Setting(key, option, COMMAND_LINE, override=line)))
+            where = THE_DATA if line in implied else COMMAND_LINE
+            changes.setdefault(key, []).insert(0, (option, Setting(key, option, where, override=line)))
             packages.setdefault(key, str(override.package or override.key_or_group.replace("/", ".")))
     found = {}
     for key in (*entries, *(key for key in changes if key not in entries)):

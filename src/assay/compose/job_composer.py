@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
 from hydra.core.hydra_config import HydraConfig
@@ -22,10 +22,12 @@ from assay.compose.compose import (
     compose,
     compose_with,
     explained,
+    implied_overrides,
     job_config,
 )
 from assay.compose.fused import DECIDE
 from assay.compose.hydra_node import check_hydra
+from assay.compose.origin import origins, replayed
 from assay.compose.pretrained_network import DECIDE as DECIDE_NETWORK
 from assay.compose.task_choice import suited, task_to_choose
 from assay.config.fingerprint import fingerprint_of
@@ -63,6 +65,7 @@ class Job:
         choices: Which option of each group.
         fingerprint: What makes it this job.
         shared: Names what it has in common with the jobs composed from the same options.
+        set_by: What an option has set outside of its group, such as `experiment=mine`, by key or group.
     """
 
     overrides: tuple[str, ...]
@@ -70,6 +73,7 @@ class Job:
     choices: dict[str, Any]
     fingerprint: str
     shared: str
+    set_by: dict[str, str] = field(default_factory=dict)
 
     def to_config(self) -> DictConfig:
         """The same to build from; it refuses keys that are not there."""
@@ -88,6 +92,7 @@ class _Template:
     text: str
     """JSON of the completed job; empty where its values decide about more than themselves."""
     choices: dict[str, Any]
+    set_by: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,9 @@ class JobComposer:
                 config["run_dir"] = str(self._directory / str(number))
         typed = request.parsed[: len(overrides)]
         own = tuple(str(one.input_line) for one in typed if not one.is_hydra_override())
-        return Job(own, config, chosen, fingerprint_of(config), request.template.name)
+        changed = {one.key_or_group for one in request.values}
+        set_by = {key: by for key, by in request.template.set_by.items() if key not in changed}
+        return Job(own, config, chosen, fingerprint_of(config), request.template.name, set_by)
 
     def composed(self, overrides: Sequence[str], number: int) -> DictConfig:
         """Compose one with its `hydra` node, as `assay.compose.compose.compose` does.
@@ -193,7 +200,8 @@ class JobComposer:
             config_name=PRIMARY, overrides=list(key), run_mode=RunMode.RUN, with_log_configuration=False
         )
         name = hashlib.sha256("\n".join(key).encode()).hexdigest()
-        bare = _Template(name, composed, "", choices(composed.hydra))
+        set_by = replayed(self._hydra, key).set_across_groups()
+        bare = _Template(name, composed, "", choices(composed.hydra), set_by)
         by_number = str(raw_value(child_node(composed.hydra.sweep, "subdir"))) == "${hydra.job.num}"
         if not by_number or not all(_SAME_FOR_ALL.match(call) for call in _calls(composed)):
             return bare
@@ -227,7 +235,8 @@ def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job
     composed = compose(overrides, config_dir)
     check_single(overrides)
     config = written(job_config(composed))
-    return Job(tuple(overrides), config, choices(composed.hydra), fingerprint_of(config), shared="")
+    set_by = origins(overrides, config_dir, implied_overrides(composed, overrides)).set_across_groups()
+    return Job(tuple(overrides), config, choices(composed.hydra), fingerprint_of(config), "", set_by)
 
 
 def compose_whole(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:

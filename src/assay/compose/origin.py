@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import yaml
 from omegaconf import OmegaConf
 
-from assay.compose.compose import PRIMARY, loader, trust_for
+from assay.compose.compose import PRIMARY, compose, implied_overrides, loader, trust_for
 from assay.compose.group_choice import Choice, find_choices
 from assay.config.hydra_internals import defaults_of
 from assay.config.source_location import COMMAND_LINE, Setting, config_file, joined, shown, split
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hydra.core.default_element import ResultDefault
     from hydra.core.override_parser.types import Override
 
-    from assay.config.hydra_internals import IConfigRepository
+    from assay.config.hydra_internals import Hydra, IConfigRepository
 
 _Parts = tuple[str, ...]
 _Kind = Literal["mapping", "list", "value", "gone"]
@@ -129,13 +129,41 @@ class Origins:
         """The next file or override begins."""
         self._layer += 1
 
+    def set_across_groups(self) -> dict[str, str]:
+        """What an option sets outside of its own group: values, and the options of other groups.
 
-def origins(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Origins:
+        Returns:
+            Such as `experiment=mine`, by full key or group.
+        """
+        found = {}
+        for group, choice in self.choices.items():
+            path = choice.settings[-1].path
+            by = self._option_of(path) if path is not None else ""
+            if by and not group.startswith(f"{by.partition('=')[0]}/"):
+                found[group] = by
+        wide = [one for one in self.choices.values() if not one.package and one.option]
+        for at, kind, _, setting in self._events:
+            path, key = setting.path, joined(at)
+            if kind == "mapping" or path is None or "[" in key:
+                continue
+            if any(one.brought(path) for one in wide) and self.chain(key)[-1] is setting:
+                found[key] = self._option_of(path)
+        return found
+
+    def _option_of(self, path: Path) -> str:
+        """What is typed to choose the option that a file is of; empty for the main config."""
+        return next((f"{one.group}={one.option}" for one in self.choices.values() if one.brought(path)), "")
+
+
+def origins(
+    overrides: Sequence[str] = (), config_dir: Path | None = None, implied: Sequence[str] = ()
+) -> Origins:
     """Where the values of a job come from.
 
     Args:
         overrides: As typed, of one job.
         config_dir: The user's folder of config groups.
+        implied: From `assay.compose.compose.implied_overrides`.
 
     Raises:
         ConfigError: `config_dir` is not a folder, or what is trusted cannot be.
@@ -143,16 +171,27 @@ def origins(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Or
     """
     with loader(config_dir) as hydra:
         trust_for(hydra, overrides)  # before Hydra searches where it is told to
-        merged, parsed, repository = defaults_of(hydra.config_loader, PRIMARY, overrides)
-        found = Origins(choices=find_choices(merged, parsed, repository))
-        for default in merged.defaults:
-            found.next_layer()
-            _add_file(found, default, repository)
-            if default.primary:
-                _add_project(found, project_folder(hydra))
-        for override in merged.config_overrides:
-            found.next_layer()
-            _add_override(found, override)
+        return replayed(hydra, overrides, implied)
+
+
+def replayed(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str] = ()) -> Origins:
+    """As `origins`, with a loader that is already open.
+
+    Args:
+        hydra: From `assay.compose.compose.loader`.
+        overrides: As for `origins`.
+        implied: As for `origins`.
+    """
+    merged, parsed, repository = defaults_of(hydra.config_loader, PRIMARY, [*overrides, *implied])
+    found = Origins(choices=find_choices(merged, parsed, repository, implied))
+    for default in merged.defaults:
+        found.next_layer()
+        _add_file(found, default, repository)
+        if default.primary:
+            _add_project(found, project_folder(hydra))
+    for override in merged.config_overrides:
+        found.next_layer()
+        _add_override(found, override)
     found.next_layer()
     found.put(("run_dir",), "value", Setting("run_dir", "${hydra.run.dir}", "assay itself"))
     return found
@@ -261,7 +300,10 @@ def locate(error: ConfigError, overrides: Sequence[str], config_dir: Path | None
 
 def _place(key: str, overrides: Sequence[str], config_dir: Path | None) -> str:
     try:
-        setting = origins(overrides, config_dir).nearest(key)
+        implied: list[str] = []
+        with suppress(ConfigError):
+            implied = implied_overrides(compose(overrides, config_dir), overrides)
+        setting = origins(overrides, config_dir, implied).nearest(key)
     except Exception:  # the overrides do not compose: only what was typed is known
         typed = {re.split(r"[=@]", override.lstrip("+~"), maxsplit=1)[0] for override in overrides}
         return COMMAND_LINE if key in typed else ""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from assay.config.hydra_internals import IConfigRepository
 
 COMMAND_LINE = "command line"
+THE_DATA = "what has to be predicted"
 
 
 @final

@@ -41,6 +41,8 @@ class RunRecord:
         config_fingerprint: The same without `seed` and `fold`: runs that share it are repetitions.
         overrides: What was typed.
         choices: Option of each group.
+        set_by: What an option has set outside of its own group, such as `experiment=mine`, by the key of the
+            value or the group; empty in runs of before this was kept.
         tags: The user's.
         finished: UTC, ISO 8601.
         seconds: From start to end.
@@ -80,6 +82,7 @@ class RunRecord:
     config_fingerprint: str = ""
     overrides: list[str] = field(default_factory=list)
     choices: dict[str, Any] = field(default_factory=dict)
+    set_by: dict[str, str] = field(default_factory=dict)
     tags: list[str] = field(default_factory=list)
     finished: str | None = None
     seconds: float = 0.0

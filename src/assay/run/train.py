@@ -109,7 +109,10 @@ def train_job(job: Job, proof: Proof, *, callbacks: Sequence[Callback] = (), rai
     """
     say_warnings(proof.report.warnings)
     return run_job(
-        job.to_config(), job.overrides, job.choices, proof, callbacks=callbacks, raise_errors=raise_errors
+        *(job.to_config(), job.overrides, job.choices, proof),
+        set_by=job.set_by,
+        callbacks=callbacks,
+        raise_errors=raise_errors,
     )
 
 
@@ -133,6 +136,7 @@ def run_job(
     chosen: Mapping[str, Any],
     proof: Proof,
     *,
+    set_by: Mapping[str, str] | None = None,
     callbacks: Sequence[Callback] = (),
     raise_errors: bool,
     data_sha256: str = "",
@@ -145,6 +149,7 @@ def run_job(
         overrides: What was typed.
         chosen: Which option of each group.
         proof: That it can run.
+        set_by: As in the record.
         callbacks: As for `train`.
         raise_errors: As for `train`.
         data_sha256: What the data must be, where that is known.
@@ -154,6 +159,7 @@ def run_job(
         AssayError: As for `train`.
     """
     run_dir, report = Path(config.run_dir), proof.report
+    kept = {"set_by": dict(set_by or {}), "data_sha256": data_sha256, "micro_batch": dict(micro_batch or {})}
     processes = num_local_processes(config)
     if processes > 1:
         if callbacks:
@@ -162,7 +168,7 @@ def run_job(
                 hint="+callbacks.mine._target_=my_package.MyCallback builds one in each of them",
             )
         prepare(config)
-        with begun(run_dir, config, overrides, chosen, plain=known(config), data_sha256=data_sha256):
+        with begun(run_dir, config, overrides, chosen, plain=known(config), **kept):
             _launch(config, processes)
         return result_of(run_dir)
     with quiet():
@@ -171,16 +177,9 @@ def run_job(
         # From here on there is a run; everything that can be wrong with the config was found before.
         plain = assembly.plain
         _add(callbacks, assembly)
-        with begun(run_dir, config, overrides, chosen, plain=plain, data_sha256=data_sha256) as record:
-            record.micro_batch = dict(micro_batch or {})
-            execute(
-                assembly,
-                record,
-                run_dir,
-                raise_errors=raise_errors,
-                warnings=report.warnings,
-                callbacks=callbacks,
-            )
+        with begun(run_dir, config, overrides, chosen, plain=plain, **kept) as record:
+            options: Any = {"warnings": report.warnings, "callbacks": callbacks}
+            execute(assembly, record, run_dir, raise_errors=raise_errors, **options)
     return result_of(run_dir)
 
 
@@ -265,7 +264,7 @@ def begun(
     chosen: Mapping[str, Any],
     *,
     plain: Mapping[str, Any],
-    data_sha256: str,
+    **kept: Any,
 ) -> Iterator[RunRecord]:
     """Make the run directory: config, overrides, patch, and a record that says `running`; be its only writer.
 
@@ -275,7 +274,7 @@ def begun(
         overrides: What was typed.
         chosen: Which option of each group.
         plain: The job, as it is written.
-        data_sha256: As for `run_job`.
+        kept: What else the record says.
 
     Raises:
         AssayError: There is a run already, or the directory cannot be made.
@@ -295,12 +294,12 @@ def begun(
             seed=int(config.seed),
             fingerprint=fingerprint(config),
             config_fingerprint=config_fingerprint(config),
-            data_sha256=data_sha256,
             overrides=list(overrides),
             choices=dict(chosen),
             tags=[str(tag) for tag in config.get("tags") or []],
             interpolations=interpolations(config),
             **segment,
+            **kept,
         )
         with _refusal(run_dir, hint="hydra.run.dir=SOMEWHERE/ELSE"):
             write_config(directory, plain)

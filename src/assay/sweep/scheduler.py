@@ -220,6 +220,7 @@ class Scheduler:
             config=to_text_of(job.config),
             overrides=list(job.overrides),
             choices=job.choices,
+            set_by=job.set_by,
             spec=self._specs[job.fingerprint],
             resume=resume,
             output=str((self._directory / "logs" / f"{job_record.number}.txt").absolute()),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from assay.record.run_record import RunRecord
 from assay.report.page.config_sources import config_sources
 
@@ -48,4 +50,31 @@ def test_typed_follows_option_default() -> None:
         ("the data", "follows"),
         ("default", "default"),
         ("callbacks=[default,ema]", "option"),
+    ]
+
+
+def test_what_an_experiment_has_set() -> None:
+    record = replace(
+        RECORD,
+        overrides=["experiment=mine", "optimizer.lr=0.1"],
+        resumed=[{"overrides": ["trainer.max_epochs=9"]}],
+        choices={**RECORD.choices, "experiment": "mine", "loss": "mse"},
+        set_by={
+            **dict.fromkeys(("optimizer", "optimizer.betas", "tags", "trainer.precision"), "experiment=mine"),
+            "loss": "data=digits",
+        },
+    )
+    keys = (
+        *("optimizer.lr", "optimizer.betas[0]", "optimizer.eps", "tags", "loss.reduction"),
+        *("trainer.precision", "trainer.max_epochs", "name"),
+    )
+    assert [row[2:] for row in config_sources(dict.fromkeys(keys, "1"), record)] == [
+        ("optimizer.lr=0.1", "typed"),
+        ("experiment=mine", "typed"),
+        ("optimizer=sgd of experiment=mine", "option"),
+        ("experiment=mine", "typed"),
+        ("loss=mse of data=digits", "option"),
+        ("experiment=mine", "typed"),
+        ("trainer.max_epochs=9", "typed"),
+        ("default", "default"),
     ]

@@ -19,7 +19,8 @@ def config_sources(values: Mapping[str, str], record: RunRecord) -> list[tuple[s
         values: Value by full key.
         record: Of the run.
     """
-    typed = _typed(record.overrides)
+    again = (str(word) for entry in record.resumed for word in entry.get("overrides", ()))
+    typed = _typed([*record.overrides, *again])
     return [(key, value, *_source(key, typed, record)) for key, value in values.items()]
 
 
@@ -34,6 +35,11 @@ def _source(key: str, typed: Mapping[str, str], record: RunRecord) -> tuple[str,
         return record.interpolations[whole], "follows"
     if parts[0] == "spec":
         return "the data", "follows"
+    for end in range(len(parts), 0, -1):
+        above = ".".join(parts[:end])
+        if above in record.set_by and above not in record.choices:
+            option = record.set_by[above]
+            return option, "typed" if option.partition("=")[0] in typed else "option"
     groups = _INTO_TRAINER if parts[0] == "trainer" else (f"{parts[0]}/{'/'.join(parts[1:2])}", parts[0])
     chosen = [(group, record.choices[group]) for group in groups if record.choices.get(group)]
     if not chosen:
@@ -41,7 +47,12 @@ def _source(key: str, typed: Mapping[str, str], record: RunRecord) -> tuple[str,
     if parts[0] != "trainer":
         chosen = chosen[:1]
     by_hand = any(group in typed for group, _ in chosen)
-    return " ".join(f"{group}={_text(option)}" for group, option in chosen), "typed" if by_hand else "option"
+    told = (f"{group}={_text(option)}{_chosen_by(group, record)}" for group, option in chosen)
+    return " ".join(told), "typed" if by_hand else "option"
+
+
+def _chosen_by(group: str, record: RunRecord) -> str:
+    return f" of {record.set_by[group]}" if group in record.set_by else ""
 
 
 def _typed(overrides: Sequence[str]) -> dict[str, str]:

@@ -361,9 +361,9 @@ def _sources(values: dict[str, str], problem: str, record: RunRecord) -> list[Bl
         "chose by hand. follows: from the data or another value. default: of the main config."
     )
     presets = [f"{group}={record.choices[group]}" for group in _PRESETS if record.choices.get(group)]
-    if presets:
-        caption += f" What {' or '.join(presets)} sets is shown as an option or a default, too: a run does "
-        caption += "not keep which values those are."
+    if presets and not record.set_by:
+        caption += f" What {' or '.join(presets)} sets is shown as an option or a default, too: this "
+        caption += "run has not kept which values those are."
     return [
         *warnings,
         typed,
