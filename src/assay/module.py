@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import lightning as L
 import torch
 
+from assay.data.evaluated_samples import labelled_samples
 from assay.loss.at_least_float32 import at_least_float32
 from assay.metrics.tracker import Tracker
 from assay.metrics.values import LARGEST, is_scalar, listed, size
@@ -299,12 +300,12 @@ class Module(L.LightningModule):
         data: Any = getattr(self.trainer, "datamodule", None)
         metrics: Any = tracker.metrics.values(copy_state=False)
         for metric in metrics:
-            labelled = data.labelled(metric.chosen) if hasattr(metric, "chosen") else None
+            labelled = labelled_samples(data, metric.chosen) if hasattr(metric, "chosen") else None
             if labelled is None:
                 continue
             inputs, labels = labelled
             with self.trainer.precision_plugin.forward_context():
-                features = [self(block) for block in inputs.split(data.eval_batch_size)]
+                features = [self(block) for block in torch.split(inputs, data.eval_batch_size)]
             metric.fit(torch.cat(features), labels)
 
     def _finish(self, tracker: Tracker) -> None:

@@ -19,15 +19,15 @@ Given = Mapping[str, Samples | Stream | Unfitted]
 class GivenSource:
     """A source of samples made by the test."""
 
-    def __init__(self, parts: Given, task: TaskName, class_names: tuple[str, ...]) -> None:
-        self.parts, self.task, self.class_names = parts, task, class_names
+    def __init__(self, subsets: Given, task: TaskName, class_names: tuple[str, ...]) -> None:
+        self.subsets, self.task, self.class_names = subsets, task, class_names
         self.prepared = 0
 
     def prepare(self) -> None:
         self.prepared += 1
 
     def read(self) -> Given:
-        return self.parts
+        return self.subsets
 
 
 @pytest.fixture

@@ -209,7 +209,7 @@ def test_arrays_that_cannot_be_trained_on(
 
 def test_a_class_that_training_lacks(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
     root = folder(tmp_path, inputs=INPUTS, targets=LABELS, x=INPUTS[:2], y=np.array([0, 3]))
-    with pytest.raises(DataError, match="test or validation part has classes that training lacks: 3"):
+    with pytest.raises(DataError, match="test or validation subset has classes that training lacks: 3"):
         data_module(Arrays(root, test_inputs="x", test_targets="y")).setup()
 
 
@@ -245,8 +245,8 @@ def test_an_array_that_divides(tmp_path: Path, data_module: Callable[..., DataMo
     )
     datamodule = data_module(Arrays(root), split={"group": "patient"})
     datamodule.setup()
-    tested = datamodule.raw("test").rows
-    assert set(patients[tested]) & set(patients[datamodule.raw("train").rows]) == set()
+    tested = datamodule.subset("test").rows
+    assert set(patients[tested]) & set(patients[datamodule.subset("train").rows]) == set()
     for name, message in (
         ("x", "data.split.group=x: .* no such array"),
         ("wide", "group=wide: .*one a sample"),

@@ -148,6 +148,6 @@ def test_an_attribute_that_divides(data_module: Callable[..., DataModule]) -> No
     days = np.random.default_rng(0).permutation(40)
     datamodule = data_module(Custom(Own(pair, day=days)), split={"time": "day"})
     datamodule.setup()
-    assert sorted(days[datamodule.raw("test").rows]) == list(range(32, 40))
+    assert sorted(days[datamodule.subset("test").rows]) == list(range(32, 40))
     with pytest.raises(DataError, match=r"data\.split\.time=hour: this data has neither"):
         data_module(Custom(Own(pair, day=days)), split={"time": "hour"}).setup()

@@ -163,8 +163,8 @@ def test_a_resumed_run_sees_what_the_uninterrupted_one_sees(
 
 @pytest.mark.filterwarnings(
     "ignore:Total length of `list` across ranks is zero"
-)  # Lightning's, where there is no part
-def test_no_validation_and_no_test_part(data_module: Build, given_source: Any, tmp_path: Path) -> None:
+)  # Lightning's, where there is no subset
+def test_no_validation_and_no_test_subset(data_module: Build, given_source: Any, tmp_path: Path) -> None:
     source = given_source({"all": numbered()}, "multiclass", ("even", "odd"))
     module, datamodule = Recorder(), data_module(source, split={"val": 0, "test": 0}, drop_last=False)
     trainer(tmp_path, max_epochs=1).fit(module, datamodule)
@@ -181,7 +181,7 @@ def test_spec_of_digits_and_its_statistics(data_module: Build) -> None:
     batches = [datamodule.on_after_batch_transfer(batch, 0)[0] for batch in datamodule.train_dataloader()]
     values = torch.cat(batches).double().numpy()
     np.testing.assert_allclose([values.mean(), values.std()], [0, 1], atol=0.02)
-    train = datamodule._parts.rows["train"]  # type: ignore[union-attr]  # set up above
+    train = datamodule.splits.rows["train"]
     raw = Digits().read()["all"].inputs.double().numpy()[train]
     np.testing.assert_allclose([spec.mean[0], spec.std[0]], [raw.mean(), raw.std()])
 
@@ -192,7 +192,7 @@ def test_parts_lie_in_one_tensor_and_the_second_setup_reads_nothing(
     source = given_source({"all": numbered()}, "multiclass", ("even", "odd"))
     datamodule = data_module(source)
     datamodule.setup("fit")
-    source.parts = None
+    source.subsets = None
     datamodule.setup("test")
     loaders: list[Any] = [datamodule.train_dataloader(), datamodule.val_dataloader()]
     placements = {id(loader._placement) for loader in loaders}
@@ -238,10 +238,10 @@ def test_transforms_run_once_where_they_can(data_module: Build, given_source: An
     val, train = datamodule.val_dataloader(), datamodule.train_dataloader()
     assert isinstance(val, MemoryLoader)
     assert isinstance(train, MemoryLoader)
-    assert not val._part.transforms
-    assert train._part.transforms
+    assert not val._subset.transforms
+    assert train._subset.transforms
     inputs, _ = next(iter(val))
-    rows = datamodule._parts.rows["val"]  # type: ignore[union-attr]  # set up above
+    rows = datamodule.splits.rows["val"]
     assert torch.equal(inputs, v2.Resize([4, 4])(images().inputs[rows]))
 
 
@@ -438,44 +438,10 @@ def shaped(*shape: int, dtype: torch.dtype = torch.float32) -> Samples:
     return Samples(torch.arange(20 * math.prod(shape)).view(20, *shape).to(dtype), torch.arange(20) % 2)
 
 
-@pytest.mark.parametrize(
-    ("test", "message"),
-    [
-        (shaped(1, 8, 9), r"a sample of the test part has shape \(1, 8, 9\)"),
-        (shaped(3, 8, 8), r"a sample of the test part has shape \(3, 8, 8\)"),
-        (shaped(1, 8, 8, dtype=torch.uint8), "type torch.uint8, one of the training part"),
-        (shaped(1, 8, 8, dtype=torch.int32), "type torch.int32"),
-        (Samples(torch.zeros(0, 1, 8, 8), torch.zeros(0).long()), "the test part has no samples"),
-    ],
-)
-def test_a_test_part_unlike_the_training_part_is_refused_before_training(
-    data_module: Build, given_source: Any, test: Samples, message: str
-) -> None:
-    source = given_source({"train": shaped(1, 8, 8), "test": test}, "multiclass", ("a", "b"))
-    with pytest.raises(DataError, match=message):
-        data_module(source).setup()
-
-
 def test_parts_with_other_targets_are_refused(data_module: Build, given_source: Any) -> None:
     train, test = (Samples(torch.rand(20, 3), torch.rand(20, width)) for width in (2, 1))
-    with pytest.raises(DataError, match=r"targets of the test part have shape \[1\]"):
+    with pytest.raises(DataError, match=r"targets of the test subset have shape \[1\]"):
         data_module(given_source({"train": train, "test": test}, "regression", ())).setup()
-
-
-@pytest.mark.parametrize(
-    "chains",
-    [
-        {"train": [v2.Grayscale(3)]},
-        {"eval": [v2.Grayscale(3)]},
-        {"train": [v2.ToDtype(torch.uint8)]},
-    ],
-)
-def test_transforms_of_one_chain_that_change_channels_or_type_are_refused(
-    data_module: Build, given_source: Any, chains: dict[str, Any]
-) -> None:
-    source = given_source({"all": shaped(1, 8, 8)}, "multiclass", ("a", "b"))
-    with pytest.raises(DataError, match=r"after data\.transform\.train a sample has shape"):
-        data_module(source, transform=chains).setup()
 
 
 def test_another_size_in_training_is_told(data_module: Build, given_source: Any) -> None:

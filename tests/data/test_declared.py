@@ -30,8 +30,8 @@ def test_the_stated_spec_is_that_of_the_data(option: str, typed: list[str]) -> N
         if name != "class_names" or "class_names" in config.data.spec:
             assert getattr(stated, name) == getattr(real, name), name
     assert stated.class_counts == real.class_counts or task_of(real.task).has_masks, "pixels are not stated"
-    for part in ("num_train", "num_val", "num_test"):
-        assert getattr(stated, part) == getattr(real, part), part
+    for subset in ("num_train", "num_val", "num_test"):
+        assert getattr(stated, subset) == getattr(real, subset), subset
 
 
 @pytest.mark.parametrize("typed", [["data.imbalance=0.1"], ["data.imbalance=0.02", "data.split.val=0.2"]])

@@ -417,7 +417,7 @@ def test_a_class_that_training_lacks(tmp_path: Path) -> None:
         ImageFolder(str(tmp_path)).read()
 
 
-def test_a_folder_beside_the_parts(tmp_path: Path) -> None:
+def test_a_folder_beside_the_subsets(tmp_path: Path) -> None:
     write(tmp_path / "train", {"a": 2})
     write(tmp_path / "test", {"a": 2})
     (tmp_path / "masks").mkdir()

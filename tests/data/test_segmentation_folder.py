@@ -59,12 +59,12 @@ def test_pictures_and_masks_belong_together(root: Path) -> None:
         assert torch.equal(target, read_mask(str(root / "masks" / stem)))
 
 
-@pytest.mark.parametrize("layout", ["{part}/{kind}", "{kind}/{part}"])
+@pytest.mark.parametrize("layout", ["{subset}/{kind}", "{kind}/{subset}"])
 def test_parts_of_its_own(tmp_path: Path, layout: str) -> None:
-    for part in ("train", "val", "test"):
-        images, masks = (tmp_path / layout.format(part=part, kind=kind) for kind in ("images", "masks"))
+    for subset in ("train", "val", "test"):
+        images, masks = (tmp_path / layout.format(subset=subset, kind=kind) for kind in ("images", "masks"))
         fill(images, masks, 4)
-    assert {part: len(data) for part, data in SegmentationFolder(str(tmp_path)).read().items()} == {
+    assert {subset: len(data) for subset, data in SegmentationFolder(str(tmp_path)).read().items()} == {
         "train": 4,
         "val": 4,
         "test": 4,

@@ -14,7 +14,7 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 
 from assay.data.samples import Samples, Stream
 from assay.data.shown_samples import Shown, show
-from assay.data.splitting.subset import Part
+from assay.data.splitting.subset import Subset
 from assay.data.transform.transforms import Transforms
 
 
@@ -23,7 +23,7 @@ def shown(inputs: Any, positions: list[int], transforms: Any = (), **options: An
     samples = Samples(inputs, targets)
     data = Stream(samples, targets) if options.pop("streamed", False) else samples
     rows = torch.arange(len(inputs))
-    return show(Part(data, rows, rows, Transforms(transforms)), positions, 0, *options.values())
+    return show(Subset(data, rows, rows, Transforms(transforms)), positions, 0, *options.values())
 
 
 def pixels(one: Shown) -> Any:

@@ -16,6 +16,7 @@ from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped] 
 
 from assay.data.samples import Samples
 from assay.data.table import Table
+from assay.data.tested_samples import sample_names
 from assay.errors import AssayError, ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def save(table: pd.DataFrame, folder: Path, name: str = "table.csv") -> str:
 def setup(build: Callable[..., DataModule], source: Table, **options: Any) -> tuple[DataModule, Samples]:
     datamodule = build(source, **options)
     datamodule.setup()
-    data = datamodule._parts.data["train"]  # type: ignore[union-attr]  # set up above
+    data = datamodule.splits.data["train"]
     assert isinstance(data, Samples)
     return datamodule, data
 
@@ -112,11 +113,11 @@ def test_classes_are_sorted_as_numbers(tmp_path: Path) -> None:
     assert source.class_names == ("9", "10")
 
 
-def test_nothing_leaks_from_the_other_parts(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
+def test_nothing_leaks_from_the_other_subsets(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
     """The median and the categories are those of the training rows."""
     table = frame(60)
     plain, _ = setup(data_module, Table(save(table, tmp_path, "plain.csv"), "kind"))
-    rows = plain._parts.rows  # type: ignore[union-attr]  # set up above
+    rows = plain.splits.rows
     train, test = rows["train"], rows["test"]
     table["age"] = table["age"].astype(float)
     table.loc[test, "age"] = 1e6
@@ -149,7 +150,7 @@ def test_a_test_table_of_its_own(tmp_path: Path, data_module: Callable[..., Data
     datamodule, _ = setup(data_module, Table(path, "kind", test_path=test_path))
     spec = datamodule.spec
     assert (spec.num_train, spec.num_val, spec.num_test) == (36, 4, 10)
-    assert datamodule._parts.data["test"].inputs.shape == (10, 7)  # type: ignore[union-attr]  # in memory
+    assert datamodule.splits.data["test"].inputs.shape == (10, 7)  # type: ignore[union-attr]  # in memory
 
 
 def with_values(**values: Any) -> pd.DataFrame:
@@ -234,7 +235,7 @@ def test_missing_values_are_filled_in_and_said(
         "5 of 40 rows have missing values, which are filled in: age (3, median), height (1, median), "
         "city (1, most frequent); data.source.missing=error refuses them",
     )
-    rows = datamodule._parts.rows["train"]  # type: ignore[union-attr]  # set up above
+    rows = datamodule.splits.rows["train"]
     numbers = table[["age", "height"]].replace(np.inf, np.nan)
     imputed = SimpleImputer(strategy="median").fit(numbers.iloc[rows]).transform(numbers)
     np.testing.assert_allclose(data.inputs[:, :2].numpy(), imputed, rtol=1e-6)
@@ -255,7 +256,7 @@ def test_rows_without_a_target_are_left_out_and_keep_their_numbers(
     assert "2 rows of 40 without a target are left out" in source.notes[0]
     assert (source.task, source.class_names) == ("multiclass", ("0", "1"))
     assert data.names == list(map(str, table.index[table["kind"].notna()]))
-    assert set(datamodule.tested_names()) <= set(data.names)
+    assert set(sample_names(datamodule)) <= set(data.names)
     ages = dict(zip(data.names, data.inputs[:, 0].tolist(), strict=True))
     assert all(ages[str(row)] == table["age"][row] for row in table.index if row not in (0, 8))
 
@@ -380,7 +381,7 @@ def test_real_dates_of_a_parquet_file(tmp_path: Path, data_module: Callable[...,
     table["day"] = pd.date_range("2020-01-01", periods=40)
     source = Table(save(table, tmp_path, "table.parquet"), "kind")
     datamodule, data = setup(data_module, source)
-    rows = datamodule._parts.rows["train"]  # type: ignore[union-attr]  # set up above
+    rows = datamodule.splits.rows["train"]
     elapsed = (table["day"] - table["day"].iloc[rows].min()).dt.days
     dates = np.column_stack(
         [table["day"].dt.month, table["day"].dt.day_of_week, elapsed]
@@ -628,7 +629,7 @@ def test_columns_that_divide_are_features_where_that_is_asked_for(
         datamodule, _ = setup(data_module, Table(path, "kind", keep=keep), split=split)
         assert any(one.name == "patient" for one in datamodule.encoder.columns) is asked  # type: ignore[union-attr]  # a table's
         assert any("data.split.group=patient: it divides" in note for note in datamodule.notes) is not asked
-        assert any("each group is whole in one part" in note for note in datamodule.notes)
+        assert any("each group is whole in one subset" in note for note in datamodule.notes)
     for name, message in (
         ("patent", "data.split.group: .* no column 'patent'; did"),
         ("kind", "is the target"),

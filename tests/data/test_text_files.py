@@ -43,12 +43,12 @@ def test_targets_are_the_next_tokens_and_no_corpus_is_copied(
     folder: Path, tokens: str, stride: int | None
 ) -> None:
     source = TextFiles(folder, context_length=16, tokens=tokens, stride=stride, split_by="files")
-    parts = source.read()
+    subsets = source.read()
     codec = source.fitted
     assert codec is not None
     decoded = {}
-    for part, samples in parts.items():
-        step = 16 if part != "train" or stride is None else stride
+    for subset, samples in subsets.items():
+        step = 16 if subset != "train" or stride is None else stride
         base = samples.inputs.as_strided((samples.inputs.untyped_storage().nbytes() // 2,), (1,), 0)
         assert base.dtype == torch.int16
         assert samples.inputs.data_ptr() == base.data_ptr() == samples.targets.data_ptr() - 2
@@ -56,9 +56,9 @@ def test_targets_are_the_next_tokens_and_no_corpus_is_copied(
         expected = [ids[at : at + 17] for at in range(0, len(ids) - 16, step)]
         assert samples.inputs.tolist() == [window[:-1] for window in expected]
         assert samples.targets.tolist() == [window[1:] for window in expected]
-        decoded[part] = codec.decode(ids)
+        decoded[subset] = codec.decode(ids)
         assert samples.vocab_size == codec.vocab_size > max(ids)
-    names = {part: {one.partition(":")[0] for one in samples.names} for part, samples in parts.items()}
+    names = {subset: {one.partition(":")[0] for one in samples.names} for subset, samples in subsets.items()}
     assert not names["train"] & (names["val"] | names["test"])
     texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.txt")]
     assert sum(map(len, decoded.values())) == sum(map(len, texts))
@@ -66,8 +66,8 @@ def test_targets_are_the_next_tokens_and_no_corpus_is_copied(
 
 
 def test_a_window_s_name_says_where_it_begins(folder: Path) -> None:
-    parts = TextFiles(folder, context_length=16, split_by="files").read()
-    samples = parts["train"]
+    subsets = TextFiles(folder, context_length=16, split_by="files").read()
+    samples = subsets["train"]
     for at in (0, 7, len(samples) - 1):
         name, _, token = samples.names[at].rpartition(":")
         text = (folder / name).read_bytes() + b"\0"
@@ -106,10 +106,10 @@ def test_the_data_hash_covers_contents_and_options(folder: Path) -> None:
 def test_byte_pairs_are_learned_from_the_training_part_alone(folder: Path) -> None:
     def tokenizer() -> str:
         source = TextFiles(folder, context_length=16, tokens="bpe", vocab_size=300, split_by="files")
-        parts = source.read()
+        subsets = source.read()
         assert source.fitted is not None
-        assert {samples.vocab_size for samples in parts.values()} == {300}
-        tested.update(one.partition(":")[0] for one in parts["test"].names)
+        assert {samples.vocab_size for samples in subsets.values()} == {300}
+        tested.update(one.partition(":")[0] for one in subsets["test"].names)
         return source.fitted.to_json()
 
     tested: set[str] = set()
@@ -126,23 +126,23 @@ def test_characters_that_training_lacks_are_counted_and_said(folder: Path) -> No
     path.write_text(path.read_text(encoding="utf-8") + "ж" * 7, encoding="utf-8")
     source = TextFiles(folder, context_length=16, tokens="characters")
     source.read()
-    [note] = [note for note in source.notes if "training part" in note]
+    [note] = [note for note in source.notes if "training subset" in note]
     assert note.startswith("data.source.tokens=characters: 7 of ")
 
 
 def test_files_in_two_parts_are_said(folder: Path) -> None:
-    parts = TextFiles(folder, context_length=16).read()
-    one, other = (parts[part].names[-1].partition(":")[0] for part in ("train", "test"))
+    subsets = TextFiles(folder, context_length=16).read()
+    one, other = (subsets[subset].names[-1].partition(":")[0] for subset in ("train", "test"))
     (folder / other).write_bytes((folder / one).read_bytes())
     source = TextFiles(folder, context_length=16)
     source.read()
-    assert f"1 file of the test part, such as {other}, have the text of a training file" in source.notes
+    assert f"1 file of the test subset, such as {other}, have the text of a training file" in source.notes
 
 
-def test_folders_are_parts(tmp_path: Path) -> None:
-    for part in ("train", "test"):
-        (tmp_path / part).mkdir()
-        (tmp_path / part / "a.txt").write_text(part * 50)
+def test_folders_are_subsets(tmp_path: Path) -> None:
+    for subset in ("train", "test"):
+        (tmp_path / subset).mkdir()
+        (tmp_path / subset / "a.txt").write_text(subset * 50)
     data = module_of(TextFiles(tmp_path, context_length=8))
     assert (data.spec.num_val, data.spec.num_test) == (3, 25)  # a tenth of the training text, and a folder
 
@@ -156,8 +156,8 @@ def test_other_texts_are_evaluated_as_a_whole(folder: Path) -> None:
 def test_the_standard_library_is_the_default() -> None:
     files = text_reader.standard_library("*.py")
     assert {"ast.py", "typing.py"} <= {name for name, _ in files}
-    parts = TextFiles(pattern="[st]*.py", context_length=64, seed=3).read()
-    assert {part: len(samples) > 100 for part, samples in parts.items()} == dict.fromkeys(parts, True)
+    subsets = TextFiles(pattern="[st]*.py", context_length=64, seed=3).read()
+    assert {subset: len(samples) > 100 for subset, samples in subsets.items()} == dict.fromkeys(subsets, True)
     nested = {name.split("/")[0] for name, _ in text_reader.standard_library("**/*.py")}
     assert not nested & {"test", "site-packages", "idlelib"}
 
@@ -209,8 +209,8 @@ def test_options_that_mean_nothing(options: dict[str, Any], message: str) -> Non
     [
         ({}, {}, "there is no such file"),
         ({"a.txt": ""}, {}, "all of 1 file are empty"),
-        ({"a.txt": "short"}, {}, "context_length=128: the train part has"),
-        ({"a.txt": "short " * 40}, {"context_length": 100}, "context_length=100: the val part has"),
+        ({"a.txt": "short"}, {}, "context_length=128: the train subset has"),
+        ({"a.txt": "short " * 40}, {"context_length": 100}, "context_length=100: the val subset has"),
         ({"a.txt": "text " * 999}, {"split_by": "files"}, "1 file are too few"),
         ({"a.txt": "text " * 999}, {"split_by": "folders"}, "files in folders train, val and test"),
     ],

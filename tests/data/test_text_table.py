@@ -24,7 +24,9 @@ def source(folder: Path, frame: pd.DataFrame, **options: Any) -> TextTable:
 def test_rows_without_a_text_are_refused_or_left_out_and_counted(tmp_path: Path) -> None:
     frame = FRAME.copy()
     frame.loc[[3, 7], "words"] = [None, "  "]
-    with pytest.raises(DataError, match=r"2 rows of 12 of the all part have no text in 'words', first row 3"):
+    with pytest.raises(
+        DataError, match=r"2 rows of 12 of the all subset have no text in 'words', first row 3"
+    ):
         source(tmp_path, frame).read()
     dropping = source(tmp_path, frame, missing="drop")
     dropping.split_columns = {"group": "who"}

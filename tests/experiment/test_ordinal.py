@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from assay.cli.app import app
 from assay.data.splitting.split_rows import Split
-from assay.data.splitting.splits import read_parts
+from assay.data.splitting.splits import read_splits
 from assay.record import predictions_file
 from assay.report.page.page import Note
 from assay.report.page.run_page import run_page
@@ -90,7 +90,7 @@ def logistic_regression(grades: Any, train: Any, test: Any) -> Any:
 def test_it_scores_as_scikit_learn_counts_and_as_well_as_its_logistic_regression(
     whole: Trained, grades: Any
 ) -> None:
-    rows = {part: np.asarray(one) for part, one in whole.datamodule._parts.rows.items()}
+    rows = {part: np.asarray(one) for part, one in whole.datamodule.splits.rows.items()}
     kept = predictions_file.read(whole.run_dir / predictions_file.FILE)
     assert [int(key) for key in kept.keys] == rows["test"].tolist()
     ours = told_apart(grades, rows["test"], kept.outputs.argmax(1))
@@ -223,7 +223,7 @@ def test_over_all_patients_it_is_as_good_as_logistic_regression(
             with chdir(PROJECT), unchanged_process():
                 run = train_as_typed([*words, f"hydra.run.dir={tmp_path / f'{seed}_{fold}'}"])
             kept = predictions_file.read(run.run_dir / predictions_file.FILE)
-            rows = read_parts(source, Split(val=0.1, test=0.2, folds=5, fold=fold), None).rows
+            rows = read_splits(source, Split(val=0.1, test=0.2, folds=5, fold=fold), None).rows
             assert [int(key) for key in kept.keys] == rows["test"].tolist()
             said[rows["test"]] = kept.outputs.argmax(1)
             base[rows["test"]] = logistic_regression(grades, rows["train"], rows["test"])

@@ -19,7 +19,7 @@ from assay.compose.options import list_options
 from assay.data.digits import Digits
 from assay.data.digits_segmentation import DigitsSegmentation
 from assay.data.splitting.split_rows import Split
-from assay.data.splitting.splits import read_parts
+from assay.data.splitting.splits import read_splits
 from assay.data.stdlib_docs import StdlibDocs
 from assay.data.text.text_reader import read, standard_library
 from assay.data.text.text_split import by_files
@@ -129,7 +129,7 @@ def test_topics_of_texts_are_told_better_than_by_tfidf_and_logistic_regression(
     """scikit-learn's usual way on the same split, by its defaults."""
     source = StdlibDocs(tokenizer="word")
     split = Split(val=0.1, test=0.2, seed=0)
-    parts = read_parts(source, split, None)
+    parts = read_splits(source, split, None)
     texts, targets = source.read()["all"].raw["text"].to_numpy(), parts.data["train"].targets.numpy()
     train, test = parts.rows["train"], parts.rows["test"]
     baseline = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000))
@@ -164,7 +164,7 @@ def test_masks_are_better_than_those_of_a_random_forest_on_patches(experiment: E
 
 def digits(subset: str) -> tuple[Any, Any]:
     """Grey levels and labels of the digits that the experiments train and test on."""
-    parts = read_parts(Digits(), Split(val=0.1, test=0.2, seed=0), None)
+    parts = read_splits(Digits(), Split(val=0.1, test=0.2, seed=0), None)
     data: Any = parts.data[subset]
     rows = parts.rows[subset]
     return data.inputs[rows].flatten(1).numpy(), data.targets[rows]

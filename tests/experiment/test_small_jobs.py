@@ -69,10 +69,10 @@ def typed(*words: str) -> str:
 
 
 def raw_test_samples(run: Trained) -> tuple[Any, torch.Tensor]:
-    """Inputs and targets of the test part as the source has them, before anything is done to them."""
+    """Inputs and targets of the test subset as the source has them, before anything is done to them."""
     parts = run.datamodule.source.read()
     part = parts.get("test", parts.get("all"))
-    rows = torch.as_tensor(run.datamodule._parts.rows["test"])
+    rows = torch.as_tensor(run.datamodule.splits.rows["test"])
     raw = part.raw.iloc[rows.numpy()] if isinstance(part, Unfitted) else part.inputs[rows]
     return raw, part.targets[rows]
 

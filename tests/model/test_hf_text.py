@@ -203,10 +203,10 @@ def test_a_run_needs_nothing_but_its_directory(train: Train, bert: Path, table: 
     shutil.rmtree(folder)
     written = pd.read_csv(table)["words"]
     predictor = assay.load(run.run_dir, checkpoint="last", map_location="cpu")
-    rows = run.datamodule._parts.rows["test"]
+    rows = run.datamodule.splits.rows["test"]
     run.module.load_state_dict(run.checkpoint("last")["state_dict"])
     with torch.no_grad():
-        expected = run.module.eval()(run.datamodule._parts.data["test"].inputs[rows]).softmax(1)
+        expected = run.module.eval()(run.datamodule.splits.data["test"].inputs[rows]).softmax(1)
     with pytest.warns(UserWarning, match="longer than 24 tokens"):
         found = predictor(pd.DataFrame({"words": written.iloc[rows]})).probabilities
     np.testing.assert_allclose(found, expected, atol=1e-6)

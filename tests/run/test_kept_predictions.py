@@ -1,4 +1,4 @@
-"""A run keeps what its model said of the test part: by it, scikit-learn comes to the run's own scores."""
+"""A run keeps what its model said of the test subset: by it, scikit-learn comes to the run's own scores."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_scikit_learn_comes_to_the_runs_own_scores(
     run = train(*overrides, *MLP)
     predictions = kept(run)
     assert (predictions.task, predictions.kind, predictions.outputs.shape) == (task, kind, shape)
-    assert predictions.keys == tuple(map(str, run.datamodule._parts.rows["test"]))
+    assert predictions.keys == tuple(map(str, run.datamodule.splits.rows["test"]))
     assert predictions.num_evaluated == 0
     for name, value in scores(predictions).items():
         assert run.result.metrics[f"test/{name}"] == pytest.approx(value, abs=1e-5), name
@@ -152,8 +152,8 @@ def test_a_size_limit_keeps_a_random_choice_and_says_so(train: Train) -> None:
     assert "predictions of 20,833 of 48,000 samples are kept, drawn at random" in log
     rows = np.array([int(key) for key in predictions.keys])
     assert (np.diff(rows) > 0).all()
-    assert abs(rows.mean() - run.datamodule._parts.rows["test"].mean()) < 500  # not the first ones
-    np.testing.assert_array_equal(predictions.targets, run.datamodule._parts.data["test"].targets[rows])
+    assert abs(rows.mean() - run.datamodule.splits.rows["test"].mean()) < 500  # not the first ones
+    np.testing.assert_array_equal(predictions.targets, run.datamodule.splits.data["test"].targets[rows])
     assert run.result.metrics["test/accuracy"] == pytest.approx(scores(predictions)["accuracy"], abs=0.02)
     assert (run.run_dir / predictions_file.FILE).stat().st_size < 1_000_000
 

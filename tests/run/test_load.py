@@ -37,7 +37,7 @@ def accuracy_by_hand(run: Trained, model: Predictor) -> float:
     """On the raw digits, with the rows of the run's split."""
     images, targets = load_digits(return_X_y=True)
     data: Any = run.datamodule
-    rows = data._parts.rows["test"]
+    rows = data.splits.rows["test"]
     inputs = torch.from_numpy(images[rows]).float().reshape(-1, 1, 8, 8)
     return float((model(inputs).indices == targets[rows]).mean())
 
@@ -169,7 +169,7 @@ def house_run(train: Train, houses: pd.DataFrame, tmp_path_factory: pytest.TempP
 
 def rows_of_the_test_part(run: Trained) -> Any:
     data: Any = run.datamodule
-    return data._parts.rows["test"]
+    return data.splits.rows["test"]
 
 
 def test_raw_rows_of_wine_score_what_the_run_scored(wine_run: Trained) -> None:

@@ -51,7 +51,7 @@ def test_folds_are_one_configuration(
     assert f"accuracy {100 * accuracy:.2f} %" in said
     for job in result.jobs:
         assert job.outcome is not None
-        tested = evaluate(sweep / str(job.number))  # the fold's own test part, by the run's config alone
+        tested = evaluate(sweep / str(job.number))  # the fold's own test subset, by the run's config alone
         own = table[table.run == str(job.number)]
         assert tested.metrics["test/accuracy"] == pytest.approx(job.outcome.metrics["test/accuracy"])
         assert tested.metrics["test/accuracy"] == pytest.approx(accuracy_score(own.target, own.prediction))

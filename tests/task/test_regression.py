@@ -32,10 +32,10 @@ def test_a_batch_has_the_type_that_is_asked_for(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize(("constant", "named"), [(0, " number 0"), (1, " number 1")])
 def test_a_target_that_never_varies(constant: int, named: str) -> None:
     targets = torch.rand(9, 2)
-    REGRESSION.check_parts({"train": targets, "val": torch.zeros(9, 2)}, ())
+    REGRESSION.check_subsets({"train": targets, "val": torch.zeros(9, 2)}, ())
     targets[:, constant] = 2.5
     with pytest.raises(DataError, match=f"the target{named} is 2.5 in all training samples"):
-        REGRESSION.check_parts({"train": targets}, ())
+        REGRESSION.check_subsets({"train": targets}, ())
 
 
 def test_fake_numbers_could_be_probabilities_or_counts() -> None:

@@ -40,16 +40,16 @@ def test_counts_stand_for_masks() -> None:
     assert sum(TASK.sizes(counts, NAMES)["class_counts"]) == 5 * 35
     declared = TASK.declared_targets(10, C, (3, 6, 7))
     TASK.check("train", declared, NAMES)
-    TASK.check_parts({"train": declared}, NAMES)
+    TASK.check_subsets({"train": declared}, NAMES)
 
 
 def test_what_is_not_a_mask_is_refused() -> None:
     with pytest.raises(DataError, match="has the value 4; classes go from 0 to 3, and 255 is left out"):
         TASK.check("val", masks().clamp(max=4), NAMES)
     with pytest.raises(DataError, match="single class, a"):
-        TASK.check_parts({"train": torch.zeros(3, 4, 4, dtype=torch.uint8)}, NAMES)
+        TASK.check_subsets({"train": torch.zeros(3, 4, 4, dtype=torch.uint8)}, NAMES)
     with pytest.raises(DataError, match="classes that training lacks: d"):
-        TASK.check_parts({"train": masks() % 3, "val": masks()}, NAMES)
+        TASK.check_subsets({"train": masks() % 3, "val": masks()}, NAMES)
 
 
 def test_the_masks_worth_drawing() -> None:

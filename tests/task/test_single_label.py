@@ -65,7 +65,7 @@ def test_more_classes_than_samples_are_refused_before_they_get_names() -> None:
     ("train", "test", "names", "message"),
     [
         ([0, 0], [0], "a", "a single class, a"),
-        ([0, 0, 2], [1], "abcd", "the test or validation part has classes that training lacks: b"),
+        ([0, 0, 2], [1], "abcd", "the test or validation subset has classes that training lacks: b"),
         ([0, 0, 2], [2], "abcd", "no training sample of class: b, d"),
         ([0], [], "abcdefgh", "no training sample of class: b, c, d, e, f, …"),
     ],
@@ -73,7 +73,7 @@ def test_more_classes_than_samples_are_refused_before_they_get_names() -> None:
 def test_nothing_to_learn(train: list[int], test: list[int], names: str, message: str) -> None:
     parts = {"train": torch.tensor(train), "val": torch.tensor([], dtype=torch.int64)}
     with pytest.raises(DataError, match=message) as caught:
-        task_of("multiclass").check_parts({**parts, "test": torch.tensor(test, dtype=torch.int64)}, names)
+        task_of("multiclass").check_subsets({**parts, "test": torch.tensor(test, dtype=torch.int64)}, names)
     assert "(data.source)" in caught.value.hint
 
 

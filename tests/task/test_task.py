@@ -54,7 +54,7 @@ def test_fake_targets_are_targets(name: str) -> None:
     targets = task.fake_targets(60, size)
     assert type_of_target(targets.numpy()) == FORMS[name]
     task.check("train", targets, names_of(name))
-    task.check_parts({"train": targets, "val": targets[:7], "test": targets[:0]}, names_of(name))
+    task.check_subsets({"train": targets, "val": targets[:7], "test": targets[:0]}, names_of(name))
     assert torch.equal(task.as_targets(targets), targets)
     assert torch.equal(task.batch_targets(targets, torch.float32), targets)
     assert torch.equal(task.hard_targets(targets), targets)
@@ -85,7 +85,7 @@ def test_only_the_own_form_passes(name: str) -> None:
             continue  # labels may come as floats from 0 to 1
         with pytest.raises(DataError, match=f"a {name} task has") as caught:
             TASKS[name].check("val", targets, names_of(name))
-        assert "the val part's targets have shape" in caught.value.message
+        assert "the val subset's targets have shape" in caught.value.message
 
 
 @each

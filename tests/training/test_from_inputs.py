@@ -42,7 +42,7 @@ def simclr(train: Train) -> Trained:
 def test_an_autoencoder_learns_and_says_its_scores_in_the_inputs_own_unit(autoencoder: Trained) -> None:
     assert autoencoder.watch.falls(0.9)
     data, module = autoencoder.datamodule, autoencoder.module
-    inputs = data.raw("test").data.inputs[data.raw("test").rows]
+    inputs = data.subset("test").data.inputs[data.subset("test").rows]
     mean, std = data.spec.mean[0], data.spec.std[0]
     with torch.no_grad():
         outputs = module.model.eval()((inputs - mean) / std) * std + mean
@@ -68,8 +68,8 @@ def test_its_samples_are_pairs_of_pictures(autoencoder: Trained) -> None:
 
 def test_it_predicts_exports_and_is_evaluated_alike(autoencoder: Trained, tmp_path: Path) -> None:
     data = autoencoder.datamodule
-    part = data.raw("test")
-    inputs = part.data.inputs[part.rows].numpy()
+    subset = data.subset("test")
+    inputs = subset.data.inputs[subset.rows].numpy()
     predictor = assay.load(autoencoder.run_dir, map_location="cpu")
     made = predictor(inputs)
     kept = predictions_file.read(autoencoder.run_dir / "predictions.parquet")
@@ -95,8 +95,8 @@ def test_simclr_is_judged_by_a_probe_on_features(simclr: Trained) -> None:
     kept = predictions_file.read(simclr.run_dir / "predictions.parquet")
     assert kept.outputs.shape == (360, 16)
     assert evaluate(simclr.run_dir).metrics["test/probe_accuracy"] == metrics["test/probe_accuracy"]
-    part = simclr.datamodule.raw("test")
-    made = assay.load(simclr.run_dir, map_location="cpu")(part.data.inputs[part.rows].numpy())
+    subset = simclr.datamodule.subset("test")
+    made = assay.load(simclr.run_dir, map_location="cpu")(subset.data.inputs[subset.rows].numpy())
     np.testing.assert_allclose(made.vectors, kept.outputs, rtol=1e-3, atol=1e-4)
 
 

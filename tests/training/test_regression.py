@@ -52,7 +52,7 @@ def data_of(path: str, target: str) -> list[str]:
 
 def linear_r2(path: str, target: str, train: Any) -> float:
     """Of a linear regression on the run's own split."""
-    rows, frame = train.datamodule._parts.rows, pd.read_csv(path)
+    rows, frame = train.datamodule.splits.rows, pd.read_csv(path)
     inputs, prices = frame.drop(columns=["price", "rent"]), frame[target]
     fitted = LinearRegression().fit(inputs.iloc[rows["train"]], prices[rows["train"]])
     return float(fitted.score(inputs.iloc[rows["test"]], prices[rows["test"]]))
@@ -69,7 +69,7 @@ def test_prices_with_default_settings(train: Train, houses: str, loss: str) -> N
     assert metrics["test/r2"] > linear_r2(houses, "price", run) - 0.02
     assert 5_000 < metrics["test/mae"] < 12_000  # in the price's unit
     assert metrics["test/loss"] < 0.2  # in deviations
-    prices = pd.read_csv(houses)["price"][run.datamodule._parts.rows["train"]]
+    prices = pd.read_csv(houses)["price"][run.datamodule.splits.rows["train"]]
     assert run.config.spec.target_mean[0] == pytest.approx(prices.mean(), rel=1e-6)
     assert run.config.spec.target_std[0] == pytest.approx(prices.std(ddof=0), rel=1e-6)
 
@@ -80,7 +80,7 @@ def test_targets_of_very_different_units(train: Train, houses: str) -> None:
         *data_of(houses, "[price,rent]"), "loss=mse", "metrics=regression", "trainer.max_epochs=30"
     )  # fmt: skip
     data: Any = run.datamodule
-    frame = pd.read_csv(houses).iloc[data._parts.rows["test"]]
+    frame = pd.read_csv(houses).iloc[data.splits.rows["test"]]
     found = assay.load(run.run_dir, map_location="cpu")(frame).values
     for column, target in enumerate(("price", "rent")):
         error = ((found[:, column] - frame[target]) ** 2).mean() / frame[target].var(ddof=0)

@@ -15,7 +15,7 @@ _MEANT = (
     r".*does not have many workers",  # what fits in memory needs none
     r".*`srun` command is available on your system but is not used",  # the ranks need none
     r".*LeafSpec.* is deprecated",  # Lightning 2.6 with torch 2.15
-    r".*Total length of `list` across ranks is zero",  # a config may ask for no validation or test part
+    r".*Total length of `list` across ranks is zero",  # a config may ask for no validation or test subset
     r"Checkpoint directory .* exists and is not empty",  # it is the run's own
     r"Found \d+ module\(s\) in eval mode at the start",  # norms that a fine-tuning has frozen
     r".*dataloader is not resumable",  # the position is computed from the loop's progress

@@ -55,6 +55,7 @@ from assay.check.static.trainer import check_manual, may_end_early
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
+from assay.data.training_statistics import target_statistics
 from assay.data.transform.normalize import input_dtype
 from assay.errors import ConfigError
 from assay.targets.judge_name import trusted_in
@@ -155,14 +156,14 @@ class Prover:
         def look() -> Any:
             nonlocal datamodule
             if stated:
-                stand_in = open_declared(copy_of(config))
-                return getattr(stand_in, "spec", None), None, getattr(stand_in, "split_notes", ()), ((), ())
+                stand_in: Any = open_declared(copy_of(config))
+                return stand_in.spec, None, stand_in.splits.notes, ((), ())
             datamodule = open_data(copy_of(config))
             return (
                 getattr(datamodule, "spec", None),
                 own_batches(datamodule),
                 getattr(datamodule, "notes", ()),
-                datamodule.target_statistics() if isinstance(datamodule, DataModule) else ((), ()),
+                target_statistics(datamodule.splits) if isinstance(datamodule, DataModule) else ((), ()),
             )
 
         known = pretrained_inputs(config)

@@ -86,13 +86,13 @@ class Arrays:
         if targets is None and task != "auto" and not task_of(task).learns_from_inputs:
             raise ValueError(f"targets=None: the name of an array was expected for task={task!r}")
         self._names: dict[str, tuple[str, str | None]] = {"train": (inputs, targets)}
-        for part, pair in (("val", (val_inputs, val_targets)), ("test", (test_inputs, test_targets))):
+        for subset, pair in (("val", (val_inputs, val_targets)), ("test", (test_inputs, test_targets))):
             if targets is None and pair[1] is not None:
-                raise ValueError(f"{part}_targets={pair[1]}: none were expected with targets=None")
+                raise ValueError(f"{subset}_targets={pair[1]}: none were expected with targets=None")
             if targets is not None and (pair[0] is None) != (pair[1] is None):
-                raise ValueError(f"{part}_inputs and {part}_targets go together; only one of them is given")
+                raise ValueError(f"{subset}_inputs and {subset}_targets go together; only one is given")
             if pair[0] is not None:
-                self._names[part] = (pair[0], pair[1])
+                self._names[subset] = (pair[0], pair[1])
         self.input_names = tuple(pair[0] for pair in self._names.values())
         self._root, self.layout, self._dtype = Path(root), layout, dtype
         self._asked: TaskName | Literal["auto"] = task
@@ -104,7 +104,7 @@ class Arrays:
         """Nothing to download."""
 
     def read(self) -> Mapping[str, Samples]:
-        """The parts given.
+        """The subsets given.
 
         Raises:
             ConfigError: There is no such file or folder.
@@ -112,12 +112,12 @@ class Arrays:
         """
         check_argument("assay.data.arrays.Arrays", "root", self._root)
         raw: dict[str, tuple[Tensor, Tensor]] = {}
-        for part, (inputs_name, targets_name) in self._names.items():
-            prefix = "" if part == "train" else f"{part}_"
+        for subset, (inputs_name, targets_name) in self._names.items():
+            prefix = "" if subset == "train" else f"{subset}_"
             inputs = self._load(f"{prefix}inputs", inputs_name)
             none = torch.zeros(len(inputs), 0, dtype=torch.int64)
             targets = none if targets_name is None else self._load(f"{prefix}targets", targets_name)
-            raw[part] = inputs, targets
+            raw[subset] = inputs, targets
         of_train = raw["train"][1]
         if self._asked != "auto":
             self.task = self._asked
@@ -127,17 +127,17 @@ class Arrays:
             columns = math.prod(of_train.shape[1:])
             self.task = infer_task(is_real=of_train.is_floating_point(), num_columns=columns)
         task = task_of(self.task)
-        parts = {
-            part: Samples(
+        subsets = {
+            subset: Samples(
                 self.in_layout(inputs),
                 task.as_targets(targets),
-                split_values=self._split_values() if part == "train" else {},
+                split_values=self._split_values() if subset == "train" else {},
             )
-            for part, (inputs, targets) in raw.items()
+            for subset, (inputs, targets) in raw.items()
         }
         if not self.class_names:
-            self.class_names = task.number_classes([samples.targets for samples in parts.values()])
-        return parts
+            self.class_names = task.number_classes([samples.targets for samples in subsets.values()])
+        return subsets
 
     def _split_values(self) -> dict[str, NDArray[Any]]:
         values = {}

@@ -84,26 +84,26 @@ class Custom:
         """Nothing: the data set was made by its own class."""
 
     def read(self) -> Mapping[str, Stream]:
-        """The parts given, streamed.
+        """The subsets given, streamed.
 
         Raises:
             DataError: Samples or targets are not what they should be.
         """
-        parts = {}
-        for part, dataset in self._datasets.items():
-            key = "data.source.dataset" if part == "train" else f"data.source.{part}_dataset"
+        subsets = {}
+        for subset, dataset in self._datasets.items():
+            key = "data.source.dataset" if subset == "train" else f"data.source.{subset}_dataset"
             pairs = _Pairs(dataset, *self._keys, key)
             targets = self._task.as_targets(_known_targets(dataset, pairs, key))
             values = {name: getattr(dataset, name, None) for name in self.split_columns.values()}
             given = {name: own for name, own in values.items() if own is not None}
             identity = f"{type(dataset).__qualname__} {len(pairs)}"
-            parts[part] = Stream(pairs, targets, identity, split_values=given)
+            subsets[subset] = Stream(pairs, targets, identity, split_values=given)
         if not self.class_names and not self._task.has_real_targets:
             classes = getattr(self._datasets["train"], "classes", None)
             if classes is None:
-                classes = self._task.number_classes([part.targets for part in parts.values()])
+                classes = self._task.number_classes([subset.targets for subset in subsets.values()])
             self.class_names = tuple(str(name) for name in classes)
-        return parts
+        return subsets
 
 
 @final
@@ -167,7 +167,7 @@ def _known_targets(dataset: IndexedDataset, pairs: _Pairs, key: str) -> Tensor:
     if count > _MOST:
         raise DataError(
             f"{key}: {type(dataset).__name__} has {count:,} samples; at most {_MOST:,} were expected",
-            hint="every target is read and kept in memory before training; take a part of it",
+            hint="every target is read and kept in memory before training; take a subset of it",
         )
     for name in ("targets", "labels"):
         known = getattr(dataset, name, None)

@@ -30,8 +30,8 @@ class Declared:
         input_shape: Of one sample as the source gives it, channels first.
         dtype: `uint8`, `float32`, or `int64` of token ids.
         vocab_size: Of token ids, which go from 0 to below this; 0: they are not.
-        class_counts: Samples of each class in each part the source comes in: `all`, or `train` and `test`.
-        num_samples: Samples of each part, where the classes are equally many, or where there are none.
+        class_counts: Samples of each class in each subset the source comes in: `all`, or `train` and `test`.
+        num_samples: Samples of each subset, where the classes are equally many, or where there are none.
         num_classes: With `num_samples`: classes, or labels of a multilabel task.
         num_targets: With `num_samples`: targets of a regression.
         class_names: One per class; numbers by default.
@@ -68,10 +68,10 @@ class Declared:
         for name, told in (("class_counts", class_counts), ("num_samples", num_samples)):
             if told is not None and not (isinstance(told, Mapping) and told.keys() & {"all", "train"}):
                 raise ValueError(f"{name}={told!r}: a mapping with `all` or `train` was expected")
-        for part, counts in (class_counts or {}).items():
-            _check_numbers(f"class_counts.{part}", counts, least=0)
-        for part, number in (num_samples or {}).items():
-            _check_numbers(f"num_samples.{part}", [number], least=1)
+        for subset, counts in (class_counts or {}).items():
+            _check_numbers(f"class_counts.{subset}", counts, least=0)
+        for subset, number in (num_samples or {}).items():
+            _check_numbers(f"num_samples.{subset}", [number], least=1)
         sizes = {"num_classes": num_classes, "num_targets": num_targets, "vocab_size": vocab_size or None}
         size = sizes.get(kind.size_key)
         if kind.learns_from_inputs:
@@ -84,12 +84,12 @@ class Declared:
             size = len(next(iter(class_counts.values())))
             if num_classes not in (None, size):
                 raise ValueError(f"num_classes={num_classes}: {size}, as in class_counts, was expected")
-            self._targets = {part: _labels(counts) for part, counts in class_counts.items()}
+            self._targets = {subset: _labels(counts) for subset, counts in class_counts.items()}
         elif num_samples is not None and size is not None:
             _check_numbers(kind.size_key, [size], least=not kind.learns_from_inputs, most=_MOST_CLASSES)
             self._targets = {
-                part: kind.declared_targets(number, size, input_shape, class_names or ())
-                for part, number in num_samples.items()
+                subset: kind.declared_targets(number, size, input_shape, class_names or ())
+                for subset, number in num_samples.items()
             }
         else:
             counts_or = "class_counts, or " if kind.by_class else ""
@@ -104,17 +104,17 @@ class Declared:
         """Nothing to download."""
 
     def read(self) -> Mapping[str, Samples]:
-        """Every part: inputs that are one zero sample seen N times, and targets."""
+        """Every subset: inputs that are one zero sample seen N times, and targets."""
         shape = self._sample.shape[1:]
         token_bytes = run_lengths([1] * self._vocab_size)  # scores are not looked at
         return {
-            part: Samples(
+            subset: Samples(
                 self._sample.expand(len(targets), *shape),
                 targets,
                 vocab_size=self._vocab_size,
                 token_bytes=token_bytes,
             )
-            for part, targets in self._targets.items()
+            for subset, targets in self._targets.items()
         }
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COVERS: Final = 0.4
 """Share of ink from which on a pixel is the digit's."""
 _COLUMNS: Final = {"train": (0.0, 0.6), "val": (0.6, 0.8), "test": (0.8, 1.0)}
-"""Of photographs and digits, so that nothing of one part is seen in another."""
+"""Of photographs and digits, so that nothing of one subset is seen in another."""
 
 
 @final
@@ -29,7 +29,7 @@ class DigitsSegmentation:
     """scikit-learn's digits, scaled up, on darkened crops of its photographs `china.jpg` and `flower.jpg`.
 
     Each picture has one or two digits in a light colour of their own, which may cover each other. Class 0 is
-    the photograph, and each digit is a class. The parts share neither digits nor places of photographs.
+    the photograph, and each digit is a class. The subsets share neither digits nor places of photographs.
 
     Args:
         num_samples: Of training, validation and test.
@@ -60,7 +60,7 @@ class DigitsSegmentation:
         if len(num_samples) != 3 or min(num_samples) < 1:
             raise ValueError(f"num_samples={list(num_samples)}: three numbers above 0 were expected")
         if not 24 <= size <= 80:
-            raise ValueError(f"size={size}: 24 to 80 was expected, as the photographs are cut in parts")
+            raise ValueError(f"size={size}: 24 to 80 was expected, as the photographs are cut in pieces")
         self._num_samples = dict(zip(_COLUMNS, num_samples, strict=True))
         self._digits, self._size, self._seed = tuple(digits), size, seed
         self.class_names = ("background", *map(str, digits))
@@ -69,24 +69,25 @@ class DigitsSegmentation:
         """Nothing to download."""
 
     def read(self) -> Mapping[str, Samples]:
-        """Parts `train`, `val` and `test`: inputs uint8 `[N, 3, H, W]`, targets uint8 `[N, H, W]`."""
+        """Subsets `train`, `val` and `test`: inputs uint8 `[N, 3, H, W]`, targets uint8 `[N, H, W]`."""
         digits, labels = load_digits(return_X_y=True)
         used = np.isin(labels, self._digits)
         images, labels = digits[used].reshape(-1, 8, 8) / 16, labels[used]
         classes = np.array([self._digits.index(label) + 1 for label in labels])
         photographs = [np.asarray(photograph) for photograph in load_sample_images().images]
-        parts = {}
-        for number, (part, (begin, end)) in enumerate(_COLUMNS.items()):
+        subsets = {}
+        for number, (subset, (begin, end)) in enumerate(_COLUMNS.items()):
             draw = np.random.default_rng([self._seed, number])
             chosen = slice(int(begin * len(images)), int(end * len(images)))
             cut = [one[:, int(begin * one.shape[1]) : int(end * one.shape[1])] for one in photographs]
             made = [
                 self._scene(draw, images[chosen], classes[chosen], cut)
-                for _ in range(self._num_samples[part])
+                for _ in range(self._num_samples[subset])
             ]
             inputs = torch.from_numpy(np.stack([picture for picture, _ in made])).permute(0, 3, 1, 2)
-            parts[part] = Samples(inputs.contiguous(), torch.from_numpy(np.stack([mask for _, mask in made])))
-        return parts
+            masks = torch.from_numpy(np.stack([mask for _, mask in made]))
+            subsets[subset] = Samples(inputs.contiguous(), masks)
+        return subsets
 
     def _scene(
         self,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from assay.task.task_name import TaskName
 
-_PARTS = {"train", "val", "test"}
+_SUBSETS = {"train", "val", "test"}
 _PEEK = 32
 _NAMED = 10
 _NO_CLASS = -1
@@ -38,7 +38,7 @@ _JUNK = {"thumbs.db", "desktop.ini"}
 
 @final
 class ImageFolder:
-    """`root/<class>/*.jpg`, or with parts of its own `root/{train,val,test}/<class>/*.jpg`.
+    """`root/<class>/*.jpg`, or with subsets of its own `root/{train,val,test}/<class>/*.jpg`.
 
     The layout of `torchvision.datasets.ImageFolder`. With `classes=False` the images are taken as they lie,
     in folders or not, for a task that learns from them alone. Images become uint8 tensors `[C, H, W]`. If
@@ -85,13 +85,13 @@ class ImageFolder:
         """Nothing to download."""
 
     def read(self) -> Mapping[str, Samples | Stream]:
-        """The parts the folder has: `all`, or `train` and any of `val` and `test`.
+        """The subsets the folder has: `all`, or `train` and any of `val` and `test`.
 
         Raises:
             DataError: The folder is missing or no such folder, a class has no image, files are bad.
         """
         self.notes = ()
-        listed = {part: self._list(part, folder) for part, folder in self._part_folders().items()}
+        listed = {subset: self._list(subset, folder) for subset, folder in self._subset_folders().items()}
         files = [file for some in listed.values() for file in some]
         paths = [path for path, _ in files]
         size = self.image_size or _common_size(paths)
@@ -106,13 +106,13 @@ class ImageFolder:
                 f"data.source.in_memory=true: the images in {self._root} have several sizes",
                 hint="data.source.image_size=[224,224], or data.source.in_memory=auto",
             )
-        parts: dict[str, Samples | Stream] = {}
+        subsets: dict[str, Samples | Stream] = {}
         start = 0
-        for part, some in listed.items():
+        for subset, some in listed.items():
             rows = [row for row in range(start, start + len(some)) if good[row]]
             start += len(some)
             kept = [files[row] for row in rows]
-            self._refuse_empty(part, kept)
+            self._refuse_empty(subset, kept)
             names = [Path(os.path.relpath(files[row][0], self._root)).as_posix() for row in rows]
             identity = "\n".join(f"{name} {looks[row].sha256}" for name, row in zip(names, rows, strict=True))
             hashes = [looks[row].sha256 for row in rows]
@@ -120,12 +120,12 @@ class ImageFolder:
                 sizes = {looks[row].size: at for at, row in enumerate(rows)} if not self.image_size else {}
                 unlike = tuple(sizes.values())[:_PEEK] if len(sizes) > 1 else ()
                 files_of = _Files(kept, self.mode, self.image_size)
-                parts[part] = Stream(files_of, _labels(kept), identity, unlike, names, hashes=hashes)
+                subsets[subset] = Stream(files_of, _labels(kept), identity, unlike, names, hashes=hashes)
             else:
                 whole = len(rows) == len(some)
                 own = images[start - len(some) : start] if whole else images[torch.tensor(rows).long()]
-                parts[part] = Samples(own, _labels(kept), identity, names, hashes=hashes)
-        return parts
+                subsets[subset] = Samples(own, _labels(kept), identity, names, hashes=hashes)
+        return subsets
 
     def _judge(self, files: list[tuple[str, int]], looks: list[Look]) -> list[bool]:
         """Which files can be used; the others are refused, or said to be left out."""
@@ -151,21 +151,21 @@ class ImageFolder:
     def _note(self, note: str) -> None:
         self.notes = (*self.notes, f"data.source.root={self._root}: {note}")
 
-    def _part_folders(self) -> dict[str, Path]:
+    def _subset_folders(self) -> dict[str, Path]:
         check_argument("assay.data.image_folder.ImageFolder", "root", self._root)
         names = {entry.name for entry in self._root.iterdir() if entry.is_dir() and entry.name[0] != "."}
-        if not self._classes and names & _PARTS != names:
+        if not self._classes and names & _SUBSETS != names:
             return {"all": self._root}
-        if "train" not in names or (names - _PARTS and not names & (_PARTS - {"train"})):
+        if "train" not in names or (names - _SUBSETS and not names & (_SUBSETS - {"train"})):
             return {"all": self._root}  # `train` may be a class, beside `car` and `plane`
-        if names - _PARTS:
+        if names - _SUBSETS:
             raise DataError(
-                f"data.source.root={self._root}: beside train there is {sorted(names - _PARTS)[0]}",
-                hint="name the parts train, val and test, and keep nothing else in this folder",
+                f"data.source.root={self._root}: beside train there is {sorted(names - _SUBSETS)[0]}",
+                hint="name the subsets train, val and test, and keep nothing else in this folder",
             )
-        return {part: self._root / part for part in ("train", "val", "test") if part in names}
+        return {subset: self._root / subset for subset in ("train", "val", "test") if subset in names}
 
-    def _list(self, part: str, folder: Path) -> list[tuple[str, int]]:
+    def _list(self, subset: str, folder: Path) -> list[tuple[str, int]]:
         if not self._classes:
             images, left = images_below(folder)
             self._note_others(Counter(left))
@@ -183,11 +183,11 @@ class ImageFolder:
                 hint="one folder per class was expected: root/<class>/*.jpg; to learn from images alone: "
                 "data.source.classes=false task=reconstruction",
             ) from error
-        if part in ("all", "train"):
+        if subset in ("all", "train"):
             self.class_names = tuple(names)
         elif unknown := sorted(set(names) - set(self.class_names)):
             raise DataError(
-                f"data.source.root={self._root}: {part} has a class that training lacks: {unknown[0]}",
+                f"data.source.root={self._root}: {subset} has a class that training lacks: {unknown[0]}",
                 hint="give train a folder of the same name, or remove this one",
             )
         found = {name: images_below(folder / name) for name in names}
@@ -200,8 +200,8 @@ class ImageFolder:
             told = ", ".join(f"{count} × {suffix}" for suffix, count in others.most_common(5))
             self._note(f"files that are not images by their name are left out: {told}")
 
-    def _refuse_empty(self, part: str, files: list[tuple[str, int]]) -> None:
-        if part not in ("all", "train"):
+    def _refuse_empty(self, subset: str, files: list[tuple[str, int]]) -> None:
+        if subset not in ("all", "train"):
             return
         found = {label for _, label in files}
         empty = [name for label, name in enumerate(self.class_names) if label not in found]

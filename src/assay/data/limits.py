@@ -90,7 +90,7 @@ def _check_columns(values: Mapping[str, Any]) -> None:
         why = (
             "a fold would train on what is later than its test"
             if "time" in key
-            else "the column names the parts"
+            else "the column names the subsets"
         )
         raise ConfigError(
             f"folds cannot be divided by this: {why}",

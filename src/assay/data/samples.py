@@ -106,14 +106,14 @@ class Stream:
 
 
 class Encoder(Protocol):
-    """Turns raw records into inputs with statistics of the training part only: nothing leaks from others."""
+    """Turns raw records into inputs with statistics of the training subset alone."""
 
     def fit(self, raw: Any, rows: NDArray[np.int64]) -> None:
         """Learn the statistics.
 
         Args:
             raw: Records.
-            rows: Those of the training part.
+            rows: Those of the training subset.
         """
 
     def transform(self, raw: Any) -> Tensor:
@@ -133,7 +133,7 @@ class Unfitted:
     Attributes:
         raw: N records, in whatever form the encoder takes.
         targets: As in `Samples`.
-        encoder: The same object for every part of a source; fitted once, on the training part.
+        encoder: The same object for every subset of a source; fitted once, on the training subset.
         names: As in `Samples`.
         split_values: As in `Samples`.
     """
@@ -167,7 +167,7 @@ class Source(Protocol):
         """Download or unpack; called on one process of a machine, before `read()`."""
 
     def read(self) -> Mapping[str, Samples | Stream | Unfitted]:
-        """The parts the data set comes in: `all`, or `train` and any of `val`, `test`.
+        """The subsets the data set comes in: `all`, or `train` and any of `val`, `test`.
 
         Raises:
             DataError: The data is missing or not what it should be.

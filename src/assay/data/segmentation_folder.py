@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from assay.task.task_name import TaskName
 
-_PARTS = ("train", "val", "test")
+_SUBSETS = ("train", "val", "test")
 _IMAGES, _MASKS = "images", "masks"
 _PEEK = 32
 _NAMED = 10
@@ -47,7 +47,7 @@ class _Pair(NamedTuple):
 class SegmentationFolder:
     """`root/images/*.jpg` with `root/masks/*.png`: a mask is called as its picture, but for the suffix.
 
-    With parts of its own: `root/{train,val,test}/images` and `…/masks`, or `root/images/{train,val,test}`.
+    With subsets of its own: `root/{train,val,test}/images` and `…/masks`, or `root/images/{train,val,test}`.
     Pictures are decoded as by `assay.data.image_folder.ImageFolder`: once where they have one size (or
     `image_size` gives them one) and take less than a quarter of the free memory, else sample by sample. All
     files are looked at before training.
@@ -99,7 +99,7 @@ class SegmentationFolder:
         """Nothing to download."""
 
     def read(self) -> Mapping[str, Samples | Stream]:
-        """The parts the folder has: `all`, or `train` and any of `val` and `test`.
+        """The subsets the folder has: `all`, or `train` and any of `val` and `test`.
 
         Raises:
             DataError: The folder is missing or another one, or files are bad.
@@ -107,7 +107,8 @@ class SegmentationFolder:
         self.notes = ()
         check_argument("assay.data.segmentation_folder.SegmentationFolder", "root", self._root)
         problems: dict[str, str] = {}
-        listed = {part: self._pairs(*folders, problems) for part, folders in part_folders(self._root).items()}
+        folders = subset_folders(self._root)
+        listed = {subset: self._pairs(*pair, problems) for subset, pair in folders.items()}
         pairs = [pair for some in listed.values() for pair in some]
         counts, masks = self._look_at_masks(pairs)
         images, looks = self._look_at_images(pairs, masks)
@@ -124,9 +125,9 @@ class SegmentationFolder:
                 f"data.source.in_memory=true: the pictures in {self._root} have several sizes",
                 hint="data.source.image_size=[224,224], or data.source.in_memory=auto",
             )
-        parts: dict[str, Samples | Stream] = {}
+        subsets: dict[str, Samples | Stream] = {}
         start = 0
-        for part, some in listed.items():
+        for subset, some in listed.items():
             rows = [row for row in range(start, start + len(some)) if not bad[row]]
             start += len(some)
             chosen = [pairs[row] for row in rows]
@@ -141,13 +142,13 @@ class SegmentationFolder:
                 with ThreadPoolExecutor(os.cpu_count()) as pool:
                     for at, mask in enumerate(pool.map(partial(self._mask, table), chosen)):
                         targets[at] = mask
-                parts[part] = Samples(images[torch.tensor(rows).long()], targets, identity, names)
+                subsets[subset] = Samples(images[torch.tensor(rows).long()], targets, identity, names)
             else:
                 several = {looks[row].size: at for at, row in enumerate(rows)} if len(sizes) > 1 else {}
                 unlike = () if self.image_size or len(several) < 2 else tuple(several.values())[:_PEEK]
                 files = _Files(chosen, self.mode, self.image_size, table)
-                parts[part] = Stream(files, self._pixels(counts[rows], table), identity, unlike, names)
-        return parts
+                subsets[subset] = Stream(files, self._pixels(counts[rows], table), identity, unlike, names)
+        return subsets
 
     def _pairs(self, images: Path, masks: Path, problems: dict[str, str]) -> list[_Pair]:
         """Pictures with their masks; a picture without a mask is a problem, the reverse only noted."""
@@ -285,8 +286,8 @@ class _Files:
         return read_image(pair.image, self._mode, self._size), mask
 
 
-def part_folders(root: Path) -> dict[str, tuple[Path, Path]]:
-    """The folders of pictures and of masks of each part, or of `all`.
+def subset_folders(root: Path) -> dict[str, tuple[Path, Path]]:
+    """The folders of pictures and of masks of each subset, or of `all`.
 
     Args:
         root: Of the data.
@@ -296,16 +297,16 @@ def part_folders(root: Path) -> dict[str, tuple[Path, Path]]:
     """
     layouts = {
         "root/{train,val,test}/images": {
-            part: (root / part / _IMAGES, root / part / _MASKS) for part in _PARTS
+            subset: (root / subset / _IMAGES, root / subset / _MASKS) for subset in _SUBSETS
         },
         "root/images/{train,val,test}": {
-            part: (root / _IMAGES / part, root / _MASKS / part) for part in _PARTS
+            subset: (root / _IMAGES / subset, root / _MASKS / subset) for subset in _SUBSETS
         },
     }
     for layout, folders in layouts.items():
         if not folders["train"][0].is_dir():
             continue
-        there = {part: pair for part, pair in folders.items() if pair[0].is_dir()}
+        there = {subset: pair for subset, pair in folders.items() if pair[0].is_dir()}
         for images, masks in there.values():
             if not masks.is_dir():
                 raise DataError(

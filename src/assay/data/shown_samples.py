@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from assay.data.splitting.subset import Part
+    from assay.data.splitting.subset import Subset
     from assay.data.transform.normalize import Normalize
 
 TOKENS: Final = "tokens"
@@ -45,25 +45,25 @@ class Shown(NamedTuple):
 
 
 def show(
-    part: Part, positions: Sequence[int], seed: int, raw: pd.DataFrame | None, columns: Sequence[str]
+    subset: Subset, positions: Sequence[int], seed: int, raw: pd.DataFrame | None, columns: Sequence[str]
 ) -> list[Shown]:
-    """Samples of a part, transformed as the model gets them and not normalised.
+    """Samples of a subset, transformed as the model gets them and not normalised.
 
     Pictures of floating-point numbers are grey from the lowest to the highest value of all of them, where
     these are not 0 to 1.
 
     Args:
-        part: What they are of.
+        subset: What they are of.
         positions: Which.
         seed: Of random transforms.
-        raw: The part's rows in a table, which are shown in place of what they became.
+        raw: The subset's rows in a table, which are shown in place of what they became.
         columns: Names of the features.
 
     Raises:
         DataError: A sample cannot be read.
     """
-    dataset = KeyedDataset(part.data, part.transforms, seed)
-    keys = [(0, int(part.rows[position]), int(part.keys[position])) for position in positions]
+    dataset = KeyedDataset(subset.data, subset.transforms, seed)
+    keys = [(0, int(subset.rows[position]), int(subset.keys[position])) for position in positions]
     with torch.random.fork_rng(devices=[]):
         samples = [dataset[key] for key in keys]
         inputs = [input_of(sample) for sample in samples]
@@ -79,16 +79,16 @@ def _target_of(sample: Any) -> NDArray[Any] | None:
 
 
 def show_augmented(
-    part: Part,
+    subset: Subset,
     positions: Sequence[int],
     seed: int,
     augment: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
     normalize: Normalize,
 ) -> list[Shown]:
-    """Samples of a part after its transforms and what is done to batches, in the unit from before that.
+    """Samples of a subset after its transforms and what is done to batches, in the unit from before that.
 
     Args:
-        part: What they are of.
+        subset: What they are of.
         positions: Which.
         seed: Of random transforms and of the augmentation.
         augment: Normalises a batch and augments it.
@@ -97,12 +97,12 @@ def show_augmented(
     Raises:
         DataError: A sample cannot be read.
     """
-    dataset = KeyedDataset(part.data, part.transforms, seed)
-    chosen = part.rows[list(positions)]
+    dataset = KeyedDataset(subset.data, subset.transforms, seed)
+    chosen = subset.rows[list(positions)]
     with torch.random.fork_rng(devices=[]):
         inputs = stack([input_of(dataset[0, row, row]) for row in chosen.tolist()])
         torch.manual_seed(seed)
-        restored = normalize.undone(augment(inputs, part.data.targets[chosen])[0])
+        restored = normalize.undone(augment(inputs, subset.data.targets[chosen])[0])
     pictures = _pictures(list(restored))
     rows = [
         _row(one, ()) if picture is None else None for picture, one in zip(pictures, restored, strict=True)

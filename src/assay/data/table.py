@@ -160,13 +160,13 @@ class Table:
         """Nothing to download."""
 
     def read(self) -> Mapping[str, Unfitted]:
-        """The parts given, to be encoded once the training rows are known: inputs float32 `[N, F]`.
+        """The subsets given, to be encoded once the training rows are known: inputs float32 `[N, F]`.
 
         Raises:
             DataError: A file or a column is missing, or holds what cannot be used.
         """
         self.notes = ()
-        frames = {part: self._read_part(part, path) for part, path in self._paths.items()}
+        frames = {subset: self._read_subset(subset, path) for subset, path in self._paths.items()}
         first, path = next(iter(frames.values())), next(iter(self._paths.values()))
         self.task = self._find_task(first)
         fitted = self.fitted.columns if self.fitted is not None else ()
@@ -179,12 +179,12 @@ class Table:
             chosen = choose_features(first, asked, path)
             self.notes = (*self.notes, *chosen.notes)
         features = chosen.names
-        for part, frame in frames.items():
-            check_columns(frame, features, self._paths[part], _option(part))
+        for subset, frame in frames.items():
+            check_columns(frame, features, self._paths[subset], _option(subset))
             _read_columns(frame, chosen.forms, self._asked_of_columns.categories)
             if not fitted:
                 _check_size(frame, features)
-                self._look_at_gaps(part, frame, chosen)
+                self._look_at_gaps(subset, frame, chosen)
         every = pd.concat([frame[self.targets] for frame in frames.values()])
         targets = TableTargets(self.task, self.targets, every)
         self._note(*targets.notes)
@@ -200,19 +200,19 @@ class Table:
                 key: str(resolved(path, self.file_options)[key]) for key in ("separator", "decimal")
             }
         return {
-            part: Unfitted(
+            subset: Unfitted(
                 frame[features],
                 targets.encode(frame),
                 encoder,
                 _row_names(frame),
                 {name: frame[name] for name in self.split_columns.values() if name in frame},
             )
-            for part, frame in frames.items()
+            for subset, frame in frames.items()
         }
 
-    def _read_part(self, part: str, path: str) -> pd.DataFrame:
+    def _read_subset(self, subset: str, path: str) -> pd.DataFrame:
         """The rows of a file that have a target, by their numbers in it."""
-        option = _option(part)
+        option = _option(subset)
         frame = read_table(path, option, **self.file_options, texts=self._asked_of_columns.categories)
         found = resolved(path, self.file_options)
         unusual = [
@@ -222,7 +222,7 @@ class Table:
         ]
         if unusual:
             self._note(f"{path}: {' and '.join(unusual)} found")
-        check_columns(frame, self.targets, path, "target" if part != "test" else option)
+        check_columns(frame, self.targets, path, "target" if subset != "test" else option)
         kept = with_targets(frame, self.targets) if self._impute else frame
         if not len(kept):
             raise DataError(
@@ -238,7 +238,7 @@ class Table:
         _check_values(kept, self.targets, "target")
         return kept
 
-    def _look_at_gaps(self, part: str, frame: pd.DataFrame, chosen: Features) -> None:
+    def _look_at_gaps(self, subset: str, frame: pd.DataFrame, chosen: Features) -> None:
         """Refuse missing values, or say what is done about them."""
         if not self._impute:
             _check_values(frame, chosen.names, "feature")
@@ -253,7 +253,7 @@ class Table:
         if filled:
             more = f", and {len(filled) - NAMED} more columns" if len(filled) > NAMED else ""
             rows = int(np.logical_or.reduce(list(missing.values())).sum())
-            of = f"{rows:,} of {len(frame):,} rows{' for testing' if part == 'test' else ''}"
+            of = f"{rows:,} of {len(frame):,} rows{' for testing' if subset == 'test' else ''}"
             self._note(
                 f"{of} have missing values, which are filled in: {', '.join(filled[:NAMED])}{more}; "
                 "data.source.missing=error refuses them"
@@ -290,9 +290,9 @@ class Table:
         return self._asked
 
 
-def _option(part: str) -> str:
-    """Of the source, which names the file of a part."""
-    return "test_path" if part == "test" else "path"
+def _option(subset: str) -> str:
+    """Of the source, which names the file of a subset."""
+    return "test_path" if subset == "test" else "path"
 
 
 def _override(option: str, column: str) -> str:

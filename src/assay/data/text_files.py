@@ -33,16 +33,16 @@ _VOCAB_SIZE: Final = 1024
 _BLOCK: Final = 1 << 20
 SPLITS: Final = ("auto", "files", "folders", "tail")
 _FEW_FILES: Final = 10
-"""Below which a part of them would be one file or none."""
-_PARTS: Final = ("train", "val", "test")
+"""Below which a subset of them would be one file or none."""
+_SUBSETS: Final = ("train", "val", "test")
 
 
 @final
 class TextFiles:
     """Texts as windows of L tokens; what is to be predicted is each next token.
 
-    All texts of a part are joined in the order of their names, id 0 after each. Windows do not overlap in
-    validation and test, so that each token counts once; what is left over at the end of a part is less than a
+    All texts of a subset are joined in the order of their names, id 0 after each. Windows do not overlap in
+    validation and test, so that each token counts once; what is left over at the end of each is less than a
     window. The tokens are held once, in two bytes each (four beyond 32,768 kinds), and inputs and targets
     are views of them.
 
@@ -50,21 +50,21 @@ class TextFiles:
         root: A folder of UTF-8 files, or one file; None: the source code of Python's standard library.
         context_length: L.
         pattern: Of the names within the folder, such as `**/*.txt`; None: all that are not hidden.
-        tokens: `bytes` of UTF-8, of which there are 256; `characters`, those of the training part; or `bpe`,
+        tokens: `bytes` of UTF-8, of which there are 256; `characters`, those of training; or `bpe`,
             byte pairs learned from it.
         vocab_size: Tokens of `bpe`; None for 1,024.
-        split_by: `files`: whole files are drawn for each part. `tail`: the end of all text is the test part,
-            before it lies the validation part. `folders`: there are folders `train` and `val` or `test`.
+        split_by: `files`: whole files are drawn for each subset. `tail`: the end of all text is for testing,
+            what lies before it for validation. `folders`: there are folders `train` and `val` or `test`.
             `auto`: folders where they are there, files where there are ten or more, else tail.
         val: Share of validation.
-        test: Share of the test part.
+        test: Share of the test subset.
         seed: Of the draw of files.
         stride: Tokens from the start of a training window to that of the next; None for L.
         on_bad: What to do about files that are not UTF-8: `error`, or `skip` to leave them out.
 
     Attributes:
         fitted: What makes tokens of texts; None before `read()`. Where it is given, nothing is learned.
-        divides: Cut the texts into parts; otherwise they are one part, `all`.
+        divides: Cut the texts into subsets; otherwise they are one subset, `all`.
         notes: What was decided and left out, a sentence each; there after `read()`.
 
     Raises:
@@ -120,7 +120,7 @@ class TextFiles:
         """Nothing to download."""
 
     def read(self) -> Mapping[str, Samples]:
-        """The parts `train`, `val` and `test`: inputs and targets `[N, L]`, int16 or int32.
+        """The subsets `train`, `val` and `test`: inputs and targets `[N, L]`, int16 or int32.
 
         Raises:
             DataError: There are no texts or too few, some are not UTF-8, or they do not fit in memory.
@@ -131,12 +131,12 @@ class TextFiles:
             raise DataError(
                 f"{self._where}: all of {counted(len(files), 'file')} are empty", hint="name others"
             )
-        parts = self._divided(texts) if self.divides else {"all": texts}
-        self.notes = (*notes, *_said(parts, self._how(texts)))
+        subsets = self._divided(texts) if self.divides else {"all": texts}
+        self.notes = (*notes, *_said(subsets, self._how(texts)))
         if self.fitted is None:
-            self.fitted = self._learned([one.text for one in parts["train"]])
+            self.fitted = self._learned([one.text for one in subsets["train"]])
         codec = self.fitted
-        return {part: self._samples(part, some, codec, digest) for part, some in parts.items()}
+        return {subset: self._samples(subset, some, codec, digest) for subset, some in subsets.items()}
 
     def _learned(self, texts: Sequence[str]) -> Alphabet | Tokenizer:
         if self._tokens == "bpe":
@@ -165,41 +165,45 @@ class TextFiles:
         if self._split_by != "auto":
             return self._split_by
         folders = {one.name.partition("/")[0] for one in texts if "/" in one.name}
-        if "train" in folders <= {*_PARTS} and len(folders) > 1:
+        if "train" in folders <= {*_SUBSETS} and len(folders) > 1:
             return "folders"
         return "files" if len(texts) >= _FEW_FILES else "tail"
 
     def _divided(self, texts: list[Text]) -> dict[str, list[Text]]:
         how = self._how(texts)
         if how == "folders":
-            parts = {part: [one for one in texts if one.name.startswith(f"{part}/")] for part in _PARTS}
-            if sum(map(len, parts.values())) < len(texts) or not parts["train"]:
+            subsets = {
+                name: [text for text in texts if text.name.startswith(f"{name}/")] for name in _SUBSETS
+            }
+            if sum(map(len, subsets.values())) < len(texts) or not subsets["train"]:
                 raise DataError(
                     f"{self._where}: files in folders train, val and test were expected, and no others",
                     hint="data.source.split_by=files",
                 )
-            return self._with_shares({part: some for part, some in parts.items() if some})
+            return self._with_shares({subset: some for subset, some in subsets.items() if some})
         if how == "files":
-            parts = by_files(texts, self._shares, self._seed)
-            wanted = [part for part in _PARTS if part == "train" or self._shares[part]]
-            if lacking := [part for part in wanted if part not in parts]:
+            subsets = by_files(texts, self._shares, self._seed)
+            wanted = [subset for subset in _SUBSETS if subset == "train" or self._shares[subset]]
+            if lacking := [subset for subset in wanted if subset not in subsets]:
                 raise DataError(
                     f"{self._where}: {counted(len(texts), 'file')} are too few, {lacking[0]} gets none",
                     hint="data.source.split_by=tail cuts the text itself",
                 )
-            return parts
+            return subsets
         return by_tail(texts, self._shares)
 
-    def _with_shares(self, parts: dict[str, list[Text]]) -> dict[str, list[Text]]:
+    def _with_shares(self, subsets: dict[str, list[Text]]) -> dict[str, list[Text]]:
         """Folders, and what has no folder of its own as a share of the training texts."""
-        shares = {part: 0.0 if part in parts else self._shares[part] for part in ("val", "test")}
+        shares = {subset: 0.0 if subset in subsets else self._shares[subset] for subset in ("val", "test")}
         if not any(shares.values()):
-            return parts
-        texts = parts["train"]
+            return subsets
+        texts = subsets["train"]
         cut = by_files(texts, shares, self._seed) if len(texts) >= _FEW_FILES else by_tail(texts, shares)
-        return {**parts, **cut}
+        return {**subsets, **cut}
 
-    def _samples(self, part: str, texts: Sequence[Text], codec: Alphabet | Tokenizer, digest: str) -> Samples:
+    def _samples(
+        self, subset: str, texts: Sequence[Text], codec: Alphabet | Tokenizer, digest: str
+    ) -> Samples:
         kind = torch.int16 if codec.vocab_size <= 1 << 15 else torch.int32
         encoded = [_encoded(codec, one.text, kind) for one in texts]
         tokens = torch.empty(sum(len(one) + 1 for one in encoded), dtype=kind)
@@ -209,13 +213,13 @@ class TextFiles:
             tokens[starts[-1] : end] = one
             tokens[end] = END
             starts.append(end + 1)
-        self._tell_unknown(part, codec, tokens)
-        length, stride = self._length, self._stride if part == "train" else self._length
+        self._tell_unknown(subset, codec, tokens)
+        length, stride = self._length, self._stride if subset == "train" else self._length
         count = 1 + (len(tokens) - 1 - length) // stride
         if count < 1:
             raise DataError(
-                f"data.source.context_length={length}: the {part} part has {len(tokens):,} tokens, a window "
-                f"takes {length + 1:,}",
+                f"data.source.context_length={length}: the {subset} subset has {len(tokens):,} tokens; a "
+                f"window takes {length + 1:,}",
                 hint=f"data.source.context_length={max(1, len(tokens) // 2)}, more text, or a larger share "
                 "(data.split)",
             )
@@ -229,14 +233,14 @@ class TextFiles:
             token_bytes=run_lengths(codec.token_bytes),
         )
 
-    def _tell_unknown(self, part: str, codec: Alphabet | Tokenizer, tokens: Tensor) -> None:
+    def _tell_unknown(self, subset: str, codec: Alphabet | Tokenizer, tokens: Tensor) -> None:
         has_unknown = isinstance(codec, Alphabet) and codec.characters is not None
         number = int((tokens == UNKNOWN).sum()) if has_unknown else 0
         if number:
-            which = f"{number:,} of {len(tokens):,} characters of the {part} part"
+            which = f"{number:,} of {len(tokens):,} characters of the {subset} subset"
             self.notes = (
                 *self.notes,
-                f"data.source.tokens=characters: {which} are not in the training part: each counts "
+                f"data.source.tokens=characters: {which} are not in the training subset: each counts "
                 "as the same unknown one, and as no byte; "
                 "data.source.tokens=bytes has none",
             )
@@ -254,17 +258,17 @@ def _encoded(codec: Alphabet | Tokenizer, text: str, kind: torch.dtype) -> Tenso
     return torch.cat(found) if found else torch.empty(0, dtype=kind)
 
 
-def _said(parts: Mapping[str, Sequence[Text]], how: str) -> list[str]:
-    """How much text each part has, and what stands in more than one."""
-    sizes = {part: f"{sum(len(one.text) for one in some):,}" for part, some in parts.items()}
-    told = ", ".join(f"{part} {size}" for part, size in sizes.items())
-    notes = [f"characters of text: {told}" + (f" (split by {how})" if len(parts) > 1 else "")]
-    train = {hashlib.sha256(one.text.encode()).digest() for one in parts.get("train", ())}
-    for part in ("val", "test"):
-        same = [one for one in parts.get(part, ()) if hashlib.sha256(one.text.encode()).digest() in train]
+def _said(subsets: Mapping[str, Sequence[Text]], how: str) -> list[str]:
+    """How much text each subset has, and what stands in more than one."""
+    sizes = {subset: f"{sum(len(one.text) for one in some):,}" for subset, some in subsets.items()}
+    told = ", ".join(f"{subset} {size}" for subset, size in sizes.items())
+    notes = [f"characters of text: {told}" + (f" (split by {how})" if len(subsets) > 1 else "")]
+    train = {hashlib.sha256(one.text.encode()).digest() for one in subsets.get("train", ())}
+    for subset in ("val", "test"):
+        same = [one for one in subsets.get(subset, ()) if hashlib.sha256(one.text.encode()).digest() in train]
         if same:
             notes.append(
-                f"{counted(len(same), 'file')} of the {part} part, such as {same[0].name}, "
+                f"{counted(len(same), 'file')} of the {subset} subset, such as {same[0].name}, "
                 "have the text of a training file"
             )
     return notes

@@ -132,26 +132,26 @@ class TextTable:
         """Nothing to download."""
 
     def read(self) -> Mapping[str, Unfitted]:
-        """The parts given, to be encoded once the training rows are known: token ids `[N, max_length]`.
+        """The subsets given, to be encoded once the training rows are known: token ids `[N, max_length]`.
 
         Raises:
             DataError: A file or a column is missing, or holds what cannot be used.
         """
         self._said = ()
         self._table.fitted = encoder = self.fitted or self.text_encoder
-        parts = {part: self._with_texts(part, data) for part, data in self._table.read().items()}
-        first = next(iter(parts.values())).raw[encoder.column]
+        subsets = {subset: self._with_texts(subset, data) for subset, data in self._table.read().items()}
+        first = next(iter(subsets.values())).raw[encoder.column]
         if self.fitted is None and len(first) > 1 and first.nunique() == 1:
             raise DataError(
                 f"data.source.text={self.text}: all {len(first):,} texts are equal: nothing can be learnt",
                 hint="choose another column",
             )
-        return parts
+        return subsets
 
-    def _with_texts(self, part: str, data: Unfitted) -> Unfitted:
+    def _with_texts(self, subset: str, data: Unfitted) -> Unfitted:
         """The rows that have a text."""
         texts = data.raw.iloc[:, 0]
-        option = "test_path" if part == "test" else "text"
+        option = "test_path" if subset == "test" else "text"
         if is_number(texts) and texts.notna().any():
             raise DataError(
                 f"data.source.text={self.text}: the column holds numbers, not texts",
@@ -163,7 +163,7 @@ class TextTable:
         row, number = int(blank.argmax()), int(blank.sum())
         if not self._drop or blank.all():
             raise DataError(
-                f"data.source.{option}: {counted(number, 'row')} of {len(texts):,} of the {part} part "
+                f"data.source.{option}: {counted(number, 'row')} of {len(texts):,} of the {subset} subset "
                 f"{'have' if number > 1 else 'has'} no text in {self.text!r}, first row {row} (from 0)",
                 hint="choose another column" if blank.all() else "data.source.missing=drop leaves them out",
             )

@@ -27,7 +27,7 @@ class _Reader(Protocol):
 
 @final
 class TorchvisionImages:
-    """A data set that torchvision holds in memory, in its official training and test parts.
+    """A data set that torchvision holds in memory, in its official training and test subsets.
 
     Args:
         dataset: torchvision's class, such as `torchvision.datasets.CIFAR10`: called with `root`, `train` and
@@ -59,19 +59,19 @@ class TorchvisionImages:
             self._open(train=False, download=True)
 
     def read(self) -> Mapping[str, Samples]:
-        """Parts `train` and `test`: inputs uint8 `[N, C, H, W]`, targets int64 `[N]`.
+        """Splits `train` and `test`: inputs uint8 `[N, C, H, W]`, targets int64 `[N]`.
 
         Raises:
             DataError: Files are missing or damaged.
         """
-        parts = {}
-        for part in ("train", "test"):
-            dataset = self._open(train=part == "train")
+        subsets = {}
+        for subset in ("train", "test"):
+            dataset = self._open(train=subset == "train")
             self.class_names = tuple(dataset.classes)
-            parts[part] = Samples(
+            subsets[subset] = Samples(
                 _channels_first(dataset.data), torch.as_tensor(dataset.targets, dtype=torch.int64)
             )
-        return parts
+        return subsets
 
     def _open(self, *, train: bool, download: bool = False) -> Any:
         try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What was learned from a run's training part, for samples that its model is evaluated on.
+    """What was learned from a run's training subset, for samples that its model is evaluated on.
 
     Attributes:
         spec: Of the run.
@@ -43,7 +43,7 @@ class Trained:
     def adapted(
         self, source: Source, given: Mapping[str, _Data], asked: str | None = None
     ) -> dict[str, _Data]:
-        """The parts of a source with the run's classes and encoder in place of their own.
+        """The subsets of a source with the run's classes and encoder in place of their own.
 
         Args:
             source: Has been read.
@@ -61,10 +61,10 @@ class Trained:
                 hint=f"data.source.task={self.spec.task}, or data of the same kind",
             )
         self.notes.clear()
-        names, targets = tuple(source.class_names), {part: data.targets for part, data in given.items()}
+        names, targets = tuple(source.class_names), {subset: data.targets for subset, data in given.items()}
         if task.learns_from_inputs:
             if any(values.ndim != 1 for values in targets.values()) or names != self.spec.class_names:
-                targets = {part: values.new_zeros(len(values), 0) for part, values in targets.items()}
+                targets = {subset: values.new_zeros(len(values), 0) for subset, values in targets.items()}
         elif task.has_real_targets:
             self._check_width(targets)
         elif task.has_masks:
@@ -77,13 +77,14 @@ class Trained:
                 targets = (
                     self._classes(names, known, targets) if task.by_class else self._labels(names, targets)
                 )
-        return {part: self._encoded(replace(data, targets=targets[part])) for part, data in given.items()}
+        return {name: self._encoded(replace(data, targets=targets[name])) for name, data in given.items()}
 
     def _check_width(self, targets: Mapping[str, Tensor]) -> None:
-        for part, values in targets.items():
-            if (found := values.shape[-1]) != self.spec.num_targets:
+        for subset, values in targets.items():
+            if (width := values.shape[-1]) != self.spec.num_targets:
                 raise DataError(
-                    f"data: the {part} part has {found} targets; the model predicts {self.spec.num_targets}",
+                    f"data: the {subset} subset has {width} targets; the model predicts "
+                    f"{self.spec.num_targets}",
                     hint="name the same targets as in training",
                 )
 
@@ -97,21 +98,21 @@ class Trained:
                 f"data: it lacks the target {lacking[0]!r}, which the model was trained on",
                 hint=f"targets: {', '.join(head.name for head in known)}",
             )
-        columns: dict[str, list[Tensor]] = {part: [] for part in targets}
+        columns: dict[str, list[Tensor]] = {subset: [] for subset in targets}
         for head in known:
             of = by_name[head.name]
-            own = {part: values[:, of.column] for part, values in targets.items()}
+            own = {subset: values[:, of.column] for subset, values in targets.items()}
             if bool(of.class_names) != bool(head.class_names):
                 raise DataError(
                     f"data: the target {head.name!r} is not of the kind that the model was trained on",
                     hint="name the same targets as in training",
                 )
             if head.class_names:
-                indices = {part: values.long() for part, values in own.items()}
+                indices = {subset: values.long() for subset, values in own.items()}
                 own = self._classes(of.class_names, head.class_names, indices)
-            for part, values in own.items():
-                columns[part].append(values.float())
-        return {part: torch.stack(several, 1) for part, several in columns.items()}
+            for subset, values in own.items():
+                columns[subset].append(values.float())
+        return {subset: torch.stack(several, 1) for subset, several in columns.items()}
 
     def _classes(
         self, names: Sequence[str], wanted: Sequence[str], targets: Mapping[str, Tensor]
@@ -123,7 +124,7 @@ class Trained:
             raise _unknown("class", strange, wanted)
         self._say(names, wanted, [name for name in known if name not in names])
         new = torch.tensor([known.get(name, -1) for name in names])
-        return {part: new[values] for part, values in targets.items()}
+        return {subset: new[values] for subset, values in targets.items()}
 
     def _masks(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
         known = self.spec.class_names
@@ -136,8 +137,8 @@ class Trained:
         self._say(names, known, list(known[len(names) :]))
         missing = len(known) - len(names)
         return {  # of a stream they are the pixels of each class
-            part: torch.nn.functional.pad(values, (0, missing)) if values.ndim == 2 else values
-            for part, values in targets.items()
+            subset: torch.nn.functional.pad(values, (0, missing)) if values.ndim == 2 else values
+            for subset, values in targets.items()
         }
 
     def _labels(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -150,7 +151,7 @@ class Trained:
             )
         self._say(names, self.spec.class_names, [])
         order = torch.tensor([names.index(name) for name in self.spec.class_names])
-        return {part: values.index_select(1, order) for part, values in targets.items()}
+        return {subset: values.index_select(1, order) for subset, values in targets.items()}
 
     def _say(self, names: Sequence[str], wanted: Sequence[str], lacking: Sequence[str]) -> None:
         if lacking:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @final
 class LinearProbe(Metric):
-    """Accuracy of a logistic regression on features, fitted to a few labelled samples of the training part.
+    """Accuracy of a logistic regression on features, fitted to a few labelled samples of the training subset.
 
     scikit-learn's, with its default L2 penalty, on standardised features: no randomness but the choice of
     samples, and a bounded number of steps. NaN until `fit` was called, or where nothing was seen.
@@ -63,7 +63,7 @@ class LinearProbe(Metric):
         """Which training samples to fit on: int64, ascending.
 
         Args:
-            labels: Of the training part, integers `[N]`.
+            labels: Of the training subset, integers `[N]`.
         """
         generator = np.random.default_rng(self.seed)
         order = generator.permutation(len(labels))

@@ -1,4 +1,4 @@
-"""Retrieval by nearest neighbours within the evaluated part."""
+"""Retrieval by nearest neighbours within the evaluated subset."""
 
 from __future__ import annotations
 

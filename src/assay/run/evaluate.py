@@ -23,6 +23,7 @@ from assay.build.node import build
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.data.data_module import DataModule
 from assay.data.spec import Spec
+from assay.data.tested_samples import sample_names
 from assay.data.trained import Trained
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
@@ -107,7 +108,7 @@ def evaluate(
         overrides: Other data: `data=OPTION`, `data.source.KEY=VALUE`; another device: `device=cpu`;
             `trusted_packages=[…]`, since what a run itself trusts does not count.
         checkpoint: `best` or `last`; `last` is taken where a run kept no best one.
-        split: Subset to test. Left out, it is the test part of the run's data, or of data that comes with
+        split: Subset to test. Left out, it is the test subset of the run's data, or of data that comes with
             one; of other data it is all.
         trusted_packages: What the user trusts besides.
         config_dir: The user's folder of config groups.
@@ -221,7 +222,7 @@ def _test(
         overrides=[],
         data_sha256=digest,
         same_data=same,
-        num_samples=keep.num_seen or (len(data.tested_names()) if isinstance(data, DataModule) else 0),
+        num_samples=keep.num_seen or (len(sample_names(data)) if isinstance(data, DataModule) else 0),
         metrics=metrics,
         notes=notes,
     )

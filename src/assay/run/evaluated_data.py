@@ -85,14 +85,14 @@ def _choose(config: DictConfig, overrides: Sequence[str], config_dir: Path | Non
 
 
 def _check_tested(config: DictConfig, given: dict[str, Any]) -> None:
-    """Refuse other training samples where the test part is a file of its own, which alone would be read."""
+    """Refuse other training samples where the test subset is a file of its own, which alone would be read."""
     for key in given:
         parent, _, name = key.rpartition(".")
         other = f"{parent}.test_{name}"
         value = OmegaConf.select(config, other) if parent == "data.source" else None
         if value is not None and other not in given:
             raise ConfigError(
-                f"this would not be tested: the run's test part is {other}={value}",
+                f"this would not be tested: the run's test subset is {other}={value}",
                 key=key,
                 hint=f"{other}=…, or {other}=null as well",
             )

@@ -26,6 +26,7 @@ from assay.check.static.callbacks import notes_on
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.checkpoint.weights_hash import weights_sha256
 from assay.data.data_module import DataModule
+from assay.data.training_statistics import target_statistics
 from assay.errors import AssayError, ConfigError, NonFiniteError
 from assay.files.checksum import damage_of, sha256
 from assay.logger.run_csv import RunCSV
@@ -355,7 +356,7 @@ def _notes(assembly: Assembly) -> list[str]:
         return notes
     far = ""
     if task_of(spec.task).has_real_targets and not spec.target_mean and isinstance(assembly.module, Module):
-        far = far_from_targets(assembly.module.model, spec.input_shape, *data.target_statistics())
+        far = far_from_targets(assembly.module.model, spec.input_shape, *target_statistics(data.splits))
     module = assembly.module
     of_model = (
         notes_on_model(assembly.config, module.finetune, module.model) if isinstance(module, Module) else []

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.callbacks.keep_predictions import KeepPredictions, drawn
 from assay.data.data_module import DataModule
+from assay.data.evaluated_samples import evaluated_samples
 from assay.data.shown_samples import show_pairs
+from assay.data.tested_samples import feature_names, sample_names, show_tested
 from assay.module import Module
 from assay.record import predictions_file, samples_file
 from assay.record.failure_cause import reason_of
@@ -86,7 +88,7 @@ def predictions_of(assembly: Assembly, keep: KeepPredictions) -> Predictions | N
         is_meant = bool(_why_not(assembly, _settings(assembly)))  # else something went wrong in the test
         log.log(logging.INFO if is_meant else logging.WARNING, "no predictions are kept: %s", keep.problem)
         return None
-    predictions = keep.predictions(data.spec.class_names, data.tested_names(), data.tested)
+    predictions = keep.predictions(data.spec.class_names, sample_names(data), data.tested)
     if predictions.num_evaluated:
         log.warning(
             "predictions of %s of %s samples are kept, drawn at random: all would be larger than "
@@ -183,5 +185,6 @@ def _picture(shown: Shown, predicted: NDArray[Any] | None, predictions: Predicti
 
 def _shown(data: DataModule, module: L.LightningModule, positions: list[int]) -> list[Shown]:
     if not (isinstance(module, Module) and module.task.reconstructs and positions):
-        return data.tested_samples(positions)
-    return show_pairs(*module.reconstructed(data.tested_inputs(positions)), data.feature_names())
+        return show_tested(data, positions)
+    inputs, _ = evaluated_samples(data, data.tested, positions)
+    return show_pairs(*module.reconstructed(inputs), feature_names(data))

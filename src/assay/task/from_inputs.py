@@ -38,9 +38,9 @@ class FromInputs(Task):
         return self.as_targets(targets)
 
     @override
-    def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
+    def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim == 1:
-            self._check_range(part, targets, len(class_names) - 1, f"indices of {len(class_names)} classes")
+            self._check_range(subset, targets, len(class_names) - 1, f"indices of {len(class_names)} classes")
 
     @override
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def generate(
     Args:
         model: Token ids `[1, L]` to logits `[1, L, C]`, in eval mode.
         codec: Of the run.
-        prompt: How the text begins; empty: as texts of the training part begin.
+        prompt: How the text begins; empty: as texts of the training subset begin.
         context_length: Tokens that the model sees at most; of a longer text it sees the end.
         sampling: How tokens are drawn.
         device: Of the model.

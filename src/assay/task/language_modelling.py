@@ -55,9 +55,9 @@ class LanguageModelling(Task):
         return outputs.flatten(0, -2), targets.flatten()
 
     @override
-    def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
+    def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim != 2 or targets.is_floating_point():
-            raise self._wrong_form(part, targets)
+            raise self._wrong_form(subset, targets)
 
     @override
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:

@@ -39,10 +39,10 @@ class Multilabel(Task):
         return (targets >= 0.5).long() if targets.is_floating_point() else targets
 
     @override
-    def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
+    def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim != 2:
-            raise self._wrong_form(part, targets)
-        self._check_range(part, targets, 1, "multi-hot targets")
+            raise self._wrong_form(subset, targets)
+        self._check_range(subset, targets, 1, "multi-hot targets")
 
     @override
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
@@ -50,8 +50,8 @@ class Multilabel(Task):
         return {"num_classes": len(class_names), "class_counts": tuple(counts.tolist())}
 
     @override
-    def number_classes(self, parts: Sequence[Tensor]) -> tuple[str, ...]:
-        return tuple(str(label) for label in range(parts[0].shape[-1]))
+    def number_classes(self, subsets: Sequence[Tensor]) -> tuple[str, ...]:
+        return tuple(str(label) for label in range(subsets[0].shape[-1]))
 
     @override
     def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:

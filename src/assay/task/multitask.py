@@ -57,18 +57,18 @@ class Multitask(Task):
         return targets.to(torch.promote_types(dtype, torch.float32))
 
     @override
-    def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
+    def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim != 2 or not targets.is_floating_point():
-            raise self._wrong_form(part, targets)
+            raise self._wrong_form(subset, targets)
         for head in heads_of(class_names):
             if head.class_names:
-                _CLASSES.check(part, targets[:, head.column].long(), head.class_names)
+                _CLASSES.check(subset, targets[:, head.column].long(), head.class_names)
 
     @override
-    def check_parts(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
+    def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
         for head in heads_of(class_names):
-            own = {part: _column(values, head) for part, values in targets.items()}
-            (_CLASSES if head.class_names else _NUMBERS).check_parts(own, head.class_names)
+            own = {subset: _column(values, head) for subset, values in targets.items()}
+            (_CLASSES if head.class_names else _NUMBERS).check_subsets(own, head.class_names)
 
     @override
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:

@@ -100,8 +100,8 @@ class Reconstruction(FromInputs):
 
     @override
     def augment_problem(self, augment: Any) -> tuple[str, str] | None:
-        parts = [augment, *getattr(augment, "transforms", ())]
-        moving = [type(one).__name__ for one in parts if _moves(type(one))]
+        chain = [augment, *getattr(augment, "transforms", ())]
+        moving = [type(one).__name__ for one in chain if _moves(type(one))]
         if not moving:
             return None
         return (

@@ -43,12 +43,12 @@ class Regression(Task):
         return targets.to(dtype).reshape(len(targets), -1)
 
     @override
-    def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
+    def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim != 2 or not targets.is_floating_point():
-            raise self._wrong_form(part, targets)
+            raise self._wrong_form(subset, targets)
 
     @override
-    def check_parts(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
+    def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
         train = targets["train"]
         constant = (train == train[:1]).all(0)
         if constant.any():

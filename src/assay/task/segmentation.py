@@ -61,24 +61,24 @@ class Segmentation(Task):
         return targets.argmax(1) if targets.is_floating_point() else targets
 
     @override
-    def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
+    def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if _are_counts(targets) and targets.shape[1] == len(class_names):
             return
         if targets.ndim != 3 or targets.is_floating_point():
-            raise self._wrong_form(part, targets)
+            raise self._wrong_form(subset, targets)
         highest = len(class_names) - 1
         for masks in _blocks(targets):
             strange = masks[(masks != IGNORED) & ((masks > highest) | (masks < 0))]
             if len(strange):
                 raise DataError(
-                    f"data: a mask of the {part} part has the value {int(strange[0])}; classes go from 0 to "
-                    f"{highest}, and {IGNORED} is left out",
+                    f"data: a mask of the {subset} subset has the value {int(strange[0])}; classes go from 0 "
+                    f"to {highest}, and {IGNORED} is left out",
                     hint="number the classes from 0",
                 )
 
     @override
-    def check_parts(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
-        counts = {part: self._counts(values, class_names) for part, values in targets.items()}
+    def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
+        counts = {subset: self._counts(values, class_names) for subset, values in targets.items()}
         seen = [name for name, count in zip(class_names, counts["train"], strict=True) if count]
         if len(seen) < 2:
             raise DataError(
@@ -89,11 +89,11 @@ class Segmentation(Task):
         missing = [
             name
             for label, name in enumerate(class_names)
-            if not counts["train"][label] and any(of_part[label] for of_part in counts.values())
+            if not counts["train"][label] and any(of_subset[label] for of_subset in counts.values())
         ]
         if missing:
             raise DataError(
-                "data: the test or validation part has classes that training lacks: "
+                "data: the test or validation subset has classes that training lacks: "
                 f"{', '.join(missing[:5])}{', …' if len(missing) > 5 else ''}",
                 hint="data.split.seed=1 divides them otherwise; or add training samples (data.source)",
             )
@@ -114,8 +114,8 @@ class Segmentation(Task):
         return tuple(total)
 
     @override
-    def number_classes(self, parts: Sequence[Tensor]) -> tuple[str, ...]:
-        valid = [masks[masks != IGNORED] for targets in parts for masks in _blocks(targets)]
+    def number_classes(self, subsets: Sequence[Tensor]) -> tuple[str, ...]:
+        valid = [masks[masks != IGNORED] for targets in subsets for masks in _blocks(targets)]
         return tuple(
             str(label) for label in range(1 + max((int(one.max()) for one in valid if len(one)), default=-1))
         )

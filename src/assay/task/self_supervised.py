@@ -37,7 +37,7 @@ class SelfSupervised(FromInputs):
 
     @override
     def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
-        """Of the made-up outputs that parts are tried with; a model chooses the width of its features."""
+        """Of the made-up outputs that the job is tried with; a model chooses the width of its features."""
         return 16
 
     @override

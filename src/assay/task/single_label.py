@@ -43,31 +43,31 @@ class SingleLabel(Task):
         return targets.argmax(1) if is_soft else targets
 
     @override
-    def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
+    def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim != 1 or targets.is_floating_point():
-            raise self._wrong_form(part, targets)
+            raise self._wrong_form(subset, targets)
         if self.num_classes not in (None, len(class_names)):
             raise DataError(
                 f"data: a {self.name} task has {self.num_classes} classes, this data has {len(class_names)}",
                 hint="data.source.task=multiclass, with loss=cross_entropy metrics=multiclass",
             )
-        self._check_range(part, targets, len(class_names) - 1, f"indices of the {len(class_names)} classes")
+        self._check_range(subset, targets, len(class_names) - 1, f"indices of the {len(class_names)} classes")
 
     @override
-    def check_parts(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
+    def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
         if len(class_names) < 2:
             raise DataError(
                 f"data: the targets have a single class{''.join(f', {name}' for name in class_names)}: there "
                 "is nothing to tell apart",
                 hint="choose another target, or add samples of other classes (data.source)",
             )
-        counts = {part: self._counts(values, class_names) for part, values in targets.items()}
+        counts = {subset: self._counts(values, class_names) for subset, values in targets.items()}
         missing = [label for label, count in enumerate(counts["train"]) if not count]
-        elsewhere = [label for label in missing if any(of_part[label] for of_part in counts.values())]
+        elsewhere = [label for label in missing if any(of_subset[label] for of_subset in counts.values())]
         for labels, message, hint in (
             (
                 elsewhere,
-                "the test or validation part has classes that training lacks",
+                "the test or validation subset has classes that training lacks",
                 "add training samples",
             ),
             (missing, "no training sample of class", "remove the empty class, or add samples"),
@@ -86,10 +86,10 @@ class SingleLabel(Task):
         return tuple(targets.bincount(minlength=len(class_names)).tolist())
 
     @override
-    def number_classes(self, parts: Sequence[Tensor]) -> tuple[str, ...]:
-        known = [targets for targets in parts if len(targets) and not targets.is_floating_point()]
+    def number_classes(self, subsets: Sequence[Tensor]) -> tuple[str, ...]:
+        known = [targets for targets in subsets if len(targets) and not targets.is_floating_point()]
         highest = max((int(targets.max()) for targets in known), default=-1)
-        num_samples = sum(map(len, parts))
+        num_samples = sum(map(len, subsets))
         if highest >= max(num_samples, 2):  # before there is a name for each
             raise DataError(
                 f"data: the targets go up to {highest:,}, but there are only {num_samples:,} samples; "

@@ -145,11 +145,11 @@ class Task(ABC):
         return outputs, targets
 
     @abstractmethod
-    def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
+    def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         """Refuse targets that are not of this task.
 
         Args:
-            part: For messages.
+            subset: For messages.
             targets: Of at least one sample.
             class_names: Of the data set.
 
@@ -157,11 +157,11 @@ class Task(ABC):
             DataError: Shape, type or values are wrong.
         """
 
-    def check_parts(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
-        """Refuse parts from which nothing can be learnt.
+    def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
+        """Refuse subsets from which nothing can be learnt.
 
         Args:
-            targets: Of each part, `train` among them.
+            targets: Of each subset, `train` among them.
             class_names: Of the data set.
 
         Raises:
@@ -174,7 +174,7 @@ class Task(ABC):
         """`num_classes`, `num_targets` and `class_counts` of `assay.data.spec.Spec`, as far as there are any.
 
         Args:
-            targets: Of the training part.
+            targets: Of the training subset.
             class_names: Of the data set.
         """
 
@@ -188,16 +188,16 @@ class Task(ABC):
         del column, class_names
         return self.has_real_targets
 
-    def number_classes(self, parts: Sequence[Tensor]) -> tuple[str, ...]:
+    def number_classes(self, subsets: Sequence[Tensor]) -> tuple[str, ...]:
         """Names of classes or labels that have none: their numbers.
 
         Args:
-            parts: Targets of each part.
+            subsets: Targets of each subset.
 
         Raises:
             DataError: Most of the numbers would be of no sample.
         """
-        del parts
+        del subsets
         return ()
 
     @abstractmethod
@@ -494,18 +494,18 @@ class Task(ABC):
             predictions: Of this task.
         """
 
-    def _wrong_form(self, part: str, targets: Tensor) -> DataError:
+    def _wrong_form(self, subset: str, targets: Tensor) -> DataError:
         return DataError(
-            f"data: the {part} part's targets have shape {tuple(targets.shape)} and type {targets.dtype}; "
+            f"data: the {subset} subset's targets have shape {tuple(targets.shape)}, type {targets.dtype}; "
             f"a {self.name} task has {self.form}",
             hint="set data.source.task, or change the targets",
         )
 
     @staticmethod
-    def _check_range(part: str, targets: Tensor, highest: int, what: str) -> None:
+    def _check_range(subset: str, targets: Tensor, highest: int, what: str) -> None:
         if not 0 <= targets.min() <= targets.max() <= highest:
             raise DataError(
-                f"data: the {part} part has targets from {targets.min()} to {targets.max()}; "
+                f"data: the {subset} subset has targets from {targets.min()} to {targets.max()}; "
                 f"{what} go from 0 to {highest}",
                 hint="number the classes from 0, for example with numpy.unique(targets, return_inverse=True)",
             )

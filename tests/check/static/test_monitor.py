@@ -43,7 +43,7 @@ def test_there(config: DictConfig) -> None:
         (job(a="val/acc"), "callbacks.a.monitor", "did you mean 'val/accuracy'?", "train/accuracy"),
         (job(a="test/loss"), "callbacks.a.monitor", "no metric 'test/loss'", "val/loss"),
         (job(scheduler="loss"), "scheduler.monitor", "no metric 'loss'", "val/loss"),
-        (job(num_val=0, a="val/loss"), "callbacks.a.monitor", "no validation part", "data.split.val=0.1"),
+        (job(num_val=0, a="val/loss"), "callbacks.a.monitor", "no validation subset", "data.split.val=0.1"),
         (job(limit=0, a="val/loss"), "callbacks.a.monitor", "limit_val_batches=0", "train/loss"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

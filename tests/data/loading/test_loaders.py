@@ -13,7 +13,7 @@ from assay.data.loading.batch_order import BatchOrder
 from assay.data.loading.loaders import MemoryLoader, StreamLoader
 from assay.data.loading.placement import Placement
 from assay.data.samples import Samples, Stream
-from assay.data.splitting.subset import Part
+from assay.data.splitting.subset import Subset
 from assay.data.transform.transforms import Transforms
 from assay.errors import DataError
 
@@ -23,8 +23,8 @@ ORDER = BatchOrder(5, batch_size=2, seed=1, shuffle=True)
 CPU = torch.device("cpu")
 
 
-def part(data: Samples | Stream, *transforms: Any, rows: Tensor = ROWS) -> Part:
-    return Part(data, rows, rows, Transforms(transforms))
+def subset(data: Samples | Stream, *transforms: Any, rows: Tensor = ROWS) -> Subset:
+    return Subset(data, rows, rows, Transforms(transforms))
 
 
 def start() -> tuple[int, int]:
@@ -49,7 +49,7 @@ class Noisy:
 
 def test_memory_loader_gathers_its_own_rows_in_the_epochs_order() -> None:
     positions = iter([(0, 0), (1, 0)])
-    loader = MemoryLoader(part(SAMPLES), Placement(SAMPLES), ORDER, lambda: next(positions), lambda: CPU)
+    loader = MemoryLoader(subset(SAMPLES), Placement(SAMPLES), ORDER, lambda: next(positions), lambda: CPU)
     assert len(loader) == 3
     for epoch in (0, 1):
         batches = list(loader)
@@ -60,7 +60,7 @@ def test_memory_loader_gathers_its_own_rows_in_the_epochs_order() -> None:
 
 def test_iteration_starts_where_the_position_says_when_the_first_batch_is_asked_for() -> None:
     position = (0, 0)
-    loader = MemoryLoader(part(SAMPLES), Placement(SAMPLES), ORDER, lambda: position, lambda: CPU)
+    loader = MemoryLoader(subset(SAMPLES), Placement(SAMPLES), ORDER, lambda: position, lambda: CPU)
     whole = [targets.tolist() for _, targets in loader]
     batches = iter(loader)
     position = (0, 2)
@@ -73,7 +73,7 @@ def test_workers_change_nothing(mapping: bool) -> None:
     both: list[list[Any]] = []
     for num_workers in (0, 2):
         stream = Stream(Noisy(mapping), torch.arange(10))
-        loader = StreamLoader(part(stream, crop), ORDER, lambda: (3, 1), num_workers=num_workers)
+        loader = StreamLoader(subset(stream, crop), ORDER, lambda: (3, 1), num_workers=num_workers)
         both.append(list(loader))
     assert len(both[0]) == 2
     for here, there in zip(*both, strict=True):
@@ -84,8 +84,8 @@ def test_workers_change_nothing(mapping: bool) -> None:
 
 def test_memory_and_stream_give_the_same_batches() -> None:
     crop = v2.RandomCrop(2, padding=1)
-    memory = MemoryLoader(part(SAMPLES, crop), Placement(SAMPLES), ORDER, start, lambda: CPU)
-    stream = StreamLoader(part(SAMPLES, crop), ORDER, start, num_workers=0)
+    memory = MemoryLoader(subset(SAMPLES, crop), Placement(SAMPLES), ORDER, start, lambda: CPU)
+    stream = StreamLoader(subset(SAMPLES, crop), ORDER, start, num_workers=0)
     for (inputs, targets), (other_inputs, other_targets) in zip(memory, stream, strict=True):
         assert torch.equal(inputs, other_inputs)
         assert torch.equal(targets, other_targets)
@@ -101,7 +101,7 @@ class Broken:
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_a_data_error_in_a_worker_stays_short(num_workers: int) -> None:
-    loader = StreamLoader(part(Stream(Broken(), torch.arange(10))), ORDER, start, num_workers=num_workers)
+    loader = StreamLoader(subset(Stream(Broken(), torch.arange(10))), ORDER, start, num_workers=num_workers)
     with pytest.raises(DataError) as caught:
         list(loader)
     assert str(caught.value).startswith("sample ")
@@ -115,7 +115,7 @@ class Uneven(Broken):
 
 
 def test_samples_that_cannot_be_stacked() -> None:
-    loader = StreamLoader(part(Stream(Uneven(), torch.arange(10))), ORDER, start)
+    loader = StreamLoader(subset(Stream(Uneven(), torch.arange(10))), ORDER, start)
     with pytest.raises(DataError, match="cannot make up one batch"):
         list(loader)
 
@@ -128,7 +128,7 @@ def test_transforms_that_can_be_applied_once_are() -> None:
         count += 1
         return image + 1
 
-    ready = part(SAMPLES, v2.Pad(1), tail).apply_once()
+    ready = subset(SAMPLES, v2.Pad(1), tail).apply_once()
     assert isinstance(ready.data, Samples)
     assert torch.equal(ready.data.inputs, v2.Pad(1)(SAMPLES.inputs[ROWS]))
     assert ready.data.targets.tolist() == ready.keys.tolist() == ROWS.tolist()
@@ -138,7 +138,7 @@ def test_transforms_that_can_be_applied_once_are() -> None:
 
 def test_applying_once_changes_no_batch() -> None:
     chain = (v2.Pad(1), v2.RandomCrop(2))
-    lazy, ready = part(SAMPLES, *chain), part(SAMPLES, *chain).apply_once()
+    lazy, ready = subset(SAMPLES, *chain), subset(SAMPLES, *chain).apply_once()
     assert isinstance(ready.data, Samples)
     batches = [
         list(MemoryLoader(one, Placement(data), ORDER, start, lambda: CPU))
@@ -151,7 +151,7 @@ def test_applying_once_changes_no_batch() -> None:
 
 def test_what_does_not_fit_in_memory_is_transformed_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("assay.data.splitting.subset.free_memory", lambda: 4 * 5 * (16 + 8) - 1)
-    whole = part(SAMPLES, v2.Pad(1))
+    whole = subset(SAMPLES, v2.Pad(1))
     assert whole.apply_once() is whole
     monkeypatch.setattr("assay.data.splitting.subset.free_memory", lambda: 4 * 5 * (16 + 8))
     assert whole.apply_once() is not whole

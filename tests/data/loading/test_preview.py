@@ -11,7 +11,7 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 
 from assay.data.loading.preview import input_of, preview
 from assay.data.samples import Samples, Stream
-from assay.data.splitting.subset import Part
+from assay.data.splitting.subset import Subset
 from assay.data.transform.transforms import Transforms
 from assay.errors import DataError
 
@@ -29,21 +29,21 @@ class Sized:
         return torch.zeros(1, 2 if index != 98 else 5, 2), 0
 
 
-def part(data: Any, *transforms: Any) -> Part:
-    return Part(data, ROWS, ROWS, Transforms(transforms))
+def subset(data: Any, *transforms: Any) -> Subset:
+    return Subset(data, ROWS, ROWS, Transforms(transforms))
 
 
 def test_samples_of_the_part_none_twice() -> None:
-    blocks = list(preview(part(SAMPLES), 40, seed=0))
+    blocks = list(preview(subset(SAMPLES), 40, seed=0))
     assert [len(block) for block in blocks] == [32, 8]
     values = torch.cat(blocks)[:, 0].long().tolist()
     assert len(set(values)) == 40
     assert set(values) <= set(ROWS.tolist())
-    assert len(torch.cat(list(preview(part(SAMPLES), 1000, seed=0)))) == len(ROWS)
+    assert len(torch.cat(list(preview(subset(SAMPLES), 1000, seed=0)))) == len(ROWS)
 
 
 def test_what_is_drawn_depends_on_the_seed_alone() -> None:
-    noisy = part(SAMPLES, v2.RandomApply([v2.GaussianNoise()], p=0.5))
+    noisy = subset(SAMPLES, v2.RandomApply([v2.GaussianNoise()], p=0.5))
     torch.manual_seed(7)
     (one,) = preview(noisy, 8, seed=3)
     (again,), (other,) = preview(noisy, 8, seed=3), preview(noisy, 8, seed=4)
@@ -54,7 +54,7 @@ def test_what_is_drawn_depends_on_the_seed_alone() -> None:
 def test_a_sample_that_is_known_to_be_of_another_shape_is_looked_at() -> None:
     stream = Stream(Sized(), SAMPLES.targets, unlike=(0, 98))
     with pytest.raises(DataError, match="5"):
-        list(preview(part(stream), 1, seed=0))
+        list(preview(subset(stream), 1, seed=0))
 
 
 def test_what_is_not_a_tensor() -> None:

@@ -49,20 +49,20 @@ def test_groups_never_straddle() -> None:
         seen = [{PATIENTS[row] for row in own} for own in rows.values()]
         assert all(seen)
         assert sum(map(len, seen)) == 15
-        assert "data.split.group=patient: each group is whole in one part" in notes
+        assert "data.split.group=patient: each group is whole in one subset" in notes
 
 
 def test_time_is_never_shuffled_across() -> None:
     rows, notes = cut(time="day")
-    assert [len(rows[part]) for part in ("train", "val", "test")] == [84, 12, 24]
+    assert [len(rows[subset]) for subset in ("train", "val", "test")] == [84, 12, 24]
     assert DAYS[rows["train"]].max() < DAYS[rows["val"]].min()
     assert DAYS[rows["val"]].max() < DAYS[rows["test"]].min()
     assert "train from 0 to 41 (84), val from 42 to 47 (12), test from 48 to 59 (24); not stratified" in notes
 
 
-def test_a_column_names_the_parts() -> None:
+def test_a_column_names_the_subsets() -> None:
     rows, notes = cut(column="split")
-    assert all((WORDS[own] == part).all() for part, own in rows.items())
+    assert all((WORDS[own] == subset).all() for subset, own in rows.items())
     rows, notes = cut(column="halves")
     assert rows["test"].tolist() == list(range(1, N, 2))
     assert len(rows["val"]) == 6
@@ -82,12 +82,12 @@ def test_a_validation_part_beside_a_fold() -> None:
 def test_parts_of_the_sources_own() -> None:
     rows, notes = cut(OWN, folds=4, fold=0)
     assert len(rows["test"]) == 30
-    assert "own test part (5 samples) is left out" in notes
+    assert "own test subset (5 samples) is left out" in notes
     rows, notes = cut(OWN, group="patient")
     assert len(rows["test"]) == 5
     assert "in train (89.2 % of" in notes
     rows, notes = cut(OWN, time="day")
-    assert "own test part begins at 1, before the training part ends (59)" in notes
+    assert "own test subset begins at 1, before the training subset ends (59)" in notes
     with pytest.raises(
         DataError, match=r"data\.split\.column=split: .* test samples, and the source has such of its own"
     ):

@@ -1,4 +1,4 @@
-"""K folds have the properties of scikit-learn's, through `read_parts`, seeds and groups included."""
+"""K folds have the properties of scikit-learn's, through `read_splits`, seeds and groups included."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RNG = np.random.default_rng(0)
 LABELS = RNG.choice(4, 200, p=[0.4, 0.3, 0.2, 0.1])
 GROUPS = RNG.integers(0, 25, 200)
 INDICES = np.arange(3, 200)
-"""Three samples are no part of it, as a column or a part of the source's own may leave some out."""
+"""Three samples are no subset of it, as a column or a subset of the source's own may leave some out."""
 NAMES = ["a", "b", "c", "d"]
 
 

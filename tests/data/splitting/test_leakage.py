@@ -1,4 +1,4 @@
-"""Copies across parts are counted, of tables, tensors and files alike."""
+"""Copies across subsets are counted, of tables, tensors and files alike."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from assay.data.samples import Samples
-from assay.data.splitting.split_values import groups_of, parts_of, times_of, values_of
+from assay.data.splitting.split_values import groups_of, subsets_of, times_of, values_of
 from assay.errors import DataError
 
 NAMES = ("a/p1_x.png", "b/p2_x.png", "b/p1_y.png")
@@ -64,8 +64,8 @@ def test_times() -> None:
 def test_parts() -> None:
     key = "data.split.column"
     values = pd.Series(["train", "Validation", " test", "val"])
-    assert parts_of(values, key, "split").tolist() == ["train", "val", "test", "val"]
+    assert subsets_of(values, key, "split").tolist() == ["train", "val", "test", "val"]
     with pytest.raises(
         DataError, match=r"data.split.column=split: the column holds 'dev', '1'; train, val and"
     ):
-        parts_of(pd.Series(["train", "dev", 1]), key, "split")
+        subsets_of(pd.Series(["train", "dev", 1]), key, "split")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from assay.data.samples import Samples, Stream, Unfitted
 from assay.data.splitting.split_rows import Split
-from assay.data.splitting.splits import Parts, read_parts
+from assay.data.splitting.splits import Splits, read_splits
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,40 +26,40 @@ def samples(targets: Tensor = LABELS) -> Samples:
 
 
 @pytest.fixture
-def divide(given_source: Any) -> Callable[..., Parts]:
+def divide(given_source: Any) -> Callable[..., Splits]:
     def read(
-        parts: Any, task: str = "multiclass", names: tuple[str, ...] = NAMES, imbalance: float | None = None
-    ) -> Parts:
-        divided = read_parts(given_source(parts, task, names), SPLIT, imbalance)
+        subsets: Any, task: str = "multiclass", names: tuple[str, ...] = NAMES, imbalance: float | None = None
+    ) -> Splits:
+        divided = read_splits(given_source(subsets, task, names), SPLIT, imbalance)
         divided.check(1)
         return divided
 
     return read
 
 
-def test_parts_share_one_tensor(divide: Callable[..., Parts]) -> None:
+def test_parts_share_one_tensor(divide: Callable[..., Splits]) -> None:
     whole = samples()
-    parts = divide({"all": whole})
-    assert all(data is whole for data in parts.data.values())
-    assert {name: len(rows) for name, rows in parts.rows.items()} == {"train": 70, "val": 10, "test": 20}
-    assert sorted(np.concatenate(list(parts.rows.values()))) == list(range(100))
+    subsets = divide({"all": whole})
+    assert all(data is whole for data in subsets.data.values())
+    assert {name: len(rows) for name, rows in subsets.rows.items()} == {"train": 70, "val": 10, "test": 20}
+    assert sorted(np.concatenate(list(subsets.rows.values()))) == list(range(100))
 
 
-def test_official_parts_are_kept(divide: Callable[..., Parts]) -> None:
-    parts = divide({"train": samples(), "test": samples(LABELS[:30])})
-    assert {name: len(rows) for name, rows in parts.rows.items()} == {"train": 90, "val": 10, "test": 30}
-    assert parts.data["val"] is parts.data["train"]
-    parts = divide({"train": samples(), "test": samples(LABELS[:30]), "val": samples(LABELS[:5])})
-    assert {name: len(rows) for name, rows in parts.rows.items()} == {"train": 100, "val": 5, "test": 30}
+def test_official_parts_are_kept(divide: Callable[..., Splits]) -> None:
+    subsets = divide({"train": samples(), "test": samples(LABELS[:30])})
+    assert {name: len(rows) for name, rows in subsets.rows.items()} == {"train": 90, "val": 10, "test": 30}
+    assert subsets.data["val"] is subsets.data["train"]
+    subsets = divide({"train": samples(), "test": samples(LABELS[:30]), "val": samples(LABELS[:5])})
+    assert {name: len(rows) for name, rows in subsets.rows.items()} == {"train": 100, "val": 5, "test": 30}
 
 
 def test_the_share_for_validation_leaves_the_test_part_as_it_is(given_source: Any) -> None:
     source = given_source({"all": samples()}, "multiclass", NAMES)
-    tests = [read_parts(source, Split(val=val, test=0.2), None).rows["test"].tolist() for val in (0.1, 0.3)]
+    tests = [read_splits(source, Split(val=val, test=0.2), None).rows["test"].tolist() for val in (0.1, 0.3)]
     assert tests[0] == tests[1]
 
 
-def test_spec_counts_the_training_part(divide: Callable[..., Parts]) -> None:
+def test_spec_counts_the_training_subset(divide: Callable[..., Splits]) -> None:
     targets = torch.cat([torch.zeros(60, dtype=torch.int64), torch.ones(40, dtype=torch.int64)])
     spec = divide({"all": samples(targets)}, imbalance=0.5).describe(torch.zeros(1, 2), (), ())
     assert spec.class_counts == (42, 21)
@@ -73,7 +73,7 @@ def test_spec_counts_the_training_part(divide: Callable[..., Parts]) -> None:
 
 def test_the_digest_tells_contents_and_division(given_source: Any) -> None:
     def digest(data: Samples, split: Split = SPLIT) -> str:
-        return read_parts(given_source({"all": data}, "multiclass", NAMES), split, None).digest
+        return read_splits(given_source({"all": data}, "multiclass", NAMES), split, None).digest
 
     changed = samples()
     changed.inputs[17, 1] += 1
@@ -100,13 +100,13 @@ class Scaler:
         return raw - self.mean
 
 
-def test_encoders_are_fitted_on_the_training_rows_alone(divide: Callable[..., Parts]) -> None:
+def test_encoders_are_fitted_on_the_training_rows_alone(divide: Callable[..., Splits]) -> None:
     encoder, raw = Scaler(), torch.rand(100, 2)
-    parts = divide({"all": Unfitted(raw, LABELS, encoder)})
-    assert encoder.rows == parts.rows["train"].tolist()
-    data = parts.data["test"]
+    subsets = divide({"all": Unfitted(raw, LABELS, encoder)})
+    assert encoder.rows == subsets.rows["train"].tolist()
+    data = subsets.data["test"]
     assert isinstance(data, Samples)
-    assert torch.equal(data.inputs, raw - raw[parts.rows["train"]].mean(0))
+    assert torch.equal(data.inputs, raw - raw[subsets.rows["train"]].mean(0))
     given = divide(
         {"test": Unfitted(raw[:10], LABELS[:10], encoder), "train": Unfitted(raw, LABELS, encoder)}
     )
@@ -132,7 +132,7 @@ BAD = [
     (
         {"train": samples(), "test": samples(torch.tensor([0, 2]))},
         "multiclass",
-        "the test part has targets from 0 to 2",
+        "the test subset has targets from 0 to 2",
     ),
     ({"train": samples(), "test": samples(), "val": samples(LABELS * 0)}, "multiclass", None),
     ({"train": samples(LABELS * 0), "test": samples()}, "multiclass", "classes that training lacks: b"),
@@ -149,7 +149,7 @@ BAD = [
 
 @pytest.mark.parametrize(("given", "task", "message"), BAD)
 def test_what_cannot_be_trained_on(
-    divide: Callable[..., Parts], given: Any, task: str, message: str | None
+    divide: Callable[..., Splits], given: Any, task: str, message: str | None
 ) -> None:
     if message is None:
         divide(given, task)
@@ -159,34 +159,34 @@ def test_what_cannot_be_trained_on(
     assert caught.value.hint
 
 
-def test_a_binary_task_has_two_classes(divide: Callable[..., Parts]) -> None:
+def test_a_binary_task_has_two_classes(divide: Callable[..., Splits]) -> None:
     with pytest.raises(DataError, match="a binary task has 2 classes, this data has 3"):
         divide({"all": samples()}, "binary", ("a", "b", "c"))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("where", ["inputs", "targets"])
-def test_values_that_are_not_finite(divide: Callable[..., Parts], value: float, where: str) -> None:
+def test_values_that_are_not_finite(divide: Callable[..., Splits], value: float, where: str) -> None:
     data = Samples(torch.zeros(100, 3, 2), torch.zeros(100, 1))
     getattr(data, where)[41] = value
     with pytest.raises(
-        DataError, match=f"the {where} of the train part hold NaN or infinity, first in sample 41"
+        DataError, match=f"the {where} of the train subset hold NaN or infinity, first in sample 41"
     ):
         divide({"all": data}, "regression", ())
 
 
-def test_large_values_are_finite_although_their_sum_is_not(divide: Callable[..., Parts]) -> None:
+def test_large_values_are_finite_although_their_sum_is_not(divide: Callable[..., Splits]) -> None:
     divide({"all": Samples(torch.full((100, 4), 3e38), LABELS)})
 
 
-def test_fewer_samples_than_a_batch(divide: Callable[..., Parts]) -> None:
-    parts = divide({"all": samples()})
+def test_fewer_samples_than_a_batch(divide: Callable[..., Splits]) -> None:
+    subsets = divide({"all": samples()})
     with pytest.raises(DataError, match=r"data\.batch_size=71: there are only 70 training samples") as caught:
-        parts.check(71)
+        subsets.check(71)
     assert caught.value.hint == "data.batch_size=70, or data.drop_last=false"
 
 
-def test_imbalance_needs_classes(divide: Callable[..., Parts]) -> None:
+def test_imbalance_needs_classes(divide: Callable[..., Splits]) -> None:
     with pytest.raises(DataError, match=r"data\.imbalance=0\.1.*regression"):
         divide({"all": samples(torch.rand(50, 1))}, "regression", (), imbalance=0.1)
 
@@ -195,13 +195,13 @@ def test_imbalance_needs_classes(divide: Callable[..., Parts]) -> None:
     ("names", "message"),
     [
         (("all", "train"), "the source gives all, train"),
-        (("train", "validation"), "'validation' is not a part"),
-        (("val", "test"), "there is no training part, only: val, test"),
-        ((), "there is no training part, only: nothing"),
+        (("train", "validation"), "'validation' is not a subset"),
+        (("val", "test"), "there is no training subset, only: val, test"),
+        ((), "there is no training subset, only: nothing"),
     ],
 )
 def test_parts_that_would_be_left_out_are_refused(
-    divide: Callable[..., Parts], names: tuple[str, ...], message: str
+    divide: Callable[..., Splits], names: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
         divide(dict.fromkeys(names, samples()))

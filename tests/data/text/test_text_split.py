@@ -9,14 +9,14 @@ SHARES = {"val": 0.1, "test": 0.2}
 TEXTS = [Text(f"{at:02}.txt", f"line {at}\n" * (at + 1)) for at in range(40)]
 
 
-def test_files_are_whole_and_in_one_part() -> None:
-    parts = by_files(TEXTS, SHARES, 0)
-    assert sorted(one.name for some in parts.values() for one in some) == [one.name for one in TEXTS]
+def test_files_are_whole_and_in_one_subset() -> None:
+    subsets = by_files(TEXTS, SHARES, 0)
+    assert sorted(one.name for some in subsets.values() for one in some) == [one.name for one in TEXTS]
     total = sum(len(one.text) for one in TEXTS)
-    for part, share in SHARES.items():
-        size = sum(len(one.text) for one in parts[part]) / total
+    for subset, share in SHARES.items():
+        size = sum(len(one.text) for one in subsets[subset]) / total
         assert share <= size < share + 0.06
-    assert by_files(TEXTS, SHARES, 0) == parts != by_files(TEXTS, SHARES, 1)
+    assert by_files(TEXTS, SHARES, 0) == subsets != by_files(TEXTS, SHARES, 1)
 
 
 def test_another_file_moves_few_others() -> None:
@@ -31,22 +31,22 @@ def test_the_share_of_validation_leaves_the_test_part_as_it_is() -> None:
 @given(st.lists(st.text("ab\n", min_size=1, max_size=30), min_size=1, max_size=6))
 def test_a_tail_is_the_end_of_all_text(texts: list[str]) -> None:
     named = [Text(str(at), text) for at, text in enumerate(texts)]
-    parts = by_tail(named, SHARES)
-    joined = "".join(one.text for part in ("train", "val", "test") for one in parts.get(part, ()))
+    subsets = by_tail(named, SHARES)
+    joined = "".join(one.text for subset in ("train", "val", "test") for one in subsets.get(subset, ()))
     assert joined == "".join(texts)
-    assert all(one.text for some in parts.values() for one in some)
+    assert all(one.text for some in subsets.values() for one in some)
 
 
 def test_a_tail_begins_with_a_line() -> None:
-    parts = by_tail([Text("book", "a line of text\n" * 100)], SHARES)
-    assert {part: len(some[0].text) // 15 for part, some in parts.items()} == {
+    subsets = by_tail([Text("book", "a line of text\n" * 100)], SHARES)
+    assert {subset: len(some[0].text) // 15 for subset, some in subsets.items()} == {
         "train": 70,
         "val": 10,
         "test": 20,
     }
-    assert all(some[0].text.startswith("a line") for some in parts.values())
+    assert all(some[0].text.startswith("a line") for some in subsets.values())
 
 
-def test_a_share_of_nothing_is_no_part() -> None:
-    for parts in (by_files(TEXTS, {"val": 0.0, "test": 0.2}, 0), by_tail(TEXTS, {"val": 0.0, "test": 0.2})):
-        assert list(parts) == ["train", "test"]
+def test_a_share_of_nothing_is_no_subset() -> None:
+    for subsets in (by_files(TEXTS, {"val": 0.0, "test": 0.2}, 0), by_tail(TEXTS, {"val": 0.0, "test": 0.2})):
+        assert list(subsets) == ["train", "test"]

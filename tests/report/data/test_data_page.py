@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from assay.data.shown_samples import Shown
 from assay.report.data.data_page import data_page
-from assay.report.data.survey import Subset, Survey
+from assay.report.data.survey import SubsetSurvey, Survey
 from assay.report.page.page import Note, Picture, Pictures, Table
 from assay.report.page.render import render
 
 
 def test_pictures_that_are_too_large_are_said_and_the_page_stays_small() -> None:
-    subset = Subset("train", 4, (2, 2))
+    subset = SubsetSurvey("train", 4, (2, 2))
     survey = Survey(
         "photos", "multiclass", "2 classes", (3, 9, 9), ("a", "b"), (), [subset], [], (), ("bad",)
     )

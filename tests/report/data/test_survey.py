@@ -37,7 +37,7 @@ def surveyed(source: Any, **split: Any) -> tuple[Survey, DataModule]:
 
 
 class Given:
-    """Parts as they are given."""
+    """Splits as they are given."""
 
     task, class_names = "multiclass", ("a", "b")
 
@@ -52,7 +52,7 @@ class Given:
 
 def test_counts_and_values_of_features() -> None:
     found, datamodule = surveyed(Bundled("iris"))
-    train = datamodule.raw("train")
+    train = datamodule.subset("train")
     inputs = train.data.inputs[train.rows].numpy()  # type: ignore[union-attr]  # in memory
     assert [(one.name, one.num_samples, tuple(one.class_counts)) for one in found.subsets] == [
         ("train", 105, (35, 35, 35)),
@@ -103,7 +103,7 @@ def test_a_table_as_it_stands_in_its_file(tmp_path: Path) -> None:
     table.loc[table.index % 3 > 0, "size"] = None
     table.to_csv(tmp_path / "rows.csv", index=False)
     found, datamodule = surveyed(Table(str(tmp_path / "rows.csv"), "price"))
-    train = table.iloc[datamodule.raw("train").rows.numpy()]
+    train = table.iloc[datamodule.subset("train").rows.numpy()]
     size, city, day = found.columns
     assert (size.num_missing, city.num_missing) == (train["size"].isna().sum(), 0)
     assert dict(city.frequent) == train["city"].value_counts().to_dict()

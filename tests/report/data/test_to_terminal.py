@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from assay.report.data.survey import ColumnSurvey, Subset, Survey, Values
+from assay.report.data.survey import ColumnSurvey, SubsetSurvey, Survey, Values
 from assay.report.data.to_terminal import show
 from assay.terminal import Console
 
@@ -10,7 +10,7 @@ from assay.terminal import Console
 def test_many_classes_and_columns_are_readable_at_60_columns() -> None:
     counts = list(range(1, 31))
     subsets = [
-        Subset(name, 465, counts, num_equal=None, in_training=None) for name in ("train", "val", "test")
+        SubsetSurvey(name, 465, counts, num_equal=None, in_training=None) for name in ("train", "val", "test")
     ]
     columns = [
         ColumnSurvey(

@@ -1,4 +1,4 @@
-"""Samples of the run's own test part, or made-up ones where its data is gone."""
+"""Samples of the run's own test subset, or made-up ones where its data is gone."""
 
 from __future__ import annotations
 

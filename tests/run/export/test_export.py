@@ -38,8 +38,8 @@ def onnx_outputs(path: Path, inputs: Mapping[str, Any]) -> NDArray[np.float32]:
 
 
 def held_out(run: Trained) -> tuple[Any, NDArray[np.int64]]:
-    """What the run's source holds, and the rows of its test part."""
-    parts: Any = run.datamodule._parts
+    """What the run's source holds, and the rows of its test subset."""
+    parts: Any = run.datamodule.splits
     return parts.data["test"], parts.rows["test"]
 
 
@@ -196,7 +196,7 @@ def test_rows_of_a_table_with_gaps_and_new_categories(
     exported = export(houses_run.run_dir, "onnx", out=tmp_path)
     _, rows = held_out(houses_run)
     config, raw = houses_run.datamodule, houses.iloc[rows]
-    dates, training = raw["built"].dt, houses.iloc[config._read_parts().rows["train"]]
+    dates, training = raw["built"].dt, houses.iloc[config.splits.rows["train"]]
     elapsed = (raw["built"] - training["built"].min()).dt.days
     features = [raw["size"], raw["garden"], dates.year, dates.month, dates.day_of_week, elapsed]
     numbers = np.column_stack([one.astype("float64") for one in features]).astype("float32")

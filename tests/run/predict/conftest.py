@@ -33,8 +33,8 @@ def said_in_test(run: Trained) -> NDArray[np.float32]:
 
 
 def rows_of_test(run: Trained) -> NDArray[np.int64]:
-    """Rows of the source that make up the test part."""
-    rows: NDArray[np.int64] = run.datamodule._parts.rows["test"]
+    """Rows of the source that make up the test subset."""
+    rows: NDArray[np.int64] = run.datamodule.splits.rows["test"]
     return rows
 
 

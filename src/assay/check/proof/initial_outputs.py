@@ -25,7 +25,7 @@ def far_from_targets(
     Args:
         model: Untrained, on the CPU; left as it is.
         input_shape: Of one sample.
-        mean: Of each target, over the training part.
+        mean: Of each target, over the training subset.
         std: As `mean`.
 
     Returns:

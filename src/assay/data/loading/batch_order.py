@@ -25,7 +25,7 @@ def drops_last(asked: bool | str, num_samples: int, batch_size: int, world_size:
     Args:
         asked: True, False, or `auto`: where it has less than a twentieth of the samples, or is a single one,
             of which batch normalisation can take no statistics.
-        num_samples: Of the training part.
+        num_samples: Of the training subset.
         batch_size: Samples a batch and rank.
         world_size: Number of ranks.
 
@@ -36,6 +36,24 @@ def drops_last(asked: bool | str, num_samples: int, batch_size: int, world_size:
         return bool(asked)
     full, rest = divmod(num_samples, batch_size * world_size)
     return full > 0 and (20 * rest < num_samples or (rest == 1 and world_size == 1))
+
+
+def left_out_note(rest: int, total: int, setting: bool | str, *, shuffled: bool) -> tuple[str, ...]:
+    """A sentence on samples that no batch takes; none where there are no such samples.
+
+    Args:
+        rest: How many in each epoch.
+        total: Of the training subset.
+        setting: What `data.drop_last` says.
+        shuffled: Whether they are other ones in each epoch.
+    """
+    if not rest:
+        return ()
+    others = ", other ones in each epoch" if shuffled else ""
+    return (
+        f"data.drop_last={str(setting).lower()}: {rest} of {total:,} training samples do not fill a batch "
+        f"and are left out{others}; data.drop_last=false trains them too",
+    )
 
 
 @final
@@ -49,10 +67,10 @@ class BatchOrder:
     batches on each rank that has at least a sample for each.
 
     Attributes:
-        num_samples: Samples of the part.
+        num_samples: Samples of the subset.
         batch_size: Samples a batch and rank.
         seed: Of the shuffling.
-        shuffle: Draw a new permutation each epoch; otherwise the order is that of the part.
+        shuffle: Draw a new permutation each epoch; otherwise the order is that of the subset.
         drop_last: Leave out the last, smaller batch.
         even: See above.
         rank: This process.

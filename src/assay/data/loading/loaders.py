@@ -1,4 +1,4 @@
-"""Batches of a part: gathered from memory, or read by a DataLoader."""
+"""Batches of a subset: gathered from memory, or read by a DataLoader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from assay.data.loading.batch_order import BatchOrder
     from assay.data.loading.placement import Placement
     from assay.data.samples import IndexedDataset, Samples
-    from assay.data.splitting.subset import Part
+    from assay.data.splitting.subset import Subset
     from assay.data.transform.transforms import Transforms
 
 
@@ -31,9 +31,9 @@ class MemoryLoader:
     """Batches of a data set in memory: one gather each, on the device the data lies on.
 
     Args:
-        part: Its data is in memory.
-        placement: Of the part's data; shared by all parts of the same data.
-        order: Over the positions of the part.
+        subset: Its data is in memory.
+        placement: Of the subset's data; shared by all subsets of the same data.
+        order: Over the positions of the subset.
         position: Gives (epoch, batches done); asked when the first batch is asked for, not when iteration is
             set up.
         device: Gives the device that batches should be on.
@@ -41,27 +41,27 @@ class MemoryLoader:
 
     def __init__(
         self,
-        part: Part,
+        subset: Subset,
         placement: Placement,
         order: BatchOrder,
         position: Callable[[], tuple[int, int]],
         device: Callable[[], torch.device],
     ) -> None:
         self.order = order
-        self._part, self._placement, self._position, self._device = part, placement, position, device
+        self._subset, self._placement, self._position, self._device = subset, placement, position, device
 
     def __len__(self) -> int:
         return len(self.order)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         epoch, start = self._position()
-        part, order = self._part, self.order
-        batches = self._placement.batches(order.batches(epoch, start, of=part.rows), self._device())
-        if not part.transforms:
+        subset, order = self._subset, self.order
+        batches = self._placement.batches(order.batches(epoch, start, of=subset.rows), self._device())
+        if not subset.transforms:
             yield from batches
             return
-        for (inputs, targets), keys in zip(batches, order.batches(epoch, start, of=part.keys), strict=True):
-            yield part.transforms.pairs(inputs, targets, order.seed, epoch, keys)
+        for (inputs, targets), keys in zip(batches, order.batches(epoch, start, of=subset.keys), strict=True):
+            yield subset.transforms.pairs(inputs, targets, order.seed, epoch, keys)
 
     def samples(self, epoch: int, batch: int) -> Tensor:
         """Which samples make up a batch, by their index in the source.
@@ -70,7 +70,7 @@ class MemoryLoader:
             epoch: From 0.
             batch: From 0, in that epoch.
         """
-        return self.order.batches(epoch, batch, of=self._part.keys)[0]
+        return self.order.batches(epoch, batch, of=self._subset.keys)[0]
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing, as the position follows from the trainer's progress; tells Lightning it can resume."""
@@ -89,21 +89,21 @@ class StreamLoader:
     """Batches of a data set that is read sample by sample: torch's DataLoader over the same order of samples.
 
     Args:
-        part: Its samples are read, and its transforms applied, with generators seeded from (seed, epoch,
+        subset: Its samples are read, and its transforms applied, with generators seeded from (seed, epoch,
             sample), so that the number of workers changes nothing.
-        order: Over the positions of the part.
+        order: Over the positions of the subset.
         position: As for `MemoryLoader`.
         options: `num_workers`, `pin_memory`, … of `torch.utils.data.DataLoader`.
     """
 
     def __init__(
-        self, part: Part, order: BatchOrder, position: Callable[[], tuple[int, int]], **options: Any
+        self, subset: Subset, order: BatchOrder, position: Callable[[], tuple[int, int]], **options: Any
     ) -> None:
-        self.order, self._part = order, part
+        self.order, self._subset = order, subset
         self._running: Any = None
         self._loader: DataLoader[Any] = DataLoader(
-            KeyedDataset(part.data, part.transforms, order.seed),
-            batch_sampler=_KeyedBatches(part, order, position),
+            KeyedDataset(subset.data, subset.transforms, order.seed),
+            batch_sampler=_KeyedBatches(subset, order, position),
             collate_fn=collate,
             worker_init_fn=leave_signals,
             **options,
@@ -127,7 +127,7 @@ class StreamLoader:
             epoch: From 0.
             batch: From 0, in that epoch.
         """
-        return self.order.batches(epoch, batch, of=self._part.keys)[0]
+        return self.order.batches(epoch, batch, of=self._subset.keys)[0]
 
     def close(self) -> None:
         """End the processes that read samples, now; another epoch starts new ones.
@@ -222,14 +222,14 @@ def collate(samples: list[Any]) -> Any:
 class _KeyedBatches:
     """Batch sampler whose indices carry the epoch, so that a worker knows it without being told."""
 
-    def __init__(self, part: Part, order: BatchOrder, position: Callable[[], tuple[int, int]]) -> None:
-        self._part, self._order, self._position = part, order, position
+    def __init__(self, subset: Subset, order: BatchOrder, position: Callable[[], tuple[int, int]]) -> None:
+        self._subset, self._order, self._position = subset, order, position
 
     def __len__(self) -> int:
         return len(self._order)
 
     def __iter__(self) -> Iterator[list[tuple[int, int, int]]]:
         epoch, start = self._position()
-        chosen = (self._order.batches(epoch, start, of=of) for of in (self._part.rows, self._part.keys))
+        chosen = (self._order.batches(epoch, start, of=of) for of in (self._subset.rows, self._subset.keys))
         for rows, keys in zip(*chosen, strict=True):
             yield [(epoch, row, key) for row, key in zip(rows.tolist(), keys.tolist(), strict=True)]

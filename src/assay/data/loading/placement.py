@@ -35,7 +35,7 @@ class Prepared(NamedTuple):
 class Placement:
     """Gathers batches of a data set where they are needed.
 
-    The data set moves to the device once, for the whole run and for all parts that share it, if it takes no
+    The data set moves to the device once, for the whole run and for all subsets that share it, if it takes no
     more than half of the memory free there; otherwise each batch is gathered here and moved by itself.
 
     What is done to each batch is done to the whole data set once it pays, which is when half as many samples

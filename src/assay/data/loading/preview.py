@@ -1,4 +1,4 @@
-"""Some transformed samples of a part, looked at before training."""
+"""Some transformed samples of a subset, looked at before training."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.data.splitting.subset import Part
+    from assay.data.splitting.subset import Subset
 
 _BLOCK = 32
 
 
-def preview(part: Part, count: int, seed: int, num_workers: int = 0) -> Iterator[Tensor]:
-    """Inputs of samples drawn at random, as the part's loader would give them.
+def preview(subset: Subset, count: int, seed: int, num_workers: int = 0) -> Iterator[Tensor]:
+    """Inputs of samples drawn at random, as the subset's loader would give them.
 
     Args:
-        part: Any part.
+        subset: Any subset.
         count: Samples at most.
         seed: Of the draw and of random transforms.
         num_workers: Processes that read.
@@ -37,13 +37,13 @@ def preview(part: Part, count: int, seed: int, num_workers: int = 0) -> Iterator
     Raises:
         DataError: A sample cannot be read or transformed, is not a tensor, or has a shape of its own.
     """
-    chosen = torch.randperm(len(part.rows), generator=torch.Generator().manual_seed(seed))[:count]
-    if isinstance(part.data, Stream) and part.data.unlike:
-        unlike = torch.isin(part.rows, torch.tensor(part.data.unlike)).nonzero()[:, 0]
+    chosen = torch.randperm(len(subset.rows), generator=torch.Generator().manual_seed(seed))[:count]
+    if isinstance(subset.data, Stream) and subset.data.unlike:
+        unlike = torch.isin(subset.rows, torch.tensor(subset.data.unlike)).nonzero()[:, 0]
         chosen = torch.cat([unlike, chosen])
-    rows, keys = part.rows[chosen].tolist(), part.keys[chosen].tolist()
+    rows, keys = subset.rows[chosen].tolist(), subset.keys[chosen].tolist()
     loader: DataLoader[Any] = DataLoader(
-        KeyedDataset(part.data, part.transforms, seed),
+        KeyedDataset(subset.data, subset.transforms, seed),
         batch_size=None,
         sampler=[(0, row, key) for row, key in zip(rows, keys, strict=True)],
         num_workers=num_workers,

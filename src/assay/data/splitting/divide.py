@@ -1,4 +1,4 @@
-"""Which samples are in which part, as `data.split` asks for it, and what there is to say about that."""
+"""Which samples are in which subset, as `data.split` asks for it, and what there is to say about that."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assay.data.samples import Unfitted
 from assay.data.splitting.folds import cut_fold
 from assay.data.splitting.hold_out_by import hold_out_groups, hold_out_latest
 from assay.data.splitting.split_rows import hold_out
-from assay.data.splitting.split_values import groups_of, parts_of, times_of, values_of
+from assay.data.splitting.split_values import groups_of, subsets_of, times_of, values_of
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -54,19 +54,19 @@ def divide(
 
     Args:
         whole: What is divided.
-        given: Parts of its own that the source has.
+        given: Subsets of its own that the source has.
         split: How.
         labels: Class of each sample of `whole`; None for other tasks.
         class_names: For messages.
 
     Returns:
-        Rows of `whole`, or of the parts given, in each part, ascending; and a sentence for each choice.
+        Rows of `whole`, or of the subsets given, in each subset, ascending; and a sentence for each choice.
 
     Raises:
         DataError: The samples cannot be divided so.
     """
     state = _Divided(whole, given, split, labels, class_names)
-    state.rows = {part: np.arange(len(data.targets)) for part, data in given.items()}
+    state.rows = {subset: np.arange(len(data.targets)) for subset, data in given.items()}
     state.rows["train"] = np.arange(len(whole.targets))
     if split.column is not None:
         _by_column(state, split.column)
@@ -79,17 +79,17 @@ def divide(
     if split.inner_folds:
         _cut_inner_fold(state)
     own = set(state.rows)
-    # The test part is taken first, so that changing the share for validation leaves it as it is.
-    for part in ("test", "val"):
-        if part not in own:
-            _hold_out(state, part, split.share_of_rest(part, own))
+    # The test subset is taken first, so that changing the share for validation leaves it as it is.
+    for subset in ("test", "val"):
+        if subset not in own:
+            _hold_out(state, subset, split.share_of_rest(subset, own))
     if split.group is not None:
         _say_groups(state, split.group)
     if split.time is not None:
         _say_times(state, split.time)
     if split.column is not None:
-        sizes = ", ".join(f"{len(rows):,} {part}" for part, rows in sorted(state.rows.items()))
-        drawn = [part for part in ("val", "test") if part not in own and len(state.rows[part])]
+        sizes = ", ".join(f"{len(rows):,} {subset}" for subset, rows in sorted(state.rows.items()))
+        drawn = [subset for subset in ("val", "test") if subset not in own and len(state.rows[subset])]
         more = f"; it names no {' and no '.join(drawn)} samples, which are drawn from train" if drawn else ""
         state.notes.append(f"data.split.column={split.column}: {sizes}{more}")
     return state.rows, state.notes
@@ -97,37 +97,37 @@ def divide(
 
 def _by_column(state: _Divided, name: str) -> None:
     key = "data.split.column"
-    parts = parts_of(values_of(state.whole, key, name), key, name)
-    for part in ("train", "val", "test"):
-        rows = np.flatnonzero(parts == part)
-        if part == "train" and not len(rows):
+    subsets = subsets_of(values_of(state.whole, key, name), key, name)
+    for subset in ("train", "val", "test"):
+        rows = np.flatnonzero(subsets == subset)
+        if subset == "train" and not len(rows):
             raise DataError(f"{key}={name}: the column says train nowhere", hint="name another column")
-        if part in state.given and len(rows):
+        if subset in state.given and len(rows):
             raise DataError(
-                f"{key}={name}: the column names {len(rows)} {part} samples, and the source has such "
+                f"{key}={name}: the column names {len(rows)} {subset} samples, and the source has such "
                 "of its own",
-                hint=f"{key}=null, or leave the source's own {part} part out",
+                hint=f"{key}=null, or leave the source's own {subset} subset out",
             )
         if len(rows):
-            state.rows[part] = rows
+            state.rows[subset] = rows
 
 
 def _find_groups(state: _Divided, name: str) -> None:
-    """Number the groups; those of parts that the source has of its own may not be among them."""
+    """Number the groups; those of subsets that the source has of its own may not be among them."""
     key = "data.split.group"
     values = {"train": values_of(state.whole, key, name)}
-    for part, data in state.given.items():
+    for subset, data in state.given.items():
         if _says(data, name):
-            values[part] = values_of(data, key, name)
+            values[subset] = values_of(data, key, name)
         else:
-            state.notes.append(f"{key}={name}: the source's own {part} part does not say its groups")
-    for part in [part for part in values if part != "train"]:
-        shared = sorted(set(map(str, values["train"])) & set(map(str, values[part])))
+            state.notes.append(f"{key}={name}: the source's own {subset} subset does not say its groups")
+    for subset in [subset for subset in values if subset != "train"]:
+        shared = sorted(set(map(str, values["train"])) & set(map(str, values[subset])))
         if shared:
             raise DataError(
-                f"{key}={name}: {len(shared)} groups are in the source's {part} part and in its training "
-                f"part, such as {shared[0]!r}",
-                hint=f"give all samples as one file and no {part} part, or {key}=null",
+                f"{key}={name}: {len(shared)} groups are in the source's {subset} subset and in its training "
+                f"subset, such as {shared[0]!r}",
+                hint=f"give all samples as one file and no {subset} subset, or {key}=null",
             )
     state.groups = groups_of(values["train"])
 
@@ -135,13 +135,13 @@ def _find_groups(state: _Divided, name: str) -> None:
 def _find_times(state: _Divided, name: str) -> None:
     key = "data.split.time"
     state.times = times_of(values_of(state.whole, key, name), key, name)
-    for part, data in state.given.items():
+    for subset, data in state.given.items():
         if not _says(data, name):
-            state.notes.append(f"{key}={name}: the source's own {part} part does not say its times")
+            state.notes.append(f"{key}={name}: the source's own {subset} subset does not say its times")
         elif (begins := times_of(values_of(data, key, name), key, name).min()) <= state.times.max():
             state.notes.append(
-                f"{key}={name}: the source's own {part} part begins at {_text(begins)}, before the training "
-                f"part ends ({_text(state.times.max())})"
+                f"{key}={name}: the source's own {subset} subset begins at {_text(begins)}, before the "
+                f"training subset ends ({_text(state.times.max())})"
             )
 
 
@@ -151,9 +151,9 @@ def _cut_fold(state: _Divided) -> None:
         left_out = len(state.rows.pop("test"))
         state.notes.append(
             f"data.split.folds={split.folds}: the folds are of the training samples; the source's own test "
-            f"part ({left_out:,} samples) is left out, so that a run without folds can test on it in the end"
+            f"subset ({left_out:,} samples) is left out, so that a run without folds can be tested on it"
         )
-        state.given = {part: data for part, data in state.given.items() if part != "test"}
+        state.given = {subset: data for subset, data in state.given.items() if subset != "test"}
     train = state.rows["train"]
     state.rows["train"], fold = cut_fold(train, split, state.labels, state.groups, state.class_names)
     state.rows["test"] = fold
@@ -191,36 +191,36 @@ def _cut_inner_fold(state: _Divided) -> None:
     )
 
 
-def _hold_out(state: _Divided, part: str, share: float) -> None:
+def _hold_out(state: _Divided, subset: str, share: float) -> None:
     split, train = state.split, state.rows["train"]
     if state.groups is not None:
-        cut = hold_out_groups(train, share, state.labels, state.groups, seed=split.seed, part=part)
+        cut = hold_out_groups(train, share, state.labels, state.groups, seed=split.seed, subset=subset)
     elif state.times is not None:
-        cut = hold_out_latest(train, share, state.times, part)
+        cut = hold_out_latest(train, share, state.times, subset)
     else:
-        cut = hold_out(train, share, state.labels, split.seed, part)
-    state.rows["train"], state.rows[part] = cut
+        cut = hold_out(train, share, state.labels, split.seed, subset)
+    state.rows["train"], state.rows[subset] = cut
 
 
 def _say_groups(state: _Divided, name: str) -> None:
     assert state.groups is not None  # noqa: S101 - found before
-    own = {part: rows for part, rows in state.rows.items() if part not in state.given}
+    own = {subset: rows for subset, rows in state.rows.items() if subset not in state.given}
     total = sum(len(rows) for rows in own.values())
     shares = ", ".join(
-        f"{len(np.unique(state.groups[rows]))} in {part} ({100 * len(rows) / total:.1f} % of the samples)"
-        for part, rows in own.items()
+        f"{len(np.unique(state.groups[rows]))} in {subset} ({100 * len(rows) / total:.1f} % of the samples)"
+        for subset, rows in own.items()
         if len(rows)
     )
-    state.notes.append(f"data.split.group={name}: each group is whole in one part: {shares}")
+    state.notes.append(f"data.split.group={name}: each group is whole in one subset: {shares}")
 
 
 def _say_times(state: _Divided, name: str) -> None:
     assert state.times is not None  # noqa: S101 - found before
     spans = []
-    for part in ("train", "val", "test"):
-        if part not in state.given and len(rows := state.rows[part]):
+    for subset in ("train", "val", "test"):
+        if subset not in state.given and len(rows := state.rows[subset]):
             own = state.times.iloc[rows]
-            spans.append(f"{part} from {_text(own.min())} to {_text(own.max())} ({len(rows):,})")
+            spans.append(f"{subset} from {_text(own.min())} to {_text(own.max())} ({len(rows):,})")
     state.notes.append(f"data.split.time={name}: {', '.join(spans)}; not stratified")
 
 

@@ -1,4 +1,4 @@
-"""Parts in which groups stay whole, or which lie later than the rest."""
+"""Subsets in which groups stay whole, or which lie later than the rest."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ORDERS: Final = 10
 
 
 def hold_out_groups(
-    indices: Rows, fraction: float, labels: Rows | None, groups: Rows, *, seed: int, part: str
+    indices: Rows, fraction: float, labels: Rows | None, groups: Rows, *, seed: int, subset: str
 ) -> tuple[Rows, Rows]:
-    """Take whole groups away, so that the part has the share that was asked for, of each class too.
+    """Take whole groups away, so that the subset has the share that was asked for, of each class too.
 
-    Groups come in a random order, and one is taken where the part's numbers of samples of each class come
+    Groups come in a random order, and one is taken where the subset's numbers of samples of each class come
     closer to the share by it; of several orders the one that comes closest counts.
 
     Args:
@@ -32,10 +32,10 @@ def hold_out_groups(
         labels: Class of every sample of the data set; None where the number of samples alone counts.
         groups: Group of every sample of the data set, numbers from 0.
         seed: Of the draw.
-        part: `val` or `test`, for messages.
+        subset: `val` or `test`, for messages.
 
     Returns:
-        The rest and the part, each in ascending order.
+        The rest and the subset, each in ascending order.
 
     Raises:
         DataError: There are fewer than two groups.
@@ -45,13 +45,13 @@ def hold_out_groups(
     names, group = np.unique(groups[indices], return_inverse=True)
     if len(names) < 2:
         raise DataError(
-            f"data.split.{part}: {len(names)} group(s) are left to cut it from; at least two were expected",
-            hint=f"data.split.{part}=0, or data.split.group=null",
+            f"data.split.{subset}: {len(names)} group(s) are left to cut it from; at least two were expected",
+            hint=f"data.split.{subset}=0, or data.split.group=null",
         )
     classes = np.zeros(len(indices), np.int64) if labels is None else labels[indices]
     table = np.zeros((len(names), int(classes.max()) + 1))
     np.add.at(table, (group, classes), 1)
-    # Each class counts alike, and so does the part's size.
+    # Each class counts alike, and so does the subset's size.
     table = np.column_stack([table, table.sum(1)])
     table = table[:, table.any(0)] / table.sum(0)[table.any(0)]
     generator = np.random.default_rng(seed)
@@ -61,7 +61,7 @@ def hold_out_groups(
 
 
 def _drawn(table: NDArray[np.float64], fraction: float, order: Rows) -> tuple[float, NDArray[np.bool_]]:
-    """How far a part is from its share of each class, and which groups are in it."""
+    """How far a subset is from its share of each class, and which groups are in it."""
     missing = np.full(table.shape[1], fraction)
     taken = np.zeros(len(table), dtype=bool)
     for group in order:
@@ -76,17 +76,17 @@ def _drawn(table: NDArray[np.float64], fraction: float, order: Rows) -> tuple[fl
     return float(missing @ missing), taken
 
 
-def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], part: str) -> tuple[Rows, Rows]:
+def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], subset: str) -> tuple[Rows, Rows]:
     """Take the latest samples away; samples of one time stay together.
 
     Args:
         indices: What there is.
         fraction: Share (0 to 1) of `indices` to take, as nearly as ties allow.
         times: Of every sample of the data set.
-        part: `val` or `test`, for messages.
+        subset: `val` or `test`, for messages.
 
     Returns:
-        The rest and the part, each in ascending order.
+        The rest and the subset, each in ascending order.
 
     Raises:
         DataError: All samples are of one time.
@@ -98,8 +98,8 @@ def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], part:
     cuts = np.flatnonzero(own[order][1:] != own[order][:-1]) + 1
     if not len(cuts):
         raise DataError(
-            f"data.split.{part}: {len(indices)} sample(s), all of one time, are left to cut it from",
-            hint=f"data.split.{part}=0, or another column: data.split.time=COLUMN",
+            f"data.split.{subset}: {len(indices)} sample(s), all of one time, are left to cut it from",
+            hint=f"data.split.{subset}=0, or another column: data.split.time=COLUMN",
         )
     cut = cuts[np.abs(cuts - (1 - fraction) * len(indices)).argmin()]
     return np.sort(indices[order[:cut]]), np.sort(indices[order[cut:]])

@@ -1,4 +1,4 @@
-"""Samples that are in two parts: a score on what was trained on says little about new data."""
+"""Samples that are in two subsets: a score on what was trained on says little about new data."""
 
 from __future__ import annotations
 
@@ -30,50 +30,50 @@ def leaks(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> s
     where their inputs are. Samples that are streamed from elsewhere are not looked at.
 
     Args:
-        every: What is divided, as `train`, and the parts that the source has of its own.
-        rows: Of each part; a part that `every` lacks is taken of `train`.
+        every: What is divided, as `train`, and the subsets that the source has of its own.
+        rows: Of each subset; a subset that `every` lacks is taken of `train`.
     """
     hashes = _hashes(every)
     if hashes is None:
         return ""
-    of = {part: (part if part in every else "train") for part in rows}
-    inputs = {part: hashes[of[part]][own] for part, own in rows.items()}
+    of = {subset: (subset if subset in every else "train") for subset in rows}
+    inputs = {subset: hashes[of[subset]][own] for subset, own in rows.items()}
     found = []
-    for part in ("val", "test"):
-        if len(shared := np.flatnonzero(np.isin(inputs[part], inputs["train"]))):
-            there = np.flatnonzero(np.isin(inputs["train"], inputs[part][shared]))
+    for subset in ("val", "test"):
+        if len(shared := np.flatnonzero(np.isin(inputs[subset], inputs["train"]))):
+            there = np.flatnonzero(np.isin(inputs["train"], inputs[subset][shared]))
             twins = _targets(every["train"], rows["train"][there])
-            own = _targets(every[of[part]], rows[part][shared])
+            own = _targets(every[of[subset]], rows[subset][shared])
             pairs = set(zip(inputs["train"][there].tolist(), twins, strict=True))
-            both = sum(pair in pairs for pair in zip(inputs[part][shared].tolist(), own, strict=True))
-            name = _name(every[of[part]], int(rows[part][shared[0]]))
-            twin = int(rows["train"][np.flatnonzero(inputs["train"] == inputs[part][shared[0]])[0]])
+            both = sum(pair in pairs for pair in zip(inputs[subset][shared].tolist(), own, strict=True))
+            name = _name(every[of[subset]], int(rows[subset][shared[0]]))
+            twin = int(rows["train"][np.flatnonzero(inputs["train"] == inputs[subset][shared[0]])[0]])
             found.append(
-                f"{len(shared):,} of {len(inputs[part]):,} in {part} ({both:,} with the same target; such as "
-                f"{name}, like {_name(every['train'], twin)})"
+                f"{len(shared):,} of {len(inputs[subset]):,} in {subset} ({both:,} with the same target; "
+                f"such as {name}, like {_name(every['train'], twin)})"
             )
     if not found:
         return ""
     return (
         f"data: samples that are in training, too: {' and '.join(found)}; scores on them say little about "
-        "new data: leave copies out, or keep them in one part with data.split.group"
+        "new data: leave copies out, or keep them in one subset with data.split.group"
     )
 
 
 def _hashes(every: Mapping[str, Data]) -> dict[str, NDArray[np.int64]] | None:
-    """A number for each sample of each part, equal where the samples are; None where they are not at hand."""
+    """A number for each sample, equal where the samples are; None where they are not at hand."""
     if any(isinstance(data, Unfitted) for data in every.values()):
         raw: list[Any] = [data.raw for data in every.values() if isinstance(data, Unfitted)]
         if len(raw) < len(every) or not all(isinstance(one, pd.DataFrame | pd.Series) for one in raw):
             return None
-        whole = pd.concat(raw, ignore_index=True)  # columns of the same type in all parts
+        whole = pd.concat(raw, ignore_index=True)  # columns of the same type in all subsets
         numbers = pd.util.hash_pandas_object(whole, index=False).to_numpy().view(np.int64)
         return dict(zip(every, np.split(numbers, np.cumsum([len(one) for one in raw])[:-1]), strict=True))
-    given = {part: data for part, data in every.items() if not isinstance(data, Unfitted)}
+    given = {subset: data for subset, data in every.items() if not isinstance(data, Unfitted)}
     if not all(data.hashes for data in given.values()):  # numbers of one kind alone can be compared
-        given = {part: replace(data, hashes=()) for part, data in given.items()}
-    found = {part: hashes_of(data) for part, data in given.items()}
-    known = {part: hashes for part, hashes in found.items() if hashes is not None}
+        given = {subset: replace(data, hashes=()) for subset, data in given.items()}
+    found = {subset: hashes_of(data) for subset, data in given.items()}
+    known = {subset: hashes for subset, hashes in found.items() if hashes is not None}
     return known if len(known) == len(found) else None
 
 

@@ -1,4 +1,4 @@
-"""Seeded train/val/test parts, and long-tailed versions of a training part."""
+"""Seeded train/val/test subsets, and long-tailed versions of a training subset."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class Split:
     """How the samples are divided that a source does not come divided.
 
     Attributes:
-        val: Validation samples: a share of all samples, or, when the source has a test part of its own, of
+        val: Validation samples: a share of all samples, or, when the source has a test subset of its own, of
             the samples it gives for training.
         test: Test samples: a share of all samples; not used with folds.
         seed: Of the draw; apart from the run's seed, so that runs over several seeds are tested on the same
             samples.
         group: A column; samples that share its value stay together. Of data without columns, here and below:
             a regular expression over the paths of the files, whose one group is the value.
-        time: A column of dates or numbers; the latest samples are the test part, those before them the
-            validation part.
+        time: A column of dates or numbers; the latest samples are the test subset, those before them the
+            validation subset.
         column: A column that says `train`, `val` or `test`.
-        folds: Into how many parts the samples are divided, one of which is tested.
+        folds: Into how many folds the samples are divided, one of which is tested.
         fold: Which one, from 0.
-        inner_folds: Into how many parts the rest is divided, one of which is the validation part; there is
-            no test part then.
+        inner_folds: Into how many folds the rest is divided, one of which is the validation subset; there is
+            no test subset then.
         inner_fold: Which one, from 0.
     """
 
@@ -56,39 +56,39 @@ class Split:
         named = {"group": self.group, "time": self.time, "column": self.column}
         return {f"data.split.{key}": str(name) for key, name in named.items() if name is not None}
 
-    def share_of_rest(self, part: str, given: Collection[str]) -> float:
-        """Share to take of what is left for `part`; the test part is taken before the validation part.
+    def share_of_rest(self, subset: str, given: Collection[str]) -> float:
+        """Share to take of what is left for `subset`; the test subset is taken before the validation subset.
 
         Args:
-            part: `val` or `test`.
-            given: Parts that the source has of its own.
+            subset: `val` or `test`.
+            given: Subsets that the source has of its own.
 
         >>> Split(val=0.1, test=0.5).share_of_rest("val", given=())
         0.2
         """
-        if part == "test":
+        if subset == "test":
             return self.test
         tested = 1 / self.folds if self.folds else self.test
         return self.val if "test" in given and not self.folds else self.val / (1 - tested)
 
 
 def hold_out(
-    indices: NDArray[np.int64], fraction: float, labels: NDArray[np.int64] | None, seed: int, part: str
+    indices: NDArray[np.int64], fraction: float, labels: NDArray[np.int64] | None, seed: int, subset: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Take a part away.
+    """Take a subset away.
 
     Args:
         indices: What there is.
         fraction: Share (0 to 1) of `indices` to take.
-        labels: Class of every sample of the data set, for a stratified part; None for a plain one.
+        labels: Class of every sample of the data set, for a stratified subset; None for a plain one.
         seed: Of the draw.
-        part: `val` or `test`, for messages.
+        subset: `val` or `test`, for messages.
 
     Returns:
-        The rest and the part, each in ascending order.
+        The rest and the subset, each in ascending order.
 
     Raises:
-        DataError: There are too few samples for a part of this size.
+        DataError: There are too few samples for a subset of this size.
     """
     if fraction == 0:
         return indices, indices[:0]
@@ -99,8 +99,9 @@ def hold_out(
         counts: list[int] = [] if stratify is None else np.unique(stratify, return_counts=True)[1].tolist()
         classes = f" of {len(counts)} classes (the smallest has {min(counts)})" if len(counts) else ""
         raise DataError(
-            f"data.split.{part}: of {len(indices)} sample(s){classes} no share of {fraction:.3g} can be cut",
-            hint=f"add samples, or take no such part: data.split.{part}=0",
+            f"data.split.{subset}: of {len(indices)} sample(s){classes} no share of {fraction:.3g} "
+            "can be cut",
+            hint=f"add samples, or take no such subset: data.split.{subset}=0",
         ) from error
     return np.sort(rest), np.sort(taken)
 
@@ -114,7 +115,7 @@ def long_tail(
     LDAM uses it.
 
     Args:
-        indices: Samples of the training part.
+        indices: Samples of the training subset.
         labels: Class of every sample of the data set.
         num_classes: C.
         ratio: Smallest class over largest class, in (0, 1].

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from assay.data.samples import Samples, Stream
 
-_PARTS: Final = {
+_SUBSETS: Final = {
     "train": "train",
     "training": "train",
     "test": "test",
@@ -133,7 +133,7 @@ def times_of(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
     return dates
 
 
-def parts_of(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
+def subsets_of(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
     """`train`, `val` or `test` for each sample.
 
     Args:
@@ -145,8 +145,8 @@ def parts_of(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
         DataError: A value is none of these.
     """
     texts = values.astype(str).str.strip().str.casefold()
-    parts = texts.map(_PARTS)
-    if (wrong := parts.isna().to_numpy()).any():
+    subsets = texts.map(_SUBSETS)
+    if (wrong := subsets.isna().to_numpy()).any():
         unknown = values[wrong].astype(str).unique()
         more = ", …" if len(unknown) > 5 else ""
         raise DataError(
@@ -154,4 +154,4 @@ def parts_of(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
             "were expected",
             hint="rename these values, or name another column",
         )
-    return parts.to_numpy(dtype=np.str_)
+    return subsets.to_numpy(dtype=np.str_)

@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Parts:
-    """The three parts of a data set.
+class Splits:
+    """The three subsets of a data set.
 
     Attributes:
         task: Of the source.
         class_names: Of the source.
-        data: What each part's rows index; parts may share it.
-        rows: int64 indices of each part's samples.
+        data: What each subset's rows index; subsets may share it.
+        rows: int64 indices of each subset's samples.
         encoder: What made the inputs of raw records; None where they come as numbers.
-        raw: Records that are to be shown, by part and in its order: the test part's, where they are a table.
-        notes: What was decided about the division, and samples that are in two parts, a sentence each.
+        raw: Records that are to be shown, by subset, in its order: those of the test, where they are a table.
+        notes: What was decided about the division, and samples that are in two subsets, a sentence each.
     """
 
     task: Task
@@ -55,15 +55,20 @@ class Parts:
     raw: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def targets(self, part: str) -> Tensor:
-        """Targets of one part, in its order.
+    def targets(self, subset: str) -> Tensor:
+        """Targets of one subset, in its order.
 
         Args:
-            part: `train`, `val` or `test`.
+            subset: `train`, `val` or `test`.
         """
-        targets, rows = self.data[part].targets, self.rows[part]
+        targets, rows = self.data[subset].targets, self.rows[subset]
         whole = len(rows) == len(targets) and bool((np.diff(rows) == 1).all())
         return targets if whole else targets[torch.as_tensor(rows)]
+
+    def with_own_data(self) -> list[str]:
+        """Those of `val` and `test` whose samples do not lie beside the training samples."""
+        shared = self.data["train"]
+        return [name for name in ("val", "test") if len(self.rows[name]) and self.data[name] is not shared]
 
     def check(self, batch_size: int) -> None:
         """Refuse what cannot be trained on.
@@ -82,18 +87,18 @@ class Parts:
                 hint="add samples, or lower data.split.val and data.split.test",
             )
         seen: set[int] = set()
-        for part, data in self.data.items():
+        for subset, data in self.data.items():
             if isinstance(data, Samples) and id(data) not in seen:
-                check_inputs(part, data)
+                check_inputs(subset, data)
             seen.add(id(data))
             found, wanted = data.targets.shape[1:], self.data["train"].targets.shape[1:]
             if found != wanted:
                 raise DataError(
-                    f"data: targets of the {part} part have shape {list(found)} a sample, of training "
+                    f"data: targets of the {subset} subset have shape {list(found)} a sample, of training "
                     f"{list(wanted)}",
-                    hint="give all parts the same targets",
+                    hint="give all subsets the same targets",
                 )
-        self.task.check_parts({part: self.targets(part) for part in self.rows}, self.class_names)
+        self.task.check_subsets({subset: self.targets(subset) for subset in self.rows}, self.class_names)
         if num_train < batch_size:  # last: too few may follow from what is wrong above
             raise DataError(
                 f"data.batch_size={batch_size}: there are only {num_train} training samples, "
@@ -112,7 +117,7 @@ class Parts:
         train_shape: tuple[int, ...] = (),
         value_range: tuple[float, ...] = (),
     ) -> Spec:
-        """The spec of these parts.
+        """The spec of these subsets.
 
         Args:
             first: Some transformed inputs `[B, ...]`.
@@ -148,16 +153,16 @@ class Parts:
         """SHA-256 over contents and division, as they were when it was first asked for."""
         digest = hashlib.sha256()
         contents: dict[int, str] = {}
-        for part in ("train", "val", "test"):
-            data = self.data[part]
+        for subset in ("train", "val", "test"):
+            data = self.data[subset]
             if id(data) not in contents:
                 contents[id(data)] = data.digest()
             digest.update(contents[id(data)].encode())
-            digest.update(self.rows[part].tobytes())
+            digest.update(self.rows[subset].tobytes())
         return digest.hexdigest()
 
 
-def read_parts(
+def read_splits(
     source: Source,
     split: Split,
     imbalance: float | None,
@@ -165,7 +170,7 @@ def read_parts(
     *,
     compare: bool = True,
     asked: str | None = None,
-) -> Parts:
+) -> Splits:
     """Read a source and divide what it does not come divided.
 
     Classes are divided in proportion (stratified) unless `split` asks for an order of time.
@@ -175,8 +180,8 @@ def read_parts(
         split: Shares and seed.
         imbalance: Ratio of the long tail; None for all samples.
         trained: What a run knows of its data, where the samples are for its model: nothing is learned from
-            them. What comes undivided is then a part `all`, too.
-        compare: Look for samples that are in two parts.
+            them. What comes undivided is then a subset `all`, too.
+        compare: Look for samples that are in two subsets.
         asked: The task, where it is not the source's own; the division stays that of the source's own.
 
     Raises:
@@ -188,14 +193,14 @@ def read_parts(
         given = trained.adapted(source, given, asked)
     task = own = task_of(source.task)
     class_names = trained.spec.class_names if trained else tuple(source.class_names)
-    for part, data in given.items():
-        _check_lengths(part, data)
+    for subset, data in given.items():
+        _check_lengths(subset, data)
     if asked is not None:
         task = _in_place_of(own, asked)
-        given = {part: replace(data, targets=task.as_targets(data.targets)) for part, data in given.items()}
+        given = {name: replace(data, targets=task.as_targets(data.targets)) for name, data in given.items()}
         class_names = class_names if next(iter(given.values())).targets.ndim == 1 else ()
-    for part, data in given.items():
-        task.check(part, data.targets, class_names)
+    for subset, data in given.items():
+        task.check(subset, data.targets, class_names)
     undivided = "all" in given
     whole = given.pop("all" if undivided else "train")
     labels = whole.targets.numpy() if own.by_class and whole.targets.ndim == 1 else None
@@ -205,9 +210,9 @@ def read_parts(
         if trained is None:
             raise
         # They cannot be the run's own: too few, or without the columns that those were divided by.
-        rows = {part: np.arange(len(data)) for part, data in given.items()}
+        rows = {subset: np.arange(len(data)) for subset, data in given.items()}
         rows |= {"train": np.arange(len(whole))}
-        rows, notes = {part: rows.get(part, np.arange(0)) for part in ("train", "val", "test")}, []
+        rows, notes = {subset: rows.get(subset, np.arange(0)) for subset in ("train", "val", "test")}, []
     if split.folds:
         given.pop("test", None)
     if split.inner_folds:
@@ -223,12 +228,14 @@ def read_parts(
     if compare and trained is None and (leak := leaks(every, rows)):
         notes.append(leak)
     encoded = _encode(every, None if trained else rows["train"])
-    shared = {part: encoded.get(part, encoded["train"]) for part in ("train", "val", "test")}
+    shared = {subset: encoded.get(subset, encoded["train"]) for subset in ("train", "val", "test")}
     if trained and undivided:
         shared["all"], rows["all"] = encoded["train"], np.arange(len(whole))
     encoder = whole.encoder if isinstance(whole, Unfitted) else getattr(source, "fitted", None)
-    raw = {part: _records(every.get(part, whole), rows[part]) for part in (rows if trained else ("test",))}
-    return Parts(task, class_names, shared, rows, encoder, raw, tuple(notes))
+    raw = {name: _records(every.get(name, whole), rows[name]) for name in (rows if trained else ("test",))}
+    return Splits(
+        task, class_names, shared, rows, encoder, raw, (*_unused_targets(own, task, class_names), *notes)
+    )
 
 
 def _in_place_of(own: Task, asked: str) -> Task:
@@ -242,16 +249,25 @@ def _in_place_of(own: Task, asked: str) -> Task:
     return task
 
 
+def _unused_targets(own: Task, task: Task, class_names: tuple[str, ...]) -> tuple[str, ...]:
+    """A sentence on targets that the data has, and that are not learnt."""
+    if task is own:
+        return ()
+    num_classes = len(class_names)
+    use = f"its {num_classes} classes are only looked at" if num_classes else "it does not see the targets"
+    return (f"data.task={task.name}: learnt from the inputs alone; {use}",)
+
+
 def _records(data: Samples | Stream | Unfitted, rows: NDArray[np.int64]) -> Any:
     """Rows of a table; None of anything else."""
     return data.raw.iloc[rows] if isinstance(data, Unfitted) and hasattr(data.raw, "iloc") else None
 
 
 def _check_names(given: Mapping[str, object]) -> None:
-    """Refuse parts that would be left out without a word."""
+    """Refuse subsets that would be left out without a word."""
     names = ", ".join(given) or "nothing"
     if "all" not in given and "train" not in given:
-        raise DataError(f"data: there is no training part, only: {names}", hint="name one all, or train")
+        raise DataError(f"data: there is no training subset, only: {names}", hint="name one all, or train")
     if "all" in given and "train" in given:
         raise DataError(
             f"data: the source gives {names}; all is divided, and train would be, too",
@@ -259,7 +275,7 @@ def _check_names(given: Mapping[str, object]) -> None:
         )
     if unknown := [name for name in given if name not in ("all", "train", "val", "test")]:
         raise DataError(
-            f"data: {unknown[0]!r} is not a part; the source gives {names}",
+            f"data: {unknown[0]!r} is not a subset; the source gives {names}",
             hint="name them train, val and test",
         )
 
@@ -268,39 +284,39 @@ def _encode(
     given: Mapping[str, Samples | Stream | Unfitted], train: NDArray[np.int64] | None
 ) -> dict[str, Samples | Stream]:
     encoded: dict[str, Samples | Stream] = {}
-    for part, data in given.items():  # the training part comes first
+    for subset, data in given.items():  # the training subset comes first
         if isinstance(data, Unfitted):
-            if part == "train" and train is not None:
+            if subset == "train" and train is not None:
                 data.encoder.fit(data.raw, train)
             inputs, vocab_size = data.encoder.transform(data.raw), getattr(data.encoder, "vocab_size", 0)
             lengths = (inputs != 0).sum(1) if vocab_size else None  # 0 is padding
-            encoded[part] = Samples(
+            encoded[subset] = Samples(
                 inputs, data.targets, names=data.names, vocab_size=vocab_size, lengths=lengths
             )
         else:
-            encoded[part] = data
+            encoded[subset] = data
     return encoded
 
 
-def _check_lengths(part: str, data: Samples | Stream | Unfitted) -> None:
+def _check_lengths(subset: str, data: Samples | Stream | Unfitted) -> None:
     num_targets = len(data.targets)
     if not num_targets:
         raise DataError(
-            f"data: the {part} part has no samples", hint="add some, or name no such part in data.source"
+            f"data: the {subset} subset has no samples", hint="add some, or do not name it in data.source"
         )
     num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))
     if num_inputs != num_targets:
         raise DataError(
-            f"data: the {part} part has {num_inputs} inputs and {num_targets} targets; as many were expected",
+            f"data: the {subset} subset has {num_inputs} inputs and {num_targets} targets, not as many",
             hint="check which files or arrays data.source names",
         )
 
 
-def check_inputs(part: str, data: Samples) -> None:
+def check_inputs(subset: str, data: Samples) -> None:
     """Refuse inputs without a feature dimension, and values that are not finite.
 
     Args:
-        part: Its name, for messages.
+        subset: Its name, for messages.
         data: Its samples.
 
     Raises:
@@ -308,7 +324,7 @@ def check_inputs(part: str, data: Samples) -> None:
     """
     if data.inputs.ndim < 2 or 0 in data.inputs.shape[1:]:
         raise DataError(
-            f"data: the {part} part's inputs have shape {tuple(data.inputs.shape)}; "
+            f"data: the {subset} subset's inputs have shape {tuple(data.inputs.shape)}; "
             "[N, features] or [N, channels, …] was expected",
             hint="give a single feature a dimension of its own: inputs.reshape(-1, 1)",
         )
@@ -324,7 +340,7 @@ def check_inputs(part: str, data: Samples) -> None:
             ):
                 row = start + int((~finite).nonzero()[0])
                 raise DataError(
-                    f"data: the {what} of the {part} part hold NaN or infinity, first in sample {row}",
+                    f"data: the {what} of the {subset} subset hold NaN or infinity, first in sample {row}",
                     hint="leave such samples out, or fill in what is missing",
                 )
             start += len(block)

@@ -1,4 +1,4 @@
-"""One part of a data set, as its loader sees it."""
+"""One subset of a data set, as its loader sees it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _BLOCK_ELEMENTS = 1 << 22
 
 @final
 @dataclass(frozen=True, eq=False)
-class Part:
-    """The samples of a part and what is still to be done to each.
+class Subset:
+    """The samples of a subset and what is still to be done to each.
 
     Attributes:
-        data: Parts may share it.
-        rows: int64 `[n]`, the part's samples in `data`.
+        data: Subsets may share it.
+        rows: int64 `[n]`, the subset's samples in `data`.
         keys: int64 `[n]`, the same samples' indices in their source; what random draws are keyed by.
         transforms: Still to be applied.
     """
@@ -37,14 +37,14 @@ class Part:
     keys: Tensor
     transforms: Transforms
 
-    def apply_once(self, processes: int = 1) -> Part:
+    def apply_once(self, processes: int = 1) -> Subset:
         """Apply the deterministic transforms the chain starts with, if data and result fit in memory.
 
         Args:
             processes: On this machine, each of which does it.
 
         Returns:
-            A part with samples of its own, or this one.
+            A subset with samples of its own, or this one.
         """
         head, tail = self.transforms.divide()
         if not head or not isinstance(self.data, Samples) or not len(self.rows):
@@ -61,7 +61,7 @@ class Part:
             chosen = self.data.targets.index_select(0, self.rows[there])
             inputs[there], targets[there] = head.pairs(block, chosen, 0, 0, self.keys[there])
             start += len(block)
-        return Part(Samples(inputs, targets), torch.arange(len(self.rows)), self.keys, tail)
+        return Subset(Samples(inputs, targets), torch.arange(len(self.rows)), self.keys, tail)
 
 
 def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:

@@ -126,7 +126,7 @@ class TableEncoder:
 
         Args:
             raw: The table.
-            rows: Those of the training part.
+            rows: Those of the training subset.
 
         Raises:
             DataError: A column is neither numbers, nor dates, nor categories.

@@ -27,7 +27,7 @@ class TableTargets:
     Args:
         task: Its name.
         names: Of the columns.
-        every: These columns of all parts.
+        every: These columns of all subsets.
 
     Attributes:
         class_names: Of classes or labels; of several heads one name per output, see `assay.task.heads`.

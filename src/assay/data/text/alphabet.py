@@ -49,7 +49,7 @@ class Alphabet:
         """The characters of some texts.
 
         Args:
-            texts: Those of the training part.
+            texts: Those of the training subset.
         """
         found: set[str] = set()
         for text in texts:

@@ -114,7 +114,7 @@ class TextEncoder:
 
         Args:
             raw: The table.
-            rows: Those of the training part.
+            rows: Those of the training subset.
         """
         texts = raw[self.column].iloc[rows]
         self._tokenizer = self._pretrained or Tokenizer.train(map(self._beginning, texts), **self._options)

@@ -25,7 +25,7 @@ class Text(NamedTuple):
 
 
 def by_files(texts: Sequence[Text], shares: Mapping[str, float], seed: int) -> dict[str, list[Text]]:
-    """Whole texts, drawn until a part has its share of the characters; each part in the order of the texts.
+    """Whole texts, drawn until a subset has its share of the characters; each in the order of the texts.
 
     The draw goes by names, so that another file moves few of the others.
 
@@ -39,18 +39,18 @@ def by_files(texts: Sequence[Text], shares: Mapping[str, float], seed: int) -> d
     )
     total = sum(len(one.text) for one in texts)
     chosen: dict[str, list[int]] = {}
-    for part in ("test", "val"):  # test first, so that the share of validation leaves it as it is
-        chosen[part] = []
+    for subset in ("test", "val"):  # test first, so that the share of validation leaves it as it is
+        chosen[subset] = []
         size = 0
-        while drawn and size < shares[part] * total:
-            chosen[part].append(drawn.pop(0))
-            size += len(texts[chosen[part][-1]].text)
+        while drawn and size < shares[subset] * total:
+            chosen[subset].append(drawn.pop(0))
+            size += len(texts[chosen[subset][-1]].text)
     chosen["train"] = drawn
-    return {part: [texts[at] for at in sorted(chosen[part])] for part in _ORDER if chosen[part]}
+    return {subset: [texts[at] for at in sorted(chosen[subset])] for subset in _ORDER if chosen[subset]}
 
 
 def by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[str, list[Text]]:
-    """The end of all texts in their order is the test part, what comes before it the validation part.
+    """The end of all texts in their order is the test subset, what comes before it the validation subset.
 
     A text that a cut meets is cut at the end of a line.
 
@@ -62,17 +62,17 @@ def by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[str, lis
     total = starts[-1]
     test_from = total - round(shares["test"] * total)
     bounds = {"train": 0, "val": test_from - round(shares["val"] * total), "test": test_from}
-    cuts = [_after_line(texts, starts, bounds[part]) for part in _ORDER] + [total]
-    parts: dict[str, list[Text]] = {}
-    for part, low, high in zip(_ORDER, cuts, cuts[1:], strict=False):
+    cuts = [_after_line(texts, starts, bounds[subset]) for subset in _ORDER] + [total]
+    subsets: dict[str, list[Text]] = {}
+    for subset, low, high in zip(_ORDER, cuts, cuts[1:], strict=False):
         pieces = [
             Text(one.name, one.text[max(0, low - start) : high - start])
             for one, start in zip(texts, starts, strict=False)
             if max(low, start) < min(high, start + len(one.text))
         ]
         if pieces:
-            parts[part] = pieces
-    return parts
+            subsets[subset] = pieces
+    return subsets
 
 
 def _after_line(texts: Sequence[Text], starts: Sequence[int], at: int) -> int:

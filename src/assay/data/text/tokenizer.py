@@ -60,7 +60,7 @@ class Tokenizer:
         """A tokenizer that has learned its tokens; the same texts give the same one.
 
         Args:
-            texts: Those of the training part.
+            texts: Those of the training subset.
             kind: See the class.
             vocab_size: Tokens at most, padding and unknown among them.
             lowercase: Fold capital letters, and forms that are compatible (Unicode's NFKC), into one.

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.data.transform.normalize import IMAGENET_MEAN, IMAGENET_STD
 from assay.data.transform.transforms import Transforms
 from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Scale = tuple[tuple[float, ...], tuple[float, ...]]
 """Mean and deviation, a value a channel or feature each."""
@@ -77,6 +80,24 @@ def given_scale(by: Any) -> Scale | None:
         "std (above 0) was expected",
         hint="data.transform.normalize={mean: [0.5], std: [0.5]}, with one value a channel",
     )
+
+
+def given_for(first: Tensor, scale: Scale | None) -> Scale | None:
+    """The mean and std that are given, where they fit the samples.
+
+    Args:
+        first: Some of them, `[B, C, ...]`.
+        scale: As `given_scale` gives it.
+
+    Raises:
+        DataError: They are of another number of channels.
+    """
+    if scale is not None and len(scale[0]) not in (0, 1, first.shape[1]):
+        raise DataError(
+            f"data.transform.normalize: {len(scale[0])} values for inputs of {first.shape[1]} channel(s)",
+            hint="data.transform.normalize=data, or make images RGB with torchvision.transforms.v2.RGB",
+        )
+    return scale
 
 
 def check_tokens(transforms: Mapping[str, Transforms], scale: Scale | None) -> None:

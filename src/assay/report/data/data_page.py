@@ -34,7 +34,7 @@ def data_page(
     shape = "×".join(map(str, survey.input_shape))
     sections = [
         Section("warnings", "What to look at", _notes(survey)),
-        Section("subsets", "Parts", [_cards(survey), _subsets(survey)]),
+        Section("subsets", "Subsets", [_cards(survey), _subsets(survey)]),
         Section("classes", "Classes", _classes(survey)),
         Section("targets", "Targets", _targets(survey)),
         Section("columns", "Columns", _columns(survey), "Of the training rows, as they stand in the file."),
@@ -66,10 +66,10 @@ def _subsets(survey: Survey) -> Table:
         )
         for one in survey.subsets
     ]
-    columns = ("part", "copies", "in training, too", "not readable", "of inputs", *_VALUES)
+    columns = ("subset", "copies", "in training, too", "not readable", "of inputs", *_VALUES)
     read = max(one.num_read for one in survey.subsets)
     caption = (
-        "copies: samples that equal an earlier one of the part. ?: they would have to be read. "
+        "copies: samples that equal an earlier one of the subset. ?: they would have to be read. "
         f"Values are those before the transforms, of {'up to ' if read == MOST_READ else ''}{read:,} samples."
     )
     return Table(columns, rows, caption, numeric=frozenset(columns[1:4]) | _NUMERIC)
@@ -118,7 +118,7 @@ def _targets(survey: Survey) -> list[Block]:
         for one in survey.subsets
         for at, values in enumerate(one.targets)
     ]
-    return [Table(("target", "part", *_VALUES), rows, numeric=_NUMERIC)] if rows else []
+    return [Table(("target", "subset", *_VALUES), rows, numeric=_NUMERIC)] if rows else []
 
 
 def _columns(survey: Survey) -> list[Block]:

@@ -11,6 +11,8 @@ from omegaconf import OmegaConf
 from assay.build.datamodule import describe, open_data
 from assay.build.node import build
 from assay.data.data_module import DataModule
+from assay.data.samples import Samples
+from assay.data.shown_samples import Shown, show, show_augmented
 from assay.errors import AssayError
 from assay.report.data.data_page import data_page
 from assay.report.data.survey import raw_tables, survey
@@ -19,13 +21,13 @@ from assay.report.report import check_replaced, written
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
+    from torch import Tensor
 
     from assay.compose.job_composer import Job
-    from assay.data.shown_samples import Shown
     from assay.report.data.survey import Survey
 
     _Samples = list[tuple[str, str, Shown]]
@@ -51,7 +53,7 @@ def look(job: Job, out: Path | None = None) -> Survey:
     datamodule: Any = open_data(config)
     if not isinstance(datamodule, DataModule):
         raise AssayError(
-            "data: a datamodule of your own is not looked into: only assay's says what its parts hold",
+            "data: a datamodule of your own is not looked into: only assay's says what its subsets hold",
             hint="give it as a source: data=custom",
         )
     name = str(job.choices.get("data") or type(datamodule.source).__name__)
@@ -72,24 +74,50 @@ def _augment(config: Any) -> Any:
 
 
 def _samples(datamodule: DataModule, tables: Mapping[str, pd.DataFrame], augment: Any) -> dict[str, _Samples]:
-    """Some of each part as they are, and of training as the model sees them, where that is something else."""
+    """Some of each subset as they are, and of training as the model sees them, where that differs."""
     shown: dict[str, _Samples] = {}
-    for subset in ("train", "val", "test"):
-        part = datamodule.raw(subset)
-        if not len(part.rows):
+    for name in ("train", "val", "test"):
+        subset = datamodule.subset(name)
+        if not len(subset.rows):
             continue
-        spread = torch.linspace(0, len(part.rows) - 1, min(len(part.rows), _SAMPLES)).round().long().tolist()
-        keys = [part.data.names[row] if part.data.names else str(row) for row in part.rows[spread].tolist()]
-        targets = [_in_words(datamodule, part.data.targets[row]) for row in part.rows[spread].tolist()]
-        raw = tables.get(subset)
-        given = datamodule.samples(subset, spread, raw)
-        shown[f"{subset}, as they are"] = list(zip(keys, targets, given, strict=True))
-        if subset == "train":
-            seen = datamodule.samples(subset, spread, raw, chain="train", augment=augment)
-            if [one.picture for one in seen] != [one.picture for one in given]:
+        last = len(subset.rows) - 1
+        spread = torch.linspace(0, last, min(last + 1, _SAMPLES)).round().long().tolist()
+        rows = subset.rows[spread].tolist()
+        keys = [subset.data.names[row] if subset.data.names else str(row) for row in rows]
+        targets = [_in_words(datamodule, subset.data.targets[row]) for row in rows]
+        raw = tables.get(name)
+        given = _shown(datamodule, name, spread, raw)
+        shown[f"{name}, as they are"] = list(zip(keys, targets, given, strict=True))
+        if name == "train":
+            seen = _shown(datamodule, name, spread, raw, chain="train", augment=augment)
+            if [sample.picture for sample in seen] != [sample.picture for sample in given]:
                 title = "train, after data.transform.train" + (" and augment" if augment else "")
                 shown[title] = list(zip(keys, targets, seen, strict=True))
     return shown
+
+
+def _shown(
+    datamodule: DataModule,
+    name: str,
+    positions: Sequence[int],
+    raw: pd.DataFrame | None,
+    *,
+    chain: str = "",
+    augment: Any = None,
+) -> list[Shown]:
+    """Samples of a subset, of which `raw` has the rows of a table, after the transforms of a chain."""
+    subset = datamodule.subset(name, chain)
+    pieces = getattr(datamodule.encoder, "pieces", None)
+    if pieces is not None and isinstance(subset.data, Samples):
+        texts = subset.data.inputs[subset.rows[list(positions)]].tolist()
+        return [Shown(None, {"text": "".join(pieces([token for token in text if token]))}) for text in texts]
+    if augment is None or raw is not None:
+        return show(subset, positions, datamodule.seed, raw, getattr(subset.data, "columns", ()))
+
+    def augmented(inputs: Tensor, targets: Tensor) -> Any:
+        return augment(*datamodule.prepared(inputs, targets, torch.float32))
+
+    return show_augmented(subset, positions, datamodule.seed, augmented, datamodule.normalize)
 
 
 def _in_words(datamodule: DataModule, target: Any) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assay.data.data_module import DataModule
-    from assay.data.splitting.subset import Part
+    from assay.data.splitting.subset import Subset
 
 SUBSETS: Final = ("train", "val", "test")
 MOST_READ: Final = 2000
@@ -58,8 +58,8 @@ class Values:
 
 @final
 @dataclass(frozen=True)
-class Subset:
-    """One of the parts that samples are divided into.
+class SubsetSurvey:
+    """One of the subsets that samples are divided into.
 
     Attributes:
         name: `train`, `val` or `test`.
@@ -122,7 +122,7 @@ class Survey:
         input_shape: Of a sample as the model gets it.
         class_names: Of classes or labels.
         target_names: Of real-valued targets, as far as they have names.
-        subsets: The parts, in the order of training, validation and test.
+        subsets: These, in the order of training, validation and test.
         columns: Of a table, or of features; at most 1,000.
         notes: What the data decided on its own.
         warnings: What will hurt.
@@ -135,7 +135,7 @@ class Survey:
     input_shape: Sequence[int]
     class_names: Sequence[str]
     target_names: Sequence[str]
-    subsets: Sequence[Subset]
+    subsets: Sequence[SubsetSurvey]
     columns: Sequence[ColumnSurvey]
     notes: Sequence[str]
     warnings: Sequence[str]
@@ -151,16 +151,16 @@ def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]
         tables: From `raw_tables`.
     """
     spec, task = datamodule.spec, task_of(datamodule.spec.task)
-    parts = {subset: datamodule.raw(subset) for subset in SUBSETS}
-    hashes = {subset: _hashes(part) for subset, part in parts.items()}
-    subsets = [
-        _subset(subset, parts[subset], hashes, spec.class_names, task.name)
-        for subset in SUBSETS
-        if len(parts[subset].rows)
+    subsets = {name: datamodule.subset(name) for name in SUBSETS}
+    hashes = {name: _hashes(subset) for name, subset in subsets.items()}
+    surveyed = [
+        _surveyed(name, subset, hashes, spec.class_names, task.name)
+        for name, subset in subsets.items()
+        if len(subset.rows)
     ]
-    columns = _columns(datamodule, parts["train"], tables.get("train"))
+    columns = _columns(datamodule, subsets["train"], tables.get("train"))
     targets = getattr(datamodule.source, "targets", ()) if task.has_real_targets else ()
-    conflicting = _conflicting(parts["train"], hashes["train"]) if task.by_class else 0
+    conflicting = _conflicting(subsets["train"], hashes["train"]) if task.by_class else 0
     found = Survey(
         name,
         task.name,
@@ -168,7 +168,7 @@ def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]
         tuple(spec.input_shape),
         spec.class_names,
         list(map(str, targets)) if isinstance(targets, list | tuple) else (),
-        subsets,
+        surveyed,
         columns,
         [note for note in datamodule.notes if _COPIES not in note],
         [note for note in datamodule.notes if _COPIES in note],
@@ -176,28 +176,28 @@ def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]
     return replace(found, warnings=[*found.warnings, *_warnings(found, conflicting)])
 
 
-def _hashes(part: Part) -> NDArray[np.int64] | None:
-    known = hashes_of(part.data)
-    return None if known is None else known[part.rows.numpy()]
+def _hashes(subset: Subset) -> NDArray[np.int64] | None:
+    known = hashes_of(subset.data)
+    return None if known is None else known[subset.rows.numpy()]
 
 
-def _subset(
+def _surveyed(
     name: str,
-    part: Part,
+    subset: Subset,
     hashes: Mapping[str, NDArray[np.int64] | None],
     class_names: Sequence[str],
     task_name: str,
-) -> Subset:
-    task, targets = task_of(task_name), part.data.targets[part.rows]
+) -> SubsetSurvey:
+    task, targets = task_of(task_name), subset.data.targets[subset.rows]
     own, train = hashes[name], hashes["train"]
-    read, unreadable = _read(part)
-    vocab_size = getattr(part.data, "vocab_size", 0)
+    read, unreadable = _read(subset)
+    vocab_size = getattr(subset.data, "vocab_size", 0)
     numbers = np.concatenate([one.double().flatten().numpy() for one in read]) if read else np.zeros(0)
     lengths = [int((one != 0).sum()) for one in read] if vocab_size else []
     real = targets.double().reshape(len(targets), -1).numpy() if task.has_real_targets else None
-    return Subset(
+    return SubsetSurvey(
         name,
-        len(part.rows),
+        len(subset.rows),
         tuple(task.sizes(targets, class_names).get("class_counts") or ()),
         () if real is None else tuple(values_of(real[:, at]) for at in range(real.shape[1])),
         None if vocab_size or not len(numbers) else values_of(numbers),
@@ -209,14 +209,14 @@ def _subset(
     )
 
 
-def _read(part: Part) -> tuple[list[torch.Tensor], list[str]]:
-    """Inputs, evenly spread over the part, before they are transformed; and what cannot be read."""
-    spread = torch.linspace(0, len(part.rows) - 1, min(len(part.rows), MOST_READ)).round().long()
-    if isinstance(part.data, Samples):
-        return list(part.data.inputs[part.rows[spread]]), []
-    dataset = KeyedDataset(part.data, Transforms(), 0)
+def _read(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
+    """Inputs, evenly spread over the subset, before they are transformed; and what cannot be read."""
+    spread = torch.linspace(0, len(subset.rows) - 1, min(len(subset.rows), MOST_READ)).round().long()
+    if isinstance(subset.data, Samples):
+        return list(subset.data.inputs[subset.rows[spread]]), []
+    dataset = KeyedDataset(subset.data, Transforms(), 0)
     inputs, unreadable = [], []
-    for row in part.rows[spread].tolist():
+    for row in subset.rows[spread].tolist():
         try:
             inputs.append(input_of(dataset[0, row, row]))
         except DataError as error:
@@ -238,7 +238,7 @@ def values_of(numbers: NDArray[Any]) -> Values:
     return Values(float(finite.min()), float(finite.mean()), float(finite.max()), tuple(counts.tolist()))
 
 
-def _columns(datamodule: DataModule, train: Part, frame: pd.DataFrame | None) -> list[ColumnSurvey]:
+def _columns(datamodule: DataModule, train: Subset, frame: pd.DataFrame | None) -> list[ColumnSurvey]:
     if frame is None:
         frame = _features(train)
     if frame is None or len(frame.columns) > _MOST_COLUMNS:
@@ -264,7 +264,7 @@ def _columns(datamodule: DataModule, train: Part, frame: pd.DataFrame | None) ->
 
 
 def raw_tables(datamodule: DataModule) -> dict[str, pd.DataFrame]:
-    """The rows of each part as they stand in their table; none where the data is none.
+    """The rows of each subset as they stand in their table; none where the data is none.
 
     Args:
         datamodule: Has been set up; its table is read once more, for a run keeps only what it is encoded to.
@@ -276,11 +276,11 @@ def raw_tables(datamodule: DataModule) -> dict[str, pd.DataFrame]:
     for subset in SUBSETS:
         whole: Any = given.get(subset, given.get("all", given.get("train")))
         if isinstance(whole, Unfitted) and isinstance(whole.raw, pd.DataFrame):
-            tables[subset] = whole.raw.iloc[datamodule.raw(subset).rows.numpy()]
+            tables[subset] = whole.raw.iloc[datamodule.subset(subset).rows.numpy()]
     return tables
 
 
-def _features(train: Part) -> pd.DataFrame | None:
+def _features(train: Subset) -> pd.DataFrame | None:
     if not isinstance(train.data, Samples) or train.data.inputs.ndim != 2 or train.data.vocab_size:
         return None
     if train.data.inputs.shape[1] > _MOST_COLUMNS:
@@ -289,7 +289,7 @@ def _features(train: Part) -> pd.DataFrame | None:
     return pd.DataFrame(train.data.inputs[train.rows].numpy(), columns=names)
 
 
-def _conflicting(train: Part, hashes: NDArray[np.int64] | None) -> int:
+def _conflicting(train: Subset, hashes: NDArray[np.int64] | None) -> int:
     """Training samples whose inputs are equal, and whose classes are not."""
     if hashes is None:
         return 0

@@ -97,7 +97,7 @@ def throughput_figure(log: str, num_train: int) -> Figure | None:
 
     Args:
         log: `log.txt`.
-        num_train: Samples of the training part; 0: not known.
+        num_train: Samples of the training subset; 0: not known.
     """
     ends: list[tuple[int, float]] = []
     for at, epoch in _EPOCH.findall(log):

@@ -62,7 +62,7 @@ class CheckSamples:
 
 
 def read_samples(original: Original) -> CheckSamples:
-    """Up to 1,000 samples of the run's test part; made-up ones where its data cannot be read.
+    """Up to 1,000 samples of the run's test subset; made-up ones where its data cannot be read.
 
     Args:
         original: The run.
@@ -86,7 +86,7 @@ def read_samples(original: Original) -> CheckSamples:
 
 def _of_ours(original: Original, datamodule: DataModule) -> CheckSamples:
     subset = next(name for name in ("test", "val", "train") if getattr(datamodule.spec, f"num_{name}"))
-    part = datamodule.raw(subset)
+    part = datamodule.subset(subset)
     task, spec = task_of(datamodule.spec.task), datamodule.spec.as_config()
     rows = _spread(part.rows, part.data, 4 * math.prod(task.output_shape(spec, task.num_outputs(spec))))
     changed = original.record.data_sha256 not in ("", datamodule.digest())
