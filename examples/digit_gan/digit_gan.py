@@ -23,6 +23,7 @@ from typing_extensions import override
 from assay.data.samples import Samples
 from assay.figure.figure import Bars, Figure
 from assay.task.prediction_batch import PredictionBatch
+from assay.task.target_check import wrong_form
 from assay.task.task import Task
 
 if TYPE_CHECKING:
@@ -53,9 +54,9 @@ class Generation(Task):
         return values
 
     @override
-    def check(self, part: str, targets: Tensor, class_names: Sequence[str]) -> None:
+    def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim != 4 or not targets.is_floating_point():
-            raise self._wrong_form(part, targets)
+            raise wrong_form(self, subset, targets)
 
     @override
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:

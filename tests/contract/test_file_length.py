@@ -7,12 +7,10 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "assay"
 TO_COME: tuple[str, ...] = (
     "check/prove.py",
-    "data/tabular/table_encoder.py",
     "loop/lightning_internals.py",
     "report/page/run_page.py",
     "run/export/model_card.py",
     "run/predict/preprocess.py",
-    "task/task.py",
 )
 
 

@@ -16,6 +16,7 @@ from tests.conftest import unchanged_process
 
 from assay.record import predictions_file, samples_file
 from assay.record.manifest import changed_since
+from assay.run.kept_predictions import worst_of
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
@@ -162,6 +163,12 @@ def test_none_are_kept_where_none_are_asked_for(train: Train) -> None:
     run = train("data=wine", *MLP, "predictions.max_megabytes=0")
     assert not list(run.run_dir.glob("*.parquet"))
     assert (run.run_dir / "log.txt").read_text().count("no predictions are kept") == 1
+
+
+def test_the_worst_come_first_and_what_nobody_can_judge_is_none_of_them() -> None:
+    badness = np.array([0.5, np.nan, 2.0, np.inf, 2.0, 0.1])
+    assert worst_of(badness, 3) == [2, 4, 0]
+    assert worst_of(badness, 9) == [2, 4, 0, 5]
 
 
 def test_training_is_the_same_with_and_without(train: Train) -> None:

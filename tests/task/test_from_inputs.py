@@ -23,8 +23,8 @@ def test_classes_stay_as_labels_and_anything_else_is_left_out(task: Reconstructi
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_made_up_labels_are_there_where_the_data_has_some(task: Reconstruction) -> None:
-    assert task.made_up_targets({"num_classes": 3}, 4).tolist() == [0, 1, 2, 0]
-    assert task.made_up_targets({"num_classes": 0}, 4).shape == (4, 0)
+    assert task.fake_targets(4, 3).tolist() == [0, 1, 2, 0]
+    assert task.fake_targets(4, 0).shape == (4, 0)
 
 
 def test_labels_out_of_range() -> None:

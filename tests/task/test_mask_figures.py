@@ -49,7 +49,7 @@ def test_a_sample_is_judged_by_the_classes_it_has() -> None:
     ]
     np.testing.assert_allclose(sample_iou(predictions()), wanted, rtol=1e-5)
     worst = int(np.argmin(wanted))
-    assert task_of("segmentation").worst(predictions(), 3)[0] == worst
+    assert task_of("segmentation").badness(predictions()).argmax() == worst
     assert said_of_mask(predictions(), worst).startswith(f"mean IoU {wanted[worst]:.2f}: d 0.00")
 
 

@@ -103,7 +103,7 @@ def test_scores_and_figures_are_those_of_each_target(run: RunResult) -> None:
     assert "alcohol: Predicted against true" in {figure.title for figure in figures}
     assert {figure.title.partition(":")[0] for figure in figures} == set(TARGETS)
     assert len({figure.name for figure in figures}) == len(figures)
-    assert len(task.worst(kept, 5)) == 5
+    assert np.isfinite(task.badness(kept)).all()
     assert task.said(kept, 0).startswith("grower ")
     classes, right = task.is_right(kept), kept.outputs[:, :3].argmax(1) == kept.targets[:, 0]  # type: ignore[index]  # they are there
     np.testing.assert_array_equal(classes, right)

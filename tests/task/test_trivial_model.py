@@ -9,15 +9,15 @@ import pytest
 from sklearn.metrics import r2_score  # type: ignore[import-untyped]  # it has no stubs
 from tests.task.made_predictions import of_classes, of_embeddings, of_labels, of_values
 
+from assay.run.kept_predictions import warnings_of
 from assay.task.predictions import Predictions
-from assay.task.task_of import task_of
 from assay.task.trivial_model import class_warnings, value_warnings
 
 N = 450
 
 
 def warnings(predictions: Predictions) -> list[str]:
-    return task_of(predictions.task).warnings(predictions)
+    return warnings_of(predictions)
 
 
 def one_class(label: int) -> Predictions:

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from assay.data.samples import Unfitted
+from assay.data.tabular.column import MOST_BUCKETS
 from assay.data.tabular.column_kind import is_number
 from assay.data.tabular.csv_dialect import AUTO, is_csv, resolved
 from assay.data.tabular.dates import as_dates
 from assay.data.tabular.feature_choice import NAMED, Asked, Features, choose_features
-from assay.data.tabular.table_encoder import MOST_BUCKETS, TableEncoder, category_texts
+from assay.data.tabular.table_encoder import TableEncoder, category_texts
 from assay.data.tabular.table_file import check_columns, read_table
 from assay.data.tabular.table_targets import TableTargets
 from assay.data.tabular.target_task import task_of_columns, with_targets

@@ -6,6 +6,8 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from assay.callbacks.keep_predictions import KeepPredictions, drawn
 from assay.data.data_module import DataModule
 from assay.data.evaluated_samples import evaluated_samples
@@ -17,6 +19,7 @@ from assay.record.failure_cause import reason_of
 from assay.record.samples_file import KeptSample
 from assay.task.generate import Sampling, generate
 from assay.task.task_of import task_of
+from assay.task.trivial_model import samples_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,10 +138,18 @@ def warnings_of(predictions: Predictions | None) -> list[str]:
     if predictions is None or not len(predictions.keys):
         return []
     try:
-        return task_of(predictions.task).warnings(predictions)
+        return _warnings(predictions)
     except Exception as error:  # of somebody's own task; what was trained is there all the same
         log.warning("whether the model is of any use is not known: %s", reason_of(error), exc_info=error)
         return []
+
+
+def _warnings(predictions: Predictions) -> list[str]:
+    finite = np.isfinite(predictions.outputs).all(1)
+    if not finite.all():
+        samples = samples_of(predictions)
+        return [f"the model's outputs are not finite for {(~finite).sum():,} of {samples}"]
+    return [] if predictions.targets is None else task_of(predictions.task).trivial(predictions)
 
 
 def remove(run_dir: Path) -> None:
@@ -151,10 +162,22 @@ def remove(run_dir: Path) -> None:
         (run_dir / name).unlink(missing_ok=True)
 
 
+def worst_of(badness: NDArray[Any], most: int) -> list[int]:
+    """Indices of the samples whose predictions are most wrong, the worst first.
+
+    Args:
+        badness: Of each sample, float `[N]`; NaN where nobody can say.
+        most: How many at most.
+    """
+    order = np.argsort(-badness, kind="stable")  # NaN last
+    indices: list[int] = order[np.isfinite(badness[order])][:most].tolist()
+    return indices
+
+
 def _samples(
     data: DataModule, module: L.LightningModule, keep: KeepPredictions, predictions: Predictions, most: int
 ) -> list[KeptSample]:
-    worst: list[int] = task_of(predictions.task).worst(predictions, most).tolist()
+    worst = worst_of(task_of(predictions.task).badness(predictions), most)
     rows = [*worst, *drawn(len(predictions.keys), most).tolist()]
     positions = keep.positions()[rows].tolist()
     reasons: list[Reason] = ["worst" if index < len(worst) else "random" for index in range(len(positions))]

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from assay.task.target_check import check_range
 from assay.task.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import torch
     from torch import Tensor
@@ -40,7 +41,7 @@ class FromInputs(Task):
     @override
     def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim == 1:
-            self._check_range(subset, targets, len(class_names) - 1, f"indices of {len(class_names)} classes")
+            check_range(subset, targets, len(class_names) - 1, f"indices of {len(class_names)} classes")
 
     @override
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
@@ -51,12 +52,6 @@ class FromInputs(Task):
         import torch
 
         return torch.arange(num_samples) % size if size else torch.zeros(num_samples, 0, dtype=torch.int64)
-
-    @override
-    def made_up_targets(
-        self, spec: Mapping[str, Any], num_samples: int, input_shape: Sequence[int] = ()
-    ) -> Tensor:
-        return self.fake_targets(num_samples, int(spec.get("num_classes") or 0))
 
     @staticmethod
     def _label(predictions: Predictions, index: int) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from typing_extensions import override
 
+from assay.task.target_check import wrong_form
 from assay.task.task import Task
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class LanguageModelling(Task):
     @override
     def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim != 2 or targets.is_floating_point():
-            raise self._wrong_form(subset, targets)
+            raise wrong_form(self, subset, targets)
 
     @override
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:

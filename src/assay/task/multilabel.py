@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from typing_extensions import override
 
+from assay.task.target_check import check_range, wrong_form
 from assay.task.task import Task
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class Multilabel(Task):
     @override
     def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim != 2:
-            raise self._wrong_form(subset, targets)
-        self._check_range(subset, targets, 1, "multi-hot targets")
+            raise wrong_form(self, subset, targets)
+        check_range(subset, targets, 1, "multi-hot targets")
 
     @override
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing_extensions import override
 from assay.task.heads import heads_of
 from assay.task.multiclass import Multiclass
 from assay.task.regression import Regression
+from assay.task.target_check import wrong_form
 from assay.task.task import Task
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Multitask(Task):
     @override
     def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim != 2 or not targets.is_floating_point():
-            raise self._wrong_form(subset, targets)
+            raise wrong_form(self, subset, targets)
         for head in heads_of(class_names):
             if head.class_names:
                 _CLASSES.check(subset, targets[:, head.column].long(), head.class_names)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 from typing_extensions import override
 
 from assay.errors import DataError
+from assay.task.target_check import wrong_form
 from assay.task.task import Task
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Regression(Task):
     @override
     def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim != 2 or not targets.is_floating_point():
-            raise self._wrong_form(subset, targets)
+            raise wrong_form(self, subset, targets)
 
     @override
     def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from typing_extensions import override
 
 from assay.errors import DataError
+from assay.task.target_check import wrong_form
 from assay.task.task import Task
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Segmentation(Task):
         if _are_counts(targets) and targets.shape[1] == len(class_names):
             return
         if targets.ndim != 3 or targets.is_floating_point():
-            raise self._wrong_form(subset, targets)
+            raise wrong_form(self, subset, targets)
         highest = len(class_names) - 1
         for masks in _blocks(targets):
             strange = masks[(masks != IGNORED) & ((masks > highest) | (masks < 0))]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from assay.errors import DataError
+from assay.task.target_check import check_range, wrong_form
 from assay.task.task import Task
 
 if TYPE_CHECKING:
@@ -45,13 +46,13 @@ class SingleLabel(Task):
     @override
     def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim != 1 or targets.is_floating_point():
-            raise self._wrong_form(subset, targets)
+            raise wrong_form(self, subset, targets)
         if self.num_classes not in (None, len(class_names)):
             raise DataError(
                 f"data: a {self.name} task has {self.num_classes} classes, this data has {len(class_names)}",
                 hint="data.source.task=multiclass, with loss=cross_entropy metrics=multiclass",
             )
-        self._check_range(subset, targets, len(class_names) - 1, f"indices of the {len(class_names)} classes")
+        check_range(subset, targets, len(class_names) - 1, f"indices of the {len(class_names)} classes")
 
     @override
     def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:

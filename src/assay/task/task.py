@@ -5,8 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from assay.errors import DataError
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -30,6 +28,11 @@ class Task(ABC):
 
     A task of your own is a final subclass in a package that you trust, and a config names it by its dotted
     path: `data.source.task=my_project.ordinal.Ordinal`.
+
+    What methods are given is the same everywhere: `spec` is that of the data, `class_names` are its classes
+    or labels, `size` is what `size_key` counts. `inputs` are those of B samples, normalised, `outputs` what a
+    model returns for them, as the loss or the metrics see it, and `kind` what these are. `predictions` are of
+    this task; all but `said` and `worst_is` ask for some with targets. `subset` names one in messages.
 
     Attributes:
         name: In a config; its dotted path, where the class says none.
@@ -84,19 +87,10 @@ class Task(ABC):
 
     @abstractmethod
     def as_targets(self, values: Tensor) -> Tensor:
-        """Numbers in the shape and type of targets, as far as nothing is lost; the rest is for `check`.
-
-        Args:
-            values: As a data set has them, one or several per sample.
-        """
+        """Numbers in the shape and type of targets, as far as nothing is lost; the rest is for `check`."""
 
     def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
-        """Targets of a batch as the module gets them.
-
-        Args:
-            targets: Of B samples.
-            dtype: Of real numbers.
-        """
+        """Targets of a batch as the module gets them."""
         del dtype
         return self.as_targets(targets)
 
@@ -128,11 +122,7 @@ class Task(ABC):
         return outputs.flatten(1)
 
     def hard_targets(self, targets: Tensor) -> Tensor:
-        """What metrics compare predictions with, where mixing or a teacher made the targets soft.
-
-        Args:
-            targets: Of B samples, as the loss gets them.
-        """
+        """What metrics compare predictions with, where mixing or a teacher made the targets soft."""
         return targets
 
     def for_loss(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -171,28 +161,15 @@ class Task(ABC):
 
     @abstractmethod
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
-        """`num_classes`, `num_targets` and `class_counts` of `assay.data.spec.Spec`, as far as there are any.
-
-        Args:
-            targets: Of the training subset.
-            class_names: Of the data set.
-        """
+        """`num_classes`, `num_targets` and `class_counts` of the spec, as far as there are any."""
 
     def standardizes(self, column: int, class_names: Sequence[str]) -> bool:
-        """Whether the loss may see a column of the targets standardised.
-
-        Args:
-            column: Of the targets.
-            class_names: Of the data set.
-        """
+        """Whether the loss may see a column of the targets standardised."""
         del column, class_names
         return self.has_real_targets
 
     def number_classes(self, subsets: Sequence[Tensor]) -> tuple[str, ...]:
         """Names of classes or labels that have none: their numbers.
-
-        Args:
-            subsets: Targets of each subset.
 
         Raises:
             DataError: Most of the numbers would be of no sample.
@@ -247,10 +224,6 @@ class Task(ABC):
     def postprocess(self, outputs: Tensor, kind: Kind) -> Tensor:
         """Outputs in the form that predictions are told in.
 
-        Args:
-            outputs: Of B samples, as the metrics see them.
-            kind: What they are.
-
         Returns:
             `[B, …]`.
         """
@@ -285,11 +258,7 @@ class Task(ABC):
         return None
 
     def shown(self, outputs: Tensor) -> Tensor | None:
-        """What has to be kept of outputs, bytes `[B, …]`, to draw samples; None where `kept` is enough.
-
-        Args:
-            outputs: Of B samples, as the metrics see them.
-        """
+        """What has to be kept of outputs, bytes `[B, …]`, to draw samples; None where `kept` is enough."""
         del outputs
         return None
 
@@ -308,11 +277,7 @@ class Task(ABC):
         return picture
 
     def legend(self, predictions: Predictions) -> list[tuple[str, bytes]]:
-        """Names and small PNG files of what pictures of samples show in colours.
-
-        Args:
-            predictions: Of this task.
-        """
+        """Names and small PNG files of what pictures of samples show in colours."""
         del predictions
         return []
 
@@ -345,18 +310,6 @@ class Task(ABC):
         del kind
         return outputs[:, None] if outputs.ndim == 1 else outputs, targets
 
-    def made_up_targets(
-        self, spec: Mapping[str, Any], num_samples: int, input_shape: Sequence[int] = ()
-    ) -> Tensor:
-        """Targets as the data gives them, made up.
-
-        Args:
-            spec: Of the data.
-            num_samples: How many.
-            input_shape: Of a sample.
-        """
-        return self.fake_targets(num_samples, max(1, int(spec[self.size_key])), input_shape)
-
     def loss_problem(self, spec: Mapping[str, Any], loss: Any) -> tuple[str, str] | None:
         """Why a loss cannot be used, and what to type; None where nothing is known against it.
 
@@ -377,135 +330,48 @@ class Task(ABC):
         return None
 
     def augment_problem(self, augment: Any) -> tuple[str, str] | None:
-        """Why an augmentation cannot be used, and what to type; None where nothing is known against it.
-
-        Args:
-            augment: As it will be used.
-        """
+        """Why an augmentation cannot be used, and what to type; None where nothing is known against it."""
         del augment
         return None
 
     def probabilities(self, loss: Any) -> Callable[[Tensor], Tensor] | None:
-        """What makes predictions of outputs, sample by sample; None where they are predictions already.
-
-        Args:
-            loss: As it is used.
-        """
+        """What makes predictions of outputs, sample by sample; None where they are predictions already."""
         if self.takes_logits:
             return None
         found: Callable[[Tensor], Tensor] | None = getattr(loss, "probabilities", None)
         return found
 
     def in_words(self, spec: Mapping[str, Any]) -> str:
-        """What there is to predict, such as `10 classes`.
-
-        Args:
-            spec: Of the data.
-        """
+        """What there is to predict, such as `10 classes`."""
         size = int(spec[self.size_key])
         return f"{size} {self.unit[size != 1]}"
 
     @abstractmethod
     def scores(self, predictions: Predictions) -> list[Score]:
-        """How good predictions are, the headline first, with intervals; none where they cannot be judged.
-
-        Args:
-            predictions: Of this task; they have targets.
-        """
+        """How good predictions are, the headline first, with intervals; none where they cannot be judged."""
 
     @abstractmethod
     def figures(self, predictions: Predictions) -> list[Figure]:
-        """What is to be seen of predictions; none where they cannot be judged.
-
-        Args:
-            predictions: Of this task; they have targets.
-        """
+        """What is to be seen of predictions; none where they cannot be judged."""
 
     @abstractmethod
     def badness(self, predictions: Predictions) -> NDArray[Any]:
-        """How wrong each prediction is, float `[N]`; NaN where nobody can say.
-
-        Args:
-            predictions: Of this task; they have targets.
-        """
+        """How wrong each prediction is, float `[N]`; NaN where nobody can say."""
 
     @abstractmethod
     def said(self, predictions: Predictions, index: int) -> str:
-        """What the model said of a sample, and what was right where that is not the same.
-
-        Args:
-            predictions: Of this task.
-            index: Which sample.
-        """
-
-    def warnings(self, predictions: Predictions) -> list[str]:
-        """What of predictions says that the model is of no use, a sentence each; see `trivial_model`.
-
-        Args:
-            predictions: Of this task.
-        """
-        import numpy as np
-
-        from assay.task.trivial_model import samples_of
-
-        finite = np.isfinite(predictions.outputs).all(1)
-        if not finite.all():
-            samples = samples_of(predictions)
-            return [f"the model's outputs are not finite for {(~finite).sum():,} of {samples}"]
-        return [] if predictions.targets is None else self.trivial(predictions)
+        """What the model said of a sample, and what was right where that is not the same."""
 
     def trivial(self, predictions: Predictions) -> list[str]:
-        """Whether one answer to all would do as well, a sentence for each thing of which that is so.
-
-        Args:
-            predictions: Of this task; they have targets, and all outputs are finite.
-        """
+        """Whether one answer to all would do as well, a sentence for each thing of which that is so."""
         del predictions
         return []
 
     def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
-        """Whether each prediction is right, bool `[N]`; None where that is not a matter of yes or no.
-
-        Args:
-            predictions: Of this task; they have targets.
-        """
+        """Whether each prediction is right, bool `[N]`; None where that is not a matter of yes or no."""
         del predictions
         return None
 
-    def worst(self, predictions: Predictions, most: int) -> NDArray[Any]:
-        """Indices of the samples whose predictions are most wrong, int64, the worst first.
-
-        Args:
-            predictions: Of this task; they have targets.
-            most: How many at most.
-        """
-        import numpy as np
-
-        badness = self.badness(predictions)
-        order: NDArray[Any] = np.argsort(-badness, kind="stable")  # NaN last
-        order = order[np.isfinite(badness[order])]
-        return order[:most]
-
     @abstractmethod
     def worst_is(self, predictions: Predictions) -> str:
-        """By what `badness` orders, as a sentence.
-
-        Args:
-            predictions: Of this task.
-        """
-
-    def _wrong_form(self, subset: str, targets: Tensor) -> DataError:
-        return DataError(
-            f"data: the {subset} subset's targets have shape {tuple(targets.shape)}, type {targets.dtype}; "
-            f"a {self.name} task has {self.form}",
-            hint="set data.source.task, or change the targets",
-        )
-
-    @staticmethod
-    def _check_range(subset: str, targets: Tensor, highest: int, what: str) -> None:
-        if not 0 <= targets.min() <= targets.max() <= highest:
-            raise DataError(
-                f"data: the {subset} subset has targets from {targets.min()} to {targets.max()}; "
-                f"{what} go from 0 to {highest}",
-                hint="number the classes from 0, for example with numpy.unique(targets, return_inverse=True)",
-            )
+        """By what `badness` orders, as a sentence."""

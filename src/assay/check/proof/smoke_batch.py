@@ -130,7 +130,9 @@ def made_up(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor
     """
     spec = config.spec
     task = task_of(spec.task)
-    halved = task.made_up_targets(spec, (rows + 1) // 2, shape)
+    labels = int(spec.get("num_classes") or 0)
+    size = labels if task.learns_from_inputs else max(1, int(spec[task.size_key]))
+    halved = task.fake_targets((rows + 1) // 2, size, shape)
     targets = halved.repeat_interleave(2, 0)[:rows]  # two of each class, for losses of pairs
     if vocab_size := int(spec.get("vocab_size") or 0):  # the first and the last id among them; 0 is padding
         ids = torch.linspace(1, vocab_size - 1, rows * math.prod(shape), dtype=torch.float64)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from assay.data.tabular.table_encoder import ColumnEncoder
+    from assay.data.tabular.column import ColumnEncoder
 
 _SKIPPED = re.compile(r"Skipping line (\d+): expected (\d+) fields, saw (\d+)")
 _TRUTH = {"True", "False"}

@@ -1,0 +1,47 @@
+"""Targets that are not of their task, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from assay.task.task import Task
+
+
+def wrong_form(task: Task, subset: str, targets: Tensor) -> DataError:
+    """That targets have another shape or type.
+
+    Args:
+        task: What they should be of.
+        subset: They are of.
+        targets: At least one.
+    """
+    return DataError(
+        f"data: the {subset} subset's targets have shape {tuple(targets.shape)}, type {targets.dtype}; "
+        f"a {task.name} task has {task.form}",
+        hint="set data.source.task, or change the targets",
+    )
+
+
+def check_range(subset: str, targets: Tensor, highest: int, what: str) -> None:
+    """Refuse numbers that are no classes or labels.
+
+    Args:
+        subset: They are of.
+        targets: At least one.
+        highest: From 0 to this they may go.
+        what: They are.
+
+    Raises:
+        DataError: One is below 0, or above.
+    """
+    if not 0 <= targets.min() <= targets.max() <= highest:
+        raise DataError(
+            f"data: the {subset} subset has targets from {targets.min()} to {targets.max()}; "
+            f"{what} go from 0 to {highest}",
+            hint="number the classes from 0, for example with numpy.unique(targets, return_inverse=True)",
+        )
