@@ -17,7 +17,6 @@ from assay.build.datamodule import describe, open_data, open_declared
 from assay.build.device import check_device
 from assay.build.fine_tuning import check_fine_tuning, notes_on_model, warnings_of
 from assay.build.library_warnings import quiet
-from assay.build.model import build_model
 from assay.build.monitor_mode import known_directions
 from assay.build.node import build
 from assay.build.num_processes import world_size
@@ -25,12 +24,14 @@ from assay.build.pretrained_inputs import pretrained_inputs
 from assay.build.run_length import check_length, check_plateau, run_length
 from assay.build.trainer import build_trainer
 from assay.build.user_datamodule import own_batches
+from assay.check.chosen_classes import chosen_classes
 from assay.check.proof.batch_sizes import batch_sizes
 from assay.check.proof.capacity import check_capacity
 from assay.check.proof.eval_steps import try_eval_steps
 from assay.check.proof.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step, try_sizes
 from assay.check.proof.in_pieces import check_in_pieces
 from assay.check.proof.initial_outputs import far_from_targets
+from assay.check.proof.on_meta import model_on_meta, module_on_meta
 from assay.check.proof.optimization import follow_lr, unfinished
 from assay.check.proof.proof_key import but_for_rates, copy_of, elsewhere, plain_node, trainer_key
 from assay.check.proof.real_step import (
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
 
     from assay.build.user_datamodule import OwnBatches
     from assay.data.spec import Spec
-    from assay.finetune.fine_tuning import FineTuning
 
     Sizes = Mapping[bool, Sequence[int]]
     _Scale = tuple[Sequence[float], Sequence[float]]
@@ -131,7 +131,7 @@ class Prover:
                 *self._initial_outputs(config, targets),
                 *notes_on(config),
             ],
-            targets=_targets(config),
+            targets=chosen_classes(config),
             batch_size=_batch_size(config),
             devices=world_size(config),
             may_end_early=may_end_early(config),
@@ -209,7 +209,7 @@ class Prover:
         precision = trainer.precision_plugin
         model_of = [nodes["model"], nodes.get("finetune"), str(trainer.precision)]
         model_of.append(config.trainer.get("channels_last"))
-        model, finetune = self._once("model", model_of, lambda: _model_on_meta(config, precision))
+        model, finetune = self._once("model", model_of, lambda: model_on_meta(config, precision))
         check_fine_tuning(config, finetune)
         notes, doubts = notes_on_model(config, finetune, model), warnings_of(config, finetune, model)
         check_parts(config, model, None)
@@ -262,7 +262,7 @@ class Prover:
         precision = self._look_at_trainer(config).precision_plugin
         check_checkpoint_names(config, None)
         module = self._once(
-            "module", [plain_node(config, "module")], lambda: _module_on_meta(config, precision)
+            "module", [plain_node(config, "module")], lambda: module_on_meta(config, precision)
         )
         check_manual(config, module)
         if spec is not None and bytes_of(module) <= _LARGE:
@@ -352,28 +352,6 @@ def _trial(config: DictConfig, loss: nn.Module) -> Trial:
     return try_parts(config, loss, metrics, augment)
 
 
-def _model_on_meta(config: DictConfig, precision: Precision) -> tuple[nn.Module, FineTuning | None]:
-    """The model without its weights, and its fine-tuning; with weights where it computes while it is made."""
-    try:
-        with torch.device("meta"):
-            model, finetune = build_model(config)
-    except (Exception, SystemExit):
-        model, finetune = build_model(config)  # an error now is one of the config
-    if config.trainer.get("channels_last"):
-        model.to(memory_format=torch.channels_last)
-    return precision.convert_module(model), finetune
-
-
-def _module_on_meta(config: DictConfig, precision: Precision) -> nn.Module:
-    """A LightningModule of somebody's own, likewise."""
-    try:
-        with torch.device("meta"):
-            built: nn.Module = build(config, "module")
-    except (Exception, SystemExit):
-        built = build(config, "module")  # an error now is one of the config
-    return precision.convert_module(built)
-
-
 def _eval_steps(config: DictConfig, precision: Precision, sizes: Sequence[int]) -> None:
     base = max(1, min(_batch_size(config) or FEW, int(config.spec.num_train)))
     module: Any = precision.convert_module(build(config, "module"))
@@ -403,19 +381,4 @@ def _count(model: nn.Module) -> dict[str, int | None]:
     return {
         "parameters": sum(p.numel() for p in parameters),
         "trainable": sum(p.numel() for p in parameters if p.requires_grad),
-    }
-
-
-def _targets(config: DictConfig) -> dict[str, str]:
-    if config.module._target_ != OUR_MODULE:
-        return {"model": str(config.module._target_).rpartition(".")[2]}
-    nodes = {key: config.get(key) or {} for key in ("model", "loss", "optimizer", "scheduler", "augment")}
-    shape = OmegaConf.select(config, "scheduler.lr_lambda")
-    if isinstance(shape, DictConfig):
-        nodes["scheduler"] = shape  # says more than LambdaLR
-    network = OmegaConf.select(config, "model.network")
-    if isinstance(network, DictConfig):
-        nodes["model"] = network  # and more than Adapted
-    return {
-        key: str(node["_target_"]).rpartition(".")[2] for key, node in nodes.items() if "_target_" in node
     }
