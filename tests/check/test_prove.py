@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from omegaconf import open_dict
+from tests.check.own_models import own_models, prove
 
-from assay.check.job import check_job
 from assay.check.proof.fake_step import take_step
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
@@ -20,23 +20,9 @@ from assay.sweep.session import check as check_sweep
 if TYPE_CHECKING:
     from assay.check.report import Report
 
-FEATURES = {"num_features": "${spec.num_features}", "num_outputs": "${spec.num_outputs}"}
+__all__ = ["own_models"]
+
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "check_prediction.py"
-
-
-@pytest.fixture(autouse=True)
-def own_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parent / "project")
-
-
-def prove(*typed: str, model: str = "", **arguments: Any) -> Report:
-    """Check one job, with a model of `check_models` where one is named."""
-    config = job_config(compose(["device=cpu", "data=iris", "trusted_packages=[check_models]", *typed]))
-    if model:
-        with open_dict(config):
-            config.model = {"_target_": f"check_models.{model}", **(arguments or FEATURES)}
-    check_job(config)
-    return Prover().prove(config).report
 
 
 def test_nothing_random_is_drawn_and_nothing_is_written(tmp_path: Path) -> None:
@@ -47,55 +33,10 @@ def test_nothing_random_is_drawn_and_nothing_is_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_that_decides_by_values_is_unproven_and_not_refused() -> None:
-    report = prove(model="DataDependent")
-    assert report.step is None
-    assert "depends on the data" in report.unproven
-    assert report.parameters == 4 * 3 + 3
-
-
-def test_a_model_that_fake_tensors_cannot_follow_is_tried_for_real() -> None:
-    report = prove(model="ByWayOfNumpy")
-    assert report.step is None
-    assert "fake tensors cannot follow it" in report.unproven
-
-
 def test_a_model_that_takes_its_shape_from_the_batch_is_unproven() -> None:
     report = prove(model="Lazy", num_outputs="${spec.num_outputs}")
     assert report.parameters is None
     assert "first batch" in report.unproven
-
-
-def test_a_constructor_that_computes_is_run_for_real() -> None:
-    report = prove(model="ComputesWhileMade")
-    assert report.step is not None
-    assert report.parameters == (4 * 2 + 2) + (2 * 3 + 3)
-
-
-def test_tied_weights_are_one() -> None:
-    report = prove("optimizer=adam", model="Tied")
-    weights = 4 * 4 + 4 + 4 + 4 * 3 + 3
-    assert report.parameters == weights
-    assert report.step is not None
-    assert report.step.memory.gradients == 4 * weights
-    assert report.step.memory.weights == 4 * (weights + 3), "with the class weights of the loss"
-
-
-def test_frozen_weights_are_said_to_be_the_reason() -> None:
-    with pytest.raises(ConfigError, match=r"model|optimizer"):
-        prove(model="Frozen")
-
-
-def test_a_wrong_type_names_the_layer() -> None:
-    with pytest.raises(
-        ConfigError, match=r"model: .*layer 'linear', Linear\(.*float64: both must have the same type"
-    ):
-        prove(model="DoublesInside")
-
-
-def test_a_pair_of_outputs_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"model: .*gives a tuple; a tensor was expected"):
-        prove(model="GivesAPair")
 
 
 def test_outputs_that_would_be_broadcast_are_refused() -> None:
@@ -103,24 +44,6 @@ def test_outputs_that_would_be_broadcast_are_refused() -> None:
         ConfigError, match=r"model\.num_outputs: gives \[2\] values a sample; MSELoss needs \[1\]"
     ):
         prove("data=diabetes", "model.num_outputs=2")
-
-
-def test_a_large_model_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is it refused where there is enough; elsewhere it is."""
-    words = ("data=synthetic", "model=mlp", "model.hidden=[60000,60000]")
-    monkeypatch.setattr("assay.check.proof.capacity.device_memory", lambda _: 24 << 30)
-    with pytest.raises(ConfigError, match=r"^model: a step takes about .* GiB, and this machine has 24 GiB"):
-        prove(*words)
-    monkeypatch.setattr("assay.check.proof.capacity.device_memory", lambda _: 70 << 30)
-    report = prove(*words)
-    assert any("it may not fit" in warning for warning in report.warnings)
-    monkeypatch.setattr("assay.check.proof.capacity.device_memory", lambda _: 1 << 40)
-    report = prove(*words)
-    assert not report.warnings
-    assert report.parameters is not None
-    assert report.parameters > 3_000_000_000
-    assert report.step is not None
-    assert report.step.memory.peak > 50e9
 
 
 def test_distinct_steps_are_proven_once(monkeypatch: pytest.MonkeyPatch) -> None:

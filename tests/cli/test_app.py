@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import typer
-from omegaconf import OmegaConf
-from typer.testing import CliRunner
+from tests.cli.typed import in_an_empty_folder, typed
 
 from assay.cli.app import app, main
-from assay.compose.options import groups
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
@@ -18,9 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Trained
-    from typer.testing import Result
 
-QUICK = ["debug=one_batch", "device=cpu", "data=iris"]
+__all__ = ["in_an_empty_folder"]
+
 VERBS = [
     ["--help"],
     ["train", "--help"],
@@ -30,15 +28,6 @@ VERBS = [
     ["info", "--help"],
     [],
 ]
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def typed(*words: str, width: int = 80) -> Result:
-    return CliRunner().invoke(app, list(words), env={"COLUMNS": str(width)})
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -52,15 +41,6 @@ def test_help_fits_the_screen(words: list[str], width: int) -> None:
     assert not [line for line in lines if line.rstrip().endswith("...") and "Usage" not in line], "cut off"
 
 
-def test_help_of_train_names_every_group_and_shows_examples() -> None:
-    text = typed("train", "--help").stdout
-    for group in groups():
-        if "/" not in group:
-            assert f" {group} " in text.replace("\n", " "), group
-    assert "assay configs" in text
-    assert text.count("  assay train") >= 3
-
-
 def test_version() -> None:
     assert typed("--version").stdout == f"assay {importlib.metadata.version('assay')}\n"
 
@@ -71,47 +51,6 @@ def test_unknown_verbs_and_flags(words: list[str]) -> None:
     assert result.exit_code == 2
     assert "Error: " in result.stderr
     assert not result.stdout
-
-
-def test_cfg_prints_what_would_run_and_writes_nothing(tmp_path: Path) -> None:
-    result = typed("train", "--cfg", "optimizer=sgd", "optimizer.lr=0.25")
-    assert result.exit_code == 0
-    config = OmegaConf.create(result.stdout)
-    assert OmegaConf.select(config, "optimizer._target_") == "torch.optim.SGD"
-    assert OmegaConf.select(config, "optimizer.lr") == 0.25
-    assert "hydra" not in config
-    assert not list(tmp_path.iterdir())
-
-
-def test_cfg_shows_what_must_still_be_given() -> None:
-    config = OmegaConf.create(typed("train", "--cfg", "data=table").stdout)
-    assert OmegaConf.is_missing(config.data.source, "path")
-
-
-def test_cfg_of_a_sweep_is_every_job() -> None:
-    result = typed("train", "-m", "--cfg", "seed=1,2,3")
-    assert [OmegaConf.create(job).seed for job in result.stdout.split("---\n")] == [1, 2, 3]
-
-
-def test_trains(tmp_path: Path) -> None:
-    result = typed("train", *QUICK, 'hydra.run.dir="a [b] c"')
-    assert result.exit_code == 0, result.stderr
-    assert not result.stderr
-    assert (tmp_path / "a [b] c" / "record.json").is_file()
-    lines = result.stdout.splitlines()
-    assert [line.split()[0] for line in lines[-5:-2]] == ["best", "run", "next"]
-    assert "run   a [b] c" in lines
-    assert "\x1b" not in result.stdout, "no colours in a pipe"
-
-
-def test_a_sweep_with_a_job_that_cannot_run_is_not_started(tmp_path: Path) -> None:
-    result = typed("train", "-m", *QUICK[:2], "data=iris,diabetes", "metrics=multiclass", "hydra.sweep.dir=s")
-    assert result.exit_code == 2
-    assert "Traceback" not in result.output
-    assert not (tmp_path / "s").exists()
-    assert "error: 1 of 2 jobs cannot run; none was started\n" in result.stderr
-    assert "job 1 (" in result.stderr
-    assert "\n  metrics." in result.stderr
 
 
 def test_debug_lets_an_error_through() -> None:
@@ -140,35 +79,6 @@ def test_ctrl_c_before_a_run_began(monkeypatch: pytest.MonkeyPatch) -> None:
     assert typed("train").exit_code == 130
 
 
-def test_info() -> None:
-    lines = typed("info").stdout.splitlines()
-    assert [line for line in lines if not line.startswith(" ")] == ["versions", "cpu", "gpu", "device=auto"]
-    assert len({line.index(line.split()[1]) for line in lines if line.startswith("  ")}) == 1, "aligned"
-
-
-def test_explain() -> None:
-    result = typed("explain", "optimizer.lr", "experiment=digits_image", "optimizer.lr=0.1")
-    assert [line.split() for line in result.stdout.splitlines()] == [
-        ["optimizer.lr", "=", "0.1"],
-        ["set", "by", "command", "line", "optimizer.lr=0.1"],
-        ["over", "conf/experiment/digits_image.yaml:13", "0.003"],
-        ["over", "conf/optimizer/adamw.yaml:4", "0.001"],
-    ]
-    wrong = typed("explain", "optimzer")
-    assert (wrong.exit_code, wrong.stdout) == (2, "")
-    assert "did you mean 'optimizer'?" in wrong.stderr
-
-
-def test_diff() -> None:
-    result = typed("diff", "", "seed=1")
-    assert result.exit_code == 0, "a report, whatever it says"
-    assert result.stdout.splitlines()[-1].split() == ["seed", "0", "1"]
-    assert typed("diff", "", "").stdout == "no difference\n"
-    wrong = typed("diff", "nowhere", "")
-    assert (wrong.exit_code, wrong.stdout) == (1, "")
-    assert len(wrong.stderr.splitlines()) == 2
-
-
 def test_an_error_names_the_file_and_line_of_its_key(tmp_path: Path) -> None:
     (tmp_path / "conf" / "experiment").mkdir(parents=True)
     text = "# @package _global_\n# Mine.\nseed: x\noptimizer:\n  lr: 7\n"
@@ -178,12 +88,6 @@ def test_an_error_names_the_file_and_line_of_its_key(tmp_path: Path) -> None:
     sweep = typed("train", "-m", "experiment=mine", "seed=1,y")
     assert sweep.stderr.splitlines()[0].startswith("error: seed: y was given")
     assert sweep.stderr.splitlines()[0].endswith("(command line)")
-
-
-def test_configs_of_a_group() -> None:
-    lines = typed("configs", "device").stdout.splitlines()
-    assert lines[0] == "device"
-    assert lines[1].split()[0] == "auto"
 
 
 @pytest.mark.parametrize("flag", ["-sc", "--shell-completion"])

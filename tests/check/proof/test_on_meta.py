@@ -6,9 +6,12 @@ import pytest
 import torch
 from lightning.pytorch.plugins import Precision
 from omegaconf import OmegaConf
+from tests.check.own_models import own_models, prove
 
 from assay.check.proof.on_meta import model_on_meta, module_on_meta
 from assay.errors import ConfigError
+
+__all__ = ["own_models"]
 
 
 def job(**nodes: Any) -> Any:
@@ -42,3 +45,9 @@ def test_what_is_wrong_is_an_error_of_the_config() -> None:
         model_on_meta(job(model={**conv(4), "groups": 3}), Precision())
     with pytest.raises(ConfigError, match="not allowed"):
         module_on_meta(job(module=conv(4)), Precision())
+
+
+def test_a_constructor_that_computes_is_run_for_real() -> None:
+    report = prove(model="ComputesWhileMade")
+    assert report.step is not None
+    assert report.parameters == (4 * 2 + 2) + (2 * 3 + 3)

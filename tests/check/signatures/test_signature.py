@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from omegaconf import OmegaConf
 
-from assay.check.signatures.injected_arguments import supplied
 from assay.check.signatures.signature import check_signatures
 from assay.errors import ConfigError
 from assay.targets.judge_name import targets
@@ -357,29 +356,6 @@ def test_calls_that_cannot_be_made(config: dict[str, Any], key: str, message: st
 )
 def test_calls_that_can_be_made(config: dict[str, Any]) -> None:
     check_signatures(OmegaConf.create(config))
-
-
-def test_the_arguments_that_assay_gives_are_those_that_assemble_gives(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from assay.build import assembly, module, node, trainer
-    from assay.compose.compose import compose, job_config
-
-    given: dict[str, set[str]] = {}
-
-    def noted(config: Any, key: str, **objects: Any) -> Any:
-        given[key] = set(objects)
-        return node.build(config, key, **objects)
-
-    for room in (module, trainer):
-        monkeypatch.setattr(room, "build", noted)
-    monkeypatch.chdir(tmp_path)
-    assembly.assemble(job_config(compose(["data=wine", "device=cpu"])))
-    config = OmegaConf.create({})
-    for key in ("trainer", "module"):
-        told = supplied(config, key)
-        assert told is not None
-        assert set(told.names) == given[key]
 
 
 def test_what_is_used_as_it_is_cannot_be_a_partial() -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.sweep.conftest import TINY, begin, environment, run, until
-from tests.sweep.launcher.shared import ENDLESS, check_failure, check_stopped_job_saves, next_end
+from tests.sweep.conftest import TINY, begin, run, until
+from tests.sweep.launcher.local_slurm import SETUP, launcher, process_of, weights
+from tests.sweep.launcher.shared import ENDLESS, check_failure, next_end
 
 from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
@@ -19,24 +19,13 @@ from assay.sweep.launcher.slurm_queue import SlurmQueue
 from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.sweep.conftest import MakeJobSpec
 
     from assay.sweep.worker.fork_client import ForkServer
 
+__all__ = ["launcher"]
+
 LAUNCHER = ("hydra/launcher=slurm", "hydra.launcher.cluster=local")
-
-
-@pytest.fixture
-def launcher(tmp_path: Path) -> Iterator[SlurmLauncher]:
-    launcher = SlurmLauncher(tmp_path / "sweep", cluster="local")
-    yield launcher
-    launcher.close()
-    SlurmLauncher(tmp_path / "sweep", cluster="local").close()  # what a test has left
-
-
-SETUP = ["export OMP_SETUP=yes", "sleep 3"]
 
 
 def test_lines_of_setup_run_before_a_job_that_is_stopped(tmp_path: Path, make_job_spec: MakeJobSpec) -> None:
@@ -48,16 +37,6 @@ def test_lines_of_setup_run_before_a_job_that_is_stopped(tmp_path: Path, make_jo
     assert next_end(launcher).status == "interrupted"
     assert Path(stopped.run_dir, "checkpoints", "last.ckpt").is_file()
     launcher.close()
-
-
-def process_of(launcher: SlurmLauncher, number: int = 0) -> psutil.Process:
-    """The process that submitit runs a job in."""
-    (process,) = psutil.Process(int(launcher._running[number].job_id)).children()
-    return process
-
-
-def weights(run_dir: str | Path) -> str:
-    return RunRecord.load(Path(run_dir)).weights_sha256
 
 
 def test_slurm_is_asked_about_jobs_of_assay_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,38 +63,6 @@ def test_jobs_end_well_and_badly(launcher: SlurmLauncher, make_job_spec: MakeJob
     assert outcomes[2].metrics == RunRecord.load(Path(good.run_dir)).metrics
     assert outcomes[2].status == "finished"
     assert not list((launcher._folder).glob("*.outcome")), "what was told is not told again"
-
-
-def test_a_job_that_loses_its_machine_goes_on_at_the_next(
-    launcher: SlurmLauncher, make_job_spec: MakeJobSpec, tmp_path: Path
-) -> None:
-    """The run it is compared with is one that nobody stops, after lines for the shell."""
-    job_spec = make_job_spec("trainer.max_epochs=75", "seed=3")
-    launcher.start(job_spec)
-    until(Path(job_spec.run_dir, "metrics.csv").is_file)
-    first = process_of(launcher)
-    first.send_signal(signal.SIGTERM)  # Slurm sends it first, to all processes; submitit lets it pass
-    first.send_signal(signal.SIGUSR2)
-    end = next_end(launcher)
-    assert end.status == "finished", end.reason
-    record = RunRecord.load(Path(job_spec.run_dir))
-    assert len(record.resumed) == 1
-    assert record.resumed[0]["from_step"] > 0
-    whole = make_job_spec("trainer.max_epochs=75", "seed=3", number=1)
-    after_lines = SlurmLauncher(tmp_path / "other", cluster="local", setup=SETUP)
-    ended = run(after_lines, whole)[1]
-    after_lines.close()
-    assert (ended.status, ended.metrics) == ("finished", record.metrics)
-    assert environment(whole)["OMP_SETUP"] == "yes"
-    assert weights(job_spec.run_dir) == weights(whole.run_dir)
-    ours, theirs = (Path(one.run_dir, "metrics.csv").read_bytes() for one in (job_spec, whole))
-    assert ours == theirs
-
-
-def test_a_job_that_is_told_to_stop_saves_and_is_not_queued_again(
-    launcher: SlurmLauncher, make_job_spec: MakeJobSpec
-) -> None:
-    check_stopped_job_saves(launcher, make_job_spec)
 
 
 def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import copy
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
+
+import assay.config.hydra_internals
+from assay.config.hydra_internals import Repository, as_override, check_header
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def repository(folder: Path) -> Repository:
+    path = ConfigSearchPathImpl()
+    path.append("main", f"file://{folder}")
+    return Repository(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In place of assay's own options."""
+    monkeypatch.setattr(assay.config.hydra_internals, "CONF_DIR", tmp_path)
+    (tmp_path / "part.yaml").write_text("# P.\nvalue: 1\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_what_is_shipped_is_read_once_and_given_out_in_copies(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = repository(folder).load_config("part")
+    assert first is not None
+    first.config["value"] = 7
+    with monkeypatch.context() as patch:
+        patch.setattr("hydra._internal.config_repository.ConfigRepository.load_config", None)
+        again = copy.deepcopy(repository(folder)).load_config("part")
+    assert again is not None
+    assert again.config["value"] == 1
+
+
+def test_a_file_that_has_changed_is_read_again(folder: Path) -> None:
+    repository(folder).load_config("part")
+    (folder / "part.yaml").write_text("# P.\nvalue: 22\n", encoding="utf-8")
+    os.utime(folder / "part.yaml", ns=(1, 1))
+    changed = repository(folder).load_config("part")
+    assert changed is not None
+    assert changed.config["value"] == 22
+    assert repository(folder).load_config("nothing") is None
+
+
+def test_a_header_that_hydra_cannot_read() -> None:
+    check_header("# @package optimizer\n# One.\n")
+    with pytest.raises(ValueError, match="header"):
+        check_header("# @package\n# One.\n")
+
+
+def test_values_in_the_grammar_of_overrides() -> None:
+    assert as_override({"a": [1, None, "x y"], "b": 0.5}) == r"{a:[1,null,x\ y],b:0.5}"

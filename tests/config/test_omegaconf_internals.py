@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from omegaconf import OmegaConf
+
+from assay.config.omegaconf_internals import (
+    child_node,
+    child_values,
+    dereferenced,
+    is_interpolation,
+    is_missing,
+    is_null,
+    parent_of,
+    raw_value,
+    root_of,
+)
+
+CONFIG = OmegaConf.create({"a": {"b": "${c}", "none": None, "must": "???"}, "c": 3, "list": ["${c}", 4]})
+
+
+def test_a_node_is_seen_as_it_is_written() -> None:
+    node = child_node(CONFIG.a, "b")
+    assert (raw_value(node), is_interpolation(node)) == ("${c}", True)
+    assert dereferenced(node)._value() == 3
+    assert child_node(CONFIG.a, "nothing") is None
+    assert [is_null(child_node(CONFIG.a, name)) for name in ("b", "none", "must")] == [False, True, False]
+    assert [is_missing(child_node(CONFIG.a, name)) for name in ("b", "none", "must")] == [False, False, True]
+    assert list(child_values(CONFIG.list)) == ["${c}", 4]
+
+
+def test_what_stands_around_a_node() -> None:
+    node = child_node(CONFIG.a, "b")
+    assert parent_of(node) is CONFIG.a
+    assert root_of(node) is CONFIG
+    assert parent_of(CONFIG) is None
