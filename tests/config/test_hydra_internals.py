@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
+from hydra.core.plugins import Plugins
 
 import assay.config.hydra_internals
 from assay.config.hydra_internals import Repository, as_override, check_header
@@ -23,6 +24,7 @@ def repository(folder: Path) -> Repository:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """In place of assay's own options."""
+    Plugins.instance()  # knows how a folder is read
     monkeypatch.setattr(assay.config.hydra_internals, "CONF_DIR", tmp_path)
     (tmp_path / "part.yaml").write_text("# P.\nvalue: 1\n", encoding="utf-8")
     return tmp_path
