@@ -47,11 +47,7 @@ def shown_path(file: str) -> Path:
 
 
 def one_line_of(error: BaseException) -> str:
-    """Type and first line of the message of an exception, and where in the user's own code it came from.
-
-    Args:
-        error: Any.
-    """
+    """Type and first line of the message of an exception, and where in the user's own code it came from."""
     name, text = type(error).__name__, first_line(error.msg if isinstance(error, SyntaxError) else str(error))
     if match := _WORKER.match(text):  # the message is that of torch; the last line of it is what was raised
         said = str(error).strip().splitlines()[-1]

@@ -51,9 +51,6 @@ def distances_from_head(model: nn.Module) -> dict[str, int]:
     `encoder.layers.encoder_layer_11`). Names without a number and modules without a matrix (norms) belong to
     the layer before them, and those before the first layer together to a layer of their own (the embedding).
 
-    Args:
-        model: The model.
-
     >>> from torch import nn
     >>> distances_from_head(nn.Sequential(nn.Linear(4, 3, bias=False), nn.LayerNorm(3), nn.Linear(3, 2)))
     {'0.weight': 1, '1.weight': 1, '1.bias': 1, '2.weight': 0, '2.bias': 0}

@@ -20,9 +20,6 @@ _WORDS = {"true", "false", "null", "nan", "inf"}
 def is_dotted_path(text: str) -> bool:
     """Whether a text is a plain dotted name, as a target and a task of one's own are named.
 
-    Args:
-        text: Any.
-
     >>> is_dotted_path("torch.nn.Linear"), is_dotted_path("binary"), is_dotted_path("a..b")
     (True, False, False)
     """
@@ -61,9 +58,6 @@ def counted(number: int, thing: str, things: str = "") -> str:
 
 def duration(seconds: float) -> str:
     """A length of time, roughly.
-
-    Args:
-        seconds: Of it.
 
     >>> duration(4.2), duration(42.3), duration(600), duration(7260), duration(200_000)
     ('4.2 s', '42 s', '10 min', '2 h 1 min', '2 d 7 h')

@@ -107,12 +107,7 @@ class Console(rich.console.Console):
         self._file = new_file
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render to segments; what is text in them is printable.
-
-        Args:
-            renderable: As for Rich.
-            options: As for Rich.
-        """
+        """Render to segments; what is text in them is printable."""
         for segment in super().render(renderable, options):
             if segment.control or not _CONTROL.search(segment.text):
                 yield segment

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 def check_fine_tuning(config: DictConfig, finetune: FineTuning | None) -> None:
     """Refuse what would undo a fine-tuning without a word.
 
-    Args:
-        config: The job.
-        finetune: Of the job.
-
     Raises:
         ConfigError: Naming the key.
     """

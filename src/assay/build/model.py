@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 def build_model(config: DictConfig) -> tuple[nn.Module, FineTuning | None]:
     """The model with its initial weights, frozen and adapted as `finetune` says, and what does so.
 
-    Args:
-        config: The job, with its `spec`.
-
     Raises:
         ConfigError: A node cannot be built as it is written, or the two do not go together.
     """
@@ -70,11 +67,7 @@ def build_trained(config: DictConfig, state: Mapping[str, Tensor]) -> nn.Module:
 
 
 def has_weights(config: DictConfig) -> bool:
-    """Whether the model starts from weights that the key `model.weights` names.
-
-    Args:
-        config: The job.
-    """
+    """Whether the model starts from weights that the key `model.weights` names."""
     node = config.get("model")
     if not isinstance(node, DictConfig):
         return False

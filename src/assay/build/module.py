@@ -70,9 +70,6 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
 def build_optimization(config: DictConfig) -> dict[str, Any]:
     """What `assay.module.Module` is told about optimizing.
 
-    Args:
-        config: The job, with its `spec`.
-
     Returns:
         `optimizer`, `param_groups`, `scheduler` and `schedule`.
 

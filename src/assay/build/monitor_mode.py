@@ -27,11 +27,7 @@ _WORDS: Final = {"min": "lower", "max": "higher"}
 
 
 def monitors(config: DictConfig) -> Iterator[tuple[str, str]]:
-    """Key of each node that follows a metric, and the metric.
-
-    Args:
-        config: A job.
-    """
+    """Key of each node that follows a metric, and the metric."""
     for key in [*(f"callbacks.{name}" for name in config.get("callbacks") or {}), "scheduler"]:
         node = OmegaConf.select(config, key)
         monitor = node.get("monitor") if isinstance(node, DictConfig) else None
@@ -69,10 +65,6 @@ def mode_of(config: DictConfig, key: str, known: Callable[[], Mapping[str, Mode]
 def mode_argument(config: DictConfig, key: str) -> dict[str, Mode]:
     """What to call a node's target with, beside what the node says: its `mode`, or nothing.
 
-    Args:
-        config: The job, with its `spec`.
-        key: Of the node.
-
     Raises:
         ConfigError: As for `mode_of`.
     """
@@ -81,11 +73,7 @@ def mode_argument(config: DictConfig, key: str) -> dict[str, Mode]:
 
 
 def known_directions(config: DictConfig) -> dict[str, Mode]:
-    """Which way each score of a job is better, as far as its metrics say it.
-
-    Args:
-        config: The job, with its `spec`.
-    """
+    """Which way each score of a job is better, as far as its metrics say it."""
     if config.module._target_ != OUR_MODULE:
         return {}
     found: dict[str, Mode] = {}

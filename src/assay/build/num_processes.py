@@ -59,11 +59,7 @@ def num_processes(trainer: Mapping[str, Any], available: int) -> int:
 
 
 def num_local_processes(config: DictConfig) -> int:
-    """How many processes this job needs on this machine; 1 where it is a rank already.
-
-    Args:
-        config: The job.
-    """
+    """How many processes this job needs on this machine; 1 where it is a rank already."""
     if "LOCAL_RANK" in os.environ:
         return 1
     import torch
@@ -73,11 +69,7 @@ def num_local_processes(config: DictConfig) -> int:
 
 
 def world_size(config: DictConfig) -> int:
-    """Processes of the whole job, over all its machines.
-
-    Args:
-        config: The job.
-    """
+    """Processes of the whole job, over all its machines."""
     if "WORLD_SIZE" in os.environ:
         return int(os.environ["WORLD_SIZE"])
     return num_local_processes(config) * int(config.trainer.get("num_nodes") or 1)

@@ -120,9 +120,6 @@ def _limited(batches: int, limit: Any) -> int:
 def check_length(config: DictConfig) -> list[str]:
     """Refuse a run that would have less than one batch of something, or whose length nobody knows who asks.
 
-    Args:
-        config: The job, with its `spec`.
-
     Returns:
         What may be meant, but should be said.
 
@@ -164,11 +161,7 @@ def check_length(config: DictConfig) -> list[str]:
 
 
 def why_no_validation(config: DictConfig) -> tuple[str, str]:
-    """Why no validation will take place, and what to type; empty where there will be one.
-
-    Args:
-        config: The job, with its `spec`.
-    """
+    """Why no validation will take place, and what to type; empty where there will be one."""
     if not config.spec.num_val:
         share = value_of(config, "data.split.val")
         why = "there is no validation subset"
@@ -282,12 +275,7 @@ def _batches_before_validation(interval: Any, length: RunLength) -> int | None:
 
 
 def num_validations(config: DictConfig, length: RunLength) -> int | None:
-    """How often a run validates; None where time decides, or nobody knows how long it is.
-
-    Args:
-        config: The job, with its `spec`.
-        length: Of the run.
-    """
+    """How often a run validates; None where time decides, or nobody knows how long it is."""
     total = length.total_batches
     if total is None or not _is_validated(config):
         return None if total is None else 0

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 def build_trainer(config: DictConfig) -> L.Trainer:
     """Lightning's trainer with its callbacks, and without its loggers: some write to disk at once.
 
-    Args:
-        config: The job, with its `spec`.
-
     Raises:
         ConfigError: A node cannot be built as it is written.
     """
@@ -60,9 +57,6 @@ def build_trainer(config: DictConfig) -> L.Trainer:
 
 def build_loggers(config: DictConfig) -> list[Logger]:
     """What the trainer logs to.
-
-    Args:
-        config: The job, with its `spec`.
 
     Raises:
         ConfigError: A node cannot be built as it is written.

@@ -83,11 +83,7 @@ def close_storage(storage: optuna.storages.BaseStorage) -> None:
 
 
 def sqlite_url(path: Path) -> str:
-    """The URL of an SQLite file, whatever its name holds.
-
-    Args:
-        path: The file.
-    """
+    """The URL of an SQLite file, whatever its name holds."""
     from sqlalchemy import URL
 
     return URL.create("sqlite", database=str(path)).render_as_string(hide_password=False)

@@ -56,9 +56,6 @@ class Checker:
     def job(self, overrides: Sequence[str]) -> Job:
         """Compose a job and refuse what can be seen without torch: a mistyped word costs no wait.
 
-        Args:
-            overrides: As typed.
-
         Raises:
             AssayError: It cannot run, or not where or from what it is asked to.
         """
@@ -113,9 +110,6 @@ class Checker:
     def report(self, job: Job) -> Report:
         """Check a job; what another one has told that differs in the seed alone is not asked again.
 
-        Args:
-            job: Composed.
-
         Raises:
             AssayError: It cannot run.
         """
@@ -133,9 +127,6 @@ class Checker:
 
     def check(self, job: Job) -> Proof:
         """Check a job whose run gets what was made for that.
-
-        Args:
-            job: Composed.
 
         Raises:
             AssayError: It cannot run.

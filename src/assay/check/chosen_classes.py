@@ -8,11 +8,7 @@ from assay.config.unread_keys import OUR_MODULE
 
 
 def chosen_classes(config: DictConfig) -> dict[str, str]:
-    """The class of each node that says what is trained, by its key.
-
-    Args:
-        config: The job.
-    """
+    """The class of each node that says what is trained, by its key."""
     if config.module._target_ != OUR_MODULE:
         return {"model": str(config.module._target_).rpartition(".")[2]}
     nodes = {key: config.get(key) or {} for key in ("model", "loss", "optimizer", "scheduler", "augment")}

@@ -29,12 +29,7 @@ _CURVE_HEIGHT, _CURVE_WIDTH, _EIGHTHS = 8, 72, " ▁▂▃▄▅▆▇█"
 
 
 def show_job(console: Console, report: Report) -> None:
-    """Print what is known of one job.
-
-    Args:
-        console: Where to.
-        report: Of the check.
-    """
+    """Print what is known of one job."""
     rows = [("data", _data(report))]
     if told := _distribution(report):
         rows.append(("classes" if report.spec.get("class_counts") else "targets", told))

@@ -143,12 +143,7 @@ def compose_with(
 
 @contextmanager
 def explained(hydra: Hydra, overrides: Sequence[str]) -> Iterator[None]:
-    """Turn what Hydra or OmegaConf raises in the block into one `ConfigError`.
-
-    Args:
-        hydra: From `loader()`.
-        overrides: What is being composed.
-    """
+    """Turn what Hydra or OmegaConf raises in the block into one `ConfigError`."""
     try:
         yield
     except (HydraException, OmegaConfBaseException, YAMLError, TypeError, ValueError, OSError) as error:
@@ -157,10 +152,6 @@ def explained(hydra: Hydra, overrides: Sequence[str]) -> Iterator[None]:
 
 def trust_for(hydra: Hydra, overrides: Sequence[str]) -> Trust:
     """Which packages may be imported for a command; asked before anything is composed.
-
-    Args:
-        hydra: From `loader()`.
-        overrides: As typed.
 
     Raises:
         ConfigError: The project's `project.yaml` or the command line names what cannot be trusted, a config
@@ -232,9 +223,6 @@ def job_config(config: DictConfig) -> DictConfig:
     """A copy without the `hydra` node, in which `optimizer.fused` and `model.config` are not `auto` any more.
 
     Plain interpolations such as `${spec.num_classes}` stay as they are.
-
-    Args:
-        config: A composed config.
     """
     job = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     settle_fused(job)

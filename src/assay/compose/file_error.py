@@ -50,9 +50,6 @@ def file_error(error: Exception, overrides: Sequence[str], loader: ConfigLoader)
 def faulty_file(text: str) -> tuple[str, str]:
     r"""The config file that one of Hydra's messages begins with, and the rest of the message.
 
-    Args:
-        text: The message.
-
     >>> faulty_file("In 'experiment/x': ConfigTypeError raised while composing config:\nCannot merge")
     ('experiment/x', 'Cannot merge')
     >>> faulty_file("no file")
@@ -83,13 +80,7 @@ def where_is(name: str, word: str, loader: ConfigLoader) -> str:
 
 
 def who_names(option: str, overrides: Sequence[str], loader: ConfigLoader) -> str:
-    """The line of a defaults list that names an option; empty when only the command line does.
-
-    Args:
-        option: Its name.
-        overrides: What was typed.
-        loader: Hydra's.
-    """
+    """The line of a defaults list that names an option; empty when only the command line does."""
     if any(option in re.split(r"[=,\[\]]", override)[1:] for override in overrides):
         return ""
 

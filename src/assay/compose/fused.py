@@ -42,9 +42,6 @@ def settle_fused(config: DictConfig) -> None:
 def check_fused(config: DictConfig) -> None:
     """Refuse a fused optimizer where torch or Lightning would do so in the first step.
 
-    Args:
-        config: A job.
-
     Raises:
         ConfigError: It cannot be fused here.
     """

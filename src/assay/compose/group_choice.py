@@ -39,11 +39,7 @@ class Choice:
     settings: tuple[Setting, ...]
 
     def brought(self, path: Path) -> bool:
-        """Whether a file is of the group, so that its choice brought the file here.
-
-        Args:
-            path: Of a config file.
-        """
+        """Whether a file is of the group, so that its choice brought the file here."""
         group = self.group.partition("@")[0]
         files = [f"/{group}/{option}.yaml" for option in self.option.split(",") if option]
         in_folder = path.parent.as_posix().endswith(f"/{group}")

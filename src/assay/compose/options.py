@@ -29,11 +29,7 @@ class Option:
 
 
 def describe(path: Path) -> str:
-    """The first comment line of a YAML that is no `@package` directive; empty if there is none.
-
-    Args:
-        path: A YAML file.
-    """
+    """The first comment line of a YAML that is no `@package` directive; empty if there is none."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             break

@@ -105,13 +105,7 @@ class Origins:
         ]
 
     def put(self, at: _Parts, kind: _Kind, setting: Setting) -> None:
-        """Merge one setting, as OmegaConf does.
-
-        Args:
-            at: Its key.
-            kind: What it puts there.
-            setting: Where it is written.
-        """
+        """Merge one setting, as OmegaConf does."""
         had = self._kinds.get(at)
         if setting.text == "???" and had is not None:
             return  # says only that something must be there, and it is

@@ -56,9 +56,6 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collec
 def suited(overrides: Sequence[str]) -> list[str]:
     """What goes with a typed task that takes the place of the data's own, for which the data has chosen.
 
-    Args:
-        overrides: As typed.
-
     Returns:
         Such as `model=autoencoder`, as far as it was not typed; nothing with an experiment, which chooses.
     """

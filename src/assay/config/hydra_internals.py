@@ -77,12 +77,7 @@ class Repository(ConfigRepository):
 
 
 def open_hydra(task: str, search_path: ConfigSearchPath) -> Hydra:
-    """Hydra over some folders of configs, as its process-wide singleton.
-
-    Args:
-        task: Its name for what runs.
-        search_path: The folders.
-    """
+    """Hydra over some folders of configs, as its process-wide singleton."""
     opened = Hydra.create_main_hydra2(task, search_path)
     loader: Any = opened.config_loader
     loader.repository = Repository(search_path)
@@ -102,9 +97,6 @@ def file_of(source: ConfigSource, name: str) -> Path:
 def check_header(text: str) -> None:
     """Read the `# @package` line of a config as Hydra does.
 
-    Args:
-        text: Its beginning.
-
     Raises:
         ValueError: Hydra cannot read it.
     """
@@ -112,11 +104,7 @@ def check_header(text: str) -> None:
 
 
 def read_folders_by(reader: type[FileConfigSource]) -> None:
-    """Have Hydra read its folders of configs through another class.
-
-    Args:
-        reader: The class.
-    """
+    """Have Hydra read its folders of configs through another class."""
     SourcesRegistry.instance().types["file"] = reader
 
 

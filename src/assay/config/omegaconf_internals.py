@@ -17,11 +17,7 @@ text_representer = get_omega_conf_dumper().str_representer
 
 
 def raw_value(node: Node) -> Any:
-    """What is written in a node: the text of an interpolation, and not what it stands for.
-
-    Args:
-        node: Of a config.
-    """
+    """What is written in a node: the text of an interpolation, and not what it stands for."""
     return node._value()
 
 
@@ -45,28 +41,17 @@ def child_values(sequence: ListConfig) -> Iterator[Any]:
 
 
 def parent_of(node: Node) -> Any:
-    """The container around a node; None at the top.
-
-    Args:
-        node: Of a config.
-    """
+    """The container around a node; None at the top."""
     return node._get_parent()
 
 
 def root_of(node: Node) -> Any:
-    """The config that a node is part of.
-
-    Args:
-        node: Of a config.
-    """
+    """The config that a node is part of."""
     return node._get_root()
 
 
 def dereferenced(node: Node) -> Node:
     """The node that an interpolation stands for.
-
-    Args:
-        node: An interpolation.
 
     Raises:
         OmegaConfBaseException: There is no such node.
@@ -75,27 +60,15 @@ def dereferenced(node: Node) -> Node:
 
 
 def is_null(node: Node) -> bool:
-    """Whether null is written in a node.
-
-    Args:
-        node: Of a config.
-    """
+    """Whether null is written in a node."""
     return bool(node._is_none())
 
 
 def is_missing(node: Node) -> bool:
-    """Whether `???` is written in a node.
-
-    Args:
-        node: Of a config.
-    """
+    """Whether `???` is written in a node."""
     return bool(node._is_missing())
 
 
 def is_interpolation(node: Node) -> bool:
-    """Whether a node stands for something else.
-
-    Args:
-        node: Of a config.
-    """
+    """Whether a node stands for something else."""
     return bool(node._is_interpolation())

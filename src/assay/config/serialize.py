@@ -32,11 +32,7 @@ def written(config: DictConfig) -> dict[str, Any]:
 
 
 def known(config: DictConfig) -> dict[str, Any]:
-    """A job as plain data, resolved once its data has told the `spec`.
-
-    Args:
-        config: A job.
-    """
+    """A job as plain data, resolved once its data has told the `spec`."""
     plain: Any = OmegaConf.to_container(config, resolve="spec" in config, enum_to_str=True)
     return dict(plain)
 
@@ -59,28 +55,17 @@ def to_yaml(plain: Any) -> str:
 
 
 def to_text(config: DictConfig) -> str:
-    """As it was composed, for another process: a line of JSON; YAML where a key is not text.
-
-    Args:
-        config: A job.
-    """
+    """As it was composed, for another process: a line of JSON; YAML where a key is not text."""
     return to_text_of(OmegaConf.to_container(config, resolve=False))
 
 
 def to_text_of(plain: Any) -> str:
-    """The same of a job as plain data.
-
-    Args:
-        plain: A job.
-    """
+    """The same of a job as plain data."""
     return json.dumps(plain) if _has_only_text_keys(plain) else yaml.safe_dump(plain)
 
 
 def from_text(text: str) -> DictConfig:
     """Read `to_text` back.
-
-    Args:
-        text: What it wrote.
 
     >>> job = OmegaConf.create({"lr": 1e-5, "half": "${lr}", "weights": {0: 1.0}})
     >>> from_text(to_text(job)) == job

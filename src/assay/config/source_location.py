@@ -42,11 +42,7 @@ class Setting:
 
 
 def shown(path: Path) -> str:
-    """A path as a user knows it: from the current directory, or from assay's own `conf`.
-
-    Args:
-        path: Of a config file.
-    """
+    """A path as a user knows it: from the current directory, or from assay's own `conf`."""
     full = path.resolve()
     if full.is_relative_to(Path.cwd()):
         return full.relative_to(Path.cwd()).as_posix()
@@ -71,9 +67,6 @@ def config_file(repository: IConfigRepository, name: str) -> Path | None:
 
 def split(key: str) -> tuple[str, ...]:
     """Names and indices of a full key.
-
-    Args:
-        key: The full key.
 
     >>> split("model._args_[1].in_features")
     ('model', '_args_', '1', 'in_features')

@@ -48,9 +48,6 @@ def load_yaml(path: Path) -> DictConfig | ListConfig:
 def load_mapping(path: Path) -> DictConfig:
     """What a YAML file says that holds keys and values.
 
-    Args:
-        path: The file.
-
     Raises:
         AssayError: It cannot be read, is not YAML, or holds something else.
     """
@@ -68,9 +65,6 @@ def load_mapping(path: Path) -> DictConfig:
 
 def check_yaml(path: Path) -> None:
     """Refuse a file that would take time or memory out of all proportion to its size.
-
-    Args:
-        path: The file.
 
     Raises:
         OSError: As for `load_yaml`.

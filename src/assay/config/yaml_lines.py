@@ -60,9 +60,6 @@ def written(path: Path, package: tuple[str, ...] = ()) -> list[Written]:
 def defaults(path: Path) -> list[tuple[str, int]]:
     """The items of a file's defaults list as written, each with its line.
 
-    Args:
-        path: The file.
-
     Raises:
         yaml.YAMLError: It is no YAML.
     """
@@ -96,9 +93,6 @@ def text(node: yaml.Node) -> str:
 
 def shortened(value: str) -> str:
     """At most eighty characters of a value, in a line.
-
-    Args:
-        value: Of any length.
 
     >>> shortened("x" * 100)[-4:]
     'xxx…'

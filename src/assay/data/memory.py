@@ -22,11 +22,7 @@ def free_memory() -> int:
 
 
 def device_memory(device: torch.device) -> int:
-    """Bytes that a device has in all; of the CPU those of the machine, or a container's limit. 0: not known.
-
-    Args:
-        device: Of any type.
-    """
+    """Bytes of a device in all; of the CPU those of the machine, or a container's limit. 0: not known."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[1]
     if device.type == "mps":

@@ -289,9 +289,6 @@ class _Files:
 def subset_folders(root: Path) -> dict[str, tuple[Path, Path]]:
     """The folders of pictures and of masks of each subset, or of `all`.
 
-    Args:
-        root: Of the data.
-
     Raises:
         DataError: There are none.
     """

@@ -83,9 +83,6 @@ def target_statistics(splits: Splits) -> Scale:
     """Mean and deviation of each real target over the training subset; empty where there is none.
 
     Beside real targets, classes count with 0 and 1: they stay what they are.
-
-    Args:
-        splits: Of the data.
     """
     targets = splits.data["train"].targets
     columns = range(targets.shape[1] if targets.ndim == 2 else 1)

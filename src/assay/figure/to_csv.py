@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 def to_csv(figure: Figure) -> str:
     """Write what a figure draws as a table.
 
-    Args:
-        figure: Of any marks.
-
     Returns:
         A matrix has its row's name in the first column. Everything else is one row per point, with the
         column `series` where the figure has several; columns that no point fills are left out. Floats are

@@ -24,9 +24,6 @@ _MOST_NAMES = 40
 def to_matplotlib(figure: Figure) -> Drawing:
     """Draw a figure by matplotlib.
 
-    Args:
-        figure: What to draw.
-
     Returns:
         Ready for `savefig`; texts are written as they are, `$` included.
 

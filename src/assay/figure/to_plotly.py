@@ -48,9 +48,6 @@ _FEW: Final = 6
 def to_plotly(figure: Figure) -> dict[str, Any]:
     """Draw a figure by plotly.
 
-    Args:
-        figure: What to draw.
-
     Returns:
         Plain JSON: `data` and `layout`. Texts are escaped where plotly reads markup or TeX; numbers have six
         digits, and those that are not finite are null.
@@ -311,11 +308,7 @@ def _ticks(names: Sequence[str]) -> dict[str, Any]:
 
 
 def is_marked(line: Line) -> bool:
-    """Whether the points of a line are shown.
-
-    Args:
-        line: Of a figure.
-    """
+    """Whether the points of a line are shown."""
     if line.is_reference or line.is_step or len(line.x) > MOST_MARKED:
         return False
     return bool((np.diff(np.asarray(line.x, dtype=float)) > 0).all())  # else a curve, such as a ROC

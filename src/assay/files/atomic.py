@@ -104,11 +104,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make a rename in this directory survive a power cut.
-
-    Args:
-        path: The directory.
-    """
+    """Make a rename in this directory survive a power cut."""
     if os.name == "nt":  # Windows has no such call
         return
     descriptor = os.open(path, os.O_RDONLY)

@@ -17,20 +17,12 @@ SUFFIX = ".sha256"
 
 
 def sum_file(path: Path) -> Path:
-    """Where the sum of a checkpoint lies.
-
-    Args:
-        path: The checkpoint.
-    """
+    """Where the sum of a checkpoint lies."""
     return path.with_name(path.name + SUFFIX)
 
 
 def sha256(path: Path) -> str:
-    """The sum that is listed for a checkpoint; empty when there is none.
-
-    Args:
-        path: The checkpoint.
-    """
+    """The sum that is listed for a checkpoint; empty when there is none."""
     return next(iter(read_sums(path.resolve())), "")
 
 
@@ -60,11 +52,7 @@ def write_sums(path: Path, sums: list[str]) -> None:
 
 
 def sums_of_content(path: Path) -> list[str]:
-    """Sums of which one is that of the file; read from the file itself when it came without.
-
-    Args:
-        path: The checkpoint.
-    """
+    """Sums of which one is that of the file; read from the file itself when it came without."""
     if not path.is_file() or path.is_symlink():
         return []
     if sum_file(path).is_file():  # a sum that does not fit must not be made to fit

@@ -64,12 +64,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def mark_of(pid: int, name: str) -> str:
-    """Value of an environment variable with which a process was started; empty where it is not known.
-
-    Args:
-        pid: Of the process.
-        name: Of the variable.
-    """
+    """Value of an environment variable with which a process was started; empty where it is not known."""
     try:
         return psutil.Process(pid).environ().get(name, "")
     except (psutil.Error, OSError):
@@ -77,11 +72,7 @@ def mark_of(pid: int, name: str) -> str:
 
 
 def kill(pid: int) -> None:
-    """End a process at once, with its group where it leads one; nothing where it is gone.
-
-    Args:
-        pid: Of the process.
-    """
+    """End a process at once, with its group where it leads one; nothing where it is gone."""
     for send in (os.killpg, os.kill):
         try:
             send(pid, signal.SIGKILL)

@@ -38,9 +38,6 @@ class Stopped(KeyboardInterrupt):
 def handlers_kept(numbers: Sequence[signal.Signals] = STOP_SIGNALS) -> Iterator[list[signal.Signals]]:
     """Give signals back the handlers that they have now, when this block is left.
 
-    Args:
-        numbers: Of the signals.
-
     Returns:
         Those that may be handled here: none off the main thread, and not SIGHUP where `nohup` ignores it.
     """

@@ -84,11 +84,7 @@ def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str
 
 
 def head_of(repository: git.Repo) -> str | None:
-    """The commit that is checked out, in hexadecimal digits; None before the first.
-
-    Args:
-        repository: Any.
-    """
+    """The commit that is checked out, in hexadecimal digits; None before the first."""
     from git import SymbolicReference
 
     try:  # GitPython's `head.commit` starts a process to look the commit up

@@ -39,9 +39,6 @@ def of_exception(error: BaseException) -> Cause:
     An error of assay's own defers to what it was raised from: a checkpoint that could not be written because
     the disk was full can be written another time.
 
-    Args:
-        error: That a job raised.
-
     >>> of_exception(ValueError("no")), of_exception(ConnectionResetError())
     ('exception', 'machine')
     """
@@ -83,9 +80,6 @@ def of_signal(name: str, output: str, *, memory_ran_out: bool) -> Cause:
 
 def signal_name(number: int) -> str:
     """Name of a signal.
-
-    Args:
-        number: Of it.
 
     >>> signal_name(11), signal_name(250)
     ('SIGSEGV', 'signal 250')

@@ -241,11 +241,7 @@ class Journal:
         self._write([{"event": "end", "number": number, "final": final, "at": _now(), **plain}])
 
     def reopen(self, number: int) -> None:
-        """Note that a job which has failed is to run again.
-
-        Args:
-            number: Of the job.
-        """
+        """Note that a job which has failed is to run again."""
         self._write([{"event": "reopen", "number": number}])
 
     def _write(self, events: list[dict[str, Any]]) -> None:
@@ -391,9 +387,5 @@ def refuse_existing(directory: Path) -> None:
 
 
 def unfinished(journal: Journal) -> Iterator[JobRecord]:
-    """Jobs that something is left to do for, by number.
-
-    Args:
-        journal: Of the sweep.
-    """
+    """Jobs that something is left to do for, by number."""
     return (job_record for _, job_record in sorted(journal.jobs.items()) if not job_record.ended)

@@ -63,9 +63,6 @@ class Objective:
     def score(self, outcome: Outcome) -> float | None:
         """The score of the best checkpoint where this is what checkpoints are kept by, else the last one.
 
-        Args:
-            outcome: Of a job.
-
         Returns:
             None where there is none, or it is not a number.
         """
@@ -87,10 +84,6 @@ class Objective:
 
 def scores_of(outcome: Outcome, aims: Sequence[Objective]) -> list[float] | None:
     """A job's score for each objective.
-
-    Args:
-        outcome: Of the job.
-        aims: What is asked for.
 
     Returns:
         None where the job has not finished, or one is missing.

@@ -127,9 +127,5 @@ def exit_code_of(signal_name: str) -> int:
 
 
 def stopped_by(signal_name: str) -> str:
-    """The reason of what a signal has interrupted.
-
-    Args:
-        signal_name: Of the signal.
-    """
+    """The reason of what a signal has interrupted."""
     return "stopped by hand" if signal_name == "SIGINT" else f"stopped by {signal_name}"

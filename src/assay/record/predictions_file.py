@@ -33,10 +33,6 @@ def write(path: Path, predictions: Predictions) -> None:
     Columns `key` (string), `target` (int64, or a list of fixed size; absent where none is known) and `output`
     (a list of fixed size of float32); the rest as JSON under `assay` in the schema's metadata.
 
-    Args:
-        path: The file.
-        predictions: What a model said.
-
     Raises:
         OSError: It cannot be written; what was there before still stands.
     """

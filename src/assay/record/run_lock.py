@@ -58,11 +58,7 @@ def writing(run_dir: Path, *, shared: bool = False) -> Iterator[None]:
 
 
 def is_written(run_dir: Path) -> bool:
-    """Whether a live process writes this run; says nothing about other machines without shared locks.
-
-    Args:
-        run_dir: The run directory.
-    """
+    """Whether a live process writes this run; says nothing about other machines without shared locks."""
     if fcntl is None:
         return False
     return any(_is_locked(path) for path in (run_dir, run_dir / FILE))
@@ -122,11 +118,7 @@ def _say_who(descriptor: int, *, joins: bool) -> None:
 
 
 def refusal(run_dir: Path) -> AssayError:
-    """What a process is told that would write a run which another one writes.
-
-    Args:
-        run_dir: The run directory.
-    """
+    """What a process is told that would write a run which another one writes."""
     here, holders = socket.gethostname(), _holders(run_dir)
     processes = " ".join(str(process) for process, host in holders if host == here)
     who = " and ".join(f"process {process}" + f" on {host}" * (host != here) for process, host in holders)

@@ -122,27 +122,15 @@ class RunRecord:
         )
 
     def interrupted_by(self, signal: str) -> None:
-        """Say that a signal has interrupted the run.
-
-        Args:
-            signal: Its name.
-        """
+        """Say that a signal has interrupted the run."""
         self.status, self.reason, self.signal = "interrupted", stopped_by(signal), signal
 
     def failed_by(self, error: BaseException) -> None:
-        """Say that an exception has ended the run.
-
-        Args:
-            error: The exception.
-        """
+        """Say that an exception has ended the run."""
         self.status, self.reason, self.cause = "failed", reason_of(error), of_exception(error)
 
     def save(self, run_dir: Path) -> None:
-        """Replace `record.json` whole, without secrets.
-
-        Args:
-            run_dir: The run directory.
-        """
+        """Replace `record.json` whole, without secrets."""
         # Redacted as a tree: in the text, a secret that is a number would take the JSON along.
         plain = finite(redact_tree(asdict(self)))
         text = json.dumps(plain, indent=2, allow_nan=False, default=lambda value: redact(str(value)))
@@ -151,9 +139,6 @@ class RunRecord:
     @classmethod
     def load(cls, run_dir: Path) -> RunRecord:
         """Read `record.json` back.
-
-        Args:
-            run_dir: The run directory.
 
         Raises:
             AssayError: There is none, or it is not what `save` wrote.
@@ -260,11 +245,7 @@ def finite(value: Any) -> Any:
 
 
 def numbers(value: Any) -> Any:
-    """Numbers as `finite` was given them.
-
-    Args:
-        value: What it made of them.
-    """
+    """Numbers as `finite` was given them."""
     if isinstance(value, dict):
         return {key: numbers(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -44,10 +44,6 @@ def write(path: Path, samples: Sequence[KeptSample]) -> None:
 
     Columns `key`, `reason`, `picture` (PNG) and `row` (a JSON object); the last two may be null.
 
-    Args:
-        path: The file.
-        samples: What to keep.
-
     Raises:
         OSError: It cannot be written; what was there before still stands.
     """

@@ -42,11 +42,7 @@ def segment_here(gpus: list[str], threads: int) -> tuple[dict[str, Any], str]:
 
 
 def segments(record: RunRecord) -> list[dict[str, Any]]:
-    """What each segment of a run ran with, from the first on; those of which nothing is known are left out.
-
-    Args:
-        record: Of the run.
-    """
+    """What each segment of a run ran with, from the first on; the unknown ones are left out."""
     every = [{name: getattr(record, name) for name in _FIELDS}]
     for entry in record.resumed:
         if "machine" in entry:
@@ -73,11 +69,7 @@ def shortened(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, An
 
 
 def differences_within(record: RunRecord) -> list[str]:
-    """What was not the same in all segments of a run, and from which step on.
-
-    Args:
-        record: Of the run.
-    """
+    """What was not the same in all segments of a run, and from which step on."""
     every = segments(record)
     steps = [entry.get("from_step") for entry in record.resumed if "machine" in entry]
     return [

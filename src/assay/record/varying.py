@@ -18,9 +18,6 @@ _LONG: Final = 8
 def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
     """Overrides that not all jobs share, by key, one dictionary per job.
 
-    Args:
-        jobs: Jobs, in order.
-
     >>> from assay.record.journal import JobRecord
     >>> jobs = [JobRecord(0, "", ("data=iris", "seed=1")), JobRecord(1, "", ("data=iris", "seed=2"))]
     >>> varying(jobs)
@@ -36,9 +33,6 @@ def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
 
 def fold_of(overrides: Iterable[str]) -> int | None:
     """Which fold a job tests; None for one without folds.
-
-    Args:
-        overrides: Of the job.
 
     >>> fold_of(["seed=1", "fold=2"]), fold_of(["seed=1", "fold=null"])
     (2, None)

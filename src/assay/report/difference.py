@@ -129,24 +129,14 @@ def config_difference(one: DictConfig, other: DictConfig) -> Rows:
 
 
 def record_difference(one: RunRecord, other: RunRecord) -> Rows:
-    """What of two records differs and can change an outcome: code, packages, machine, data, seed.
-
-    Args:
-        one: Of a run.
-        other: Of another.
-    """
+    """What of two records differs and can change an outcome: code, packages, machine, data, seed."""
     sides = [{name: getattr(record, name) for name in _MATTERS} for record in (one, other)]
     first, second = (values_of(OmegaConf.create({"record": side})) for side in sides)
     return {key.removeprefix("record."): values for key, values in _rows(first, second).items()}
 
 
 def score_difference(one: RunRecord, other: RunRecord) -> Rows:
-    """Scores of two runs that are not the same, those of the test first.
-
-    Args:
-        one: Of a run.
-        other: Of another.
-    """
+    """Scores of two runs that are not the same, those of the test first."""
     first, second = ({name: f"{value:.6g}" for name, value in run.metrics.items()} for run in (one, other))
     names = sorted({**first, **second}, key=lambda name: (not name.startswith("test/"), name))
     names = [name for name in names if not name.startswith("lr-")]

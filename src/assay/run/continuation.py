@@ -66,10 +66,6 @@ def pick_up(assembly: Assembly, record: RunRecord, run_dir: Path) -> Path | None
 def same_data(assembly: Assembly, record: RunRecord) -> str:
     """Digest of the data, which must be the one that the run began with, where that is known.
 
-    Args:
-        assembly: The run.
-        record: Of the run.
-
     Raises:
         AssayError: It is another one.
     """
@@ -132,11 +128,7 @@ def same_logs(config: DictConfig, record: RunRecord) -> None:
 
 @contextmanager
 def threads_of(record: RunRecord) -> Iterator[None]:
-    """Compute with as many threads as the run began with: sums depend on how they are divided.
-
-    Args:
-        record: Of the run.
-    """
+    """Compute with as many threads as the run began with: sums depend on how they are divided."""
     before, then = torch.get_num_threads(), record.machine.get("threads")
     if isinstance(then, int) and 0 < then <= _MOST_THREADS:
         torch.set_num_threads(then)

@@ -153,11 +153,7 @@ def _warnings(predictions: Predictions) -> list[str]:
 
 
 def remove(run_dir: Path) -> None:
-    """Take away what an earlier end of a run has kept, which is not what it comes to now.
-
-    Args:
-        run_dir: Of the run.
-    """
+    """Take away what an earlier end of a run has kept, which is not what it comes to now."""
     for name in (predictions_file.FILE, samples_file.FILE):
         (run_dir / name).unlink(missing_ok=True)
 

@@ -62,10 +62,6 @@ def _seen(
 def name_of(subset: str, score: str) -> str:
     """What a score is logged as: without what MLflow takes in no name.
 
-    Args:
-        subset: That was tested.
-        score: Of its name.
-
     >>> name_of("test", "f1 (macro)")
     'test/f1_macro'
     """

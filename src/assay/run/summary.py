@@ -139,11 +139,7 @@ def since(run_dir: Path) -> list[str]:
 
 
 def new_data(run_dir: Path) -> str:
-    """What stands for new data in a command: rows, pictures, an array of that shape, or whatever there is.
-
-    Args:
-        run_dir: Of a run.
-    """
+    """What stands for new data in a command: rows, pictures, an array of that shape, or whatever there is."""
     spec: Any = {}
     with suppress(AssayError, AttributeError):
         spec = load_mapping(run_dir / "config.yaml").get("spec") or {}

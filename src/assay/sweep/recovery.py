@@ -22,9 +22,6 @@ _PATIENCE: Final = 30.0
 def recovered(run_dir: Path) -> Outcome | None:
     """How a job ended whose sweep died before it could be told.
 
-    Args:
-        run_dir: Of the job.
-
     Returns:
         None where it has yet to be run, or goes on.
     """

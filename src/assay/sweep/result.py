@@ -35,11 +35,7 @@ class SweepResult:
     run_dirs: Mapping[int, Path] = field(default_factory=dict)
 
     def run_dir(self, job: JobRecord) -> Path:
-        """Where a job writes.
-
-        Args:
-            job: Of the sweep.
-        """
+        """Where a job writes."""
         return self.run_dirs.get(job.number, self.directory / str(job.number))
 
     @property

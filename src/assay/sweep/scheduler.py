@@ -328,11 +328,5 @@ class Scheduler:
 
 
 def job_record_of(number: int, job: Job, token: str) -> JobRecord:
-    """A new job as the journal has it.
-
-    Args:
-        number: Of the job.
-        job: Composed.
-        token: The search's name for it.
-    """
+    """A new job as the journal has it."""
     return JobRecord(number, job.fingerprint, job.overrides, token, int(job.config.get("seed") or 0))

@@ -217,11 +217,7 @@ def _annotation(target: Any, name: str, annotation: Any) -> Any:
 
 
 def names_of(parameters: Iterable[inspect.Parameter]) -> list[str]:
-    """Their names.
-
-    Args:
-        parameters: Of a call.
-    """
+    """Their names."""
     return [one.name for one in parameters]
 
 

@@ -77,9 +77,6 @@ def check_outside(config: DictConfig, person: Trust) -> None:
 def check_name(config: DictConfig) -> None:
     """Refuse a name that would lead elsewhere as a part of a path.
 
-    Args:
-        config: A job.
-
     Raises:
         ConfigError: It is not made of plain words.
     """
@@ -95,9 +92,6 @@ def check_name(config: DictConfig) -> None:
 def is_path(name: str) -> bool:
     """Whether an argument of this name is a path of a file or folder.
 
-    Args:
-        name: Of the argument.
-
     >>> is_path("save_dir"), is_path("filename")
     (True, False)
     """
@@ -105,11 +99,7 @@ def is_path(name: str) -> bool:
 
 
 def said_in(config: DictConfig) -> frozenset[tuple[str, str]]:
-    """Key and text of every value in a job that was looked at already, for `Trust.said`.
-
-    Args:
-        config: The job.
-    """
+    """Key and text of every value in a job that was looked at already, for `Trust.said`."""
     return frozenset((entry.key, value) for entry, value in _leaves(config, "", 0) if isinstance(value, str))
 
 

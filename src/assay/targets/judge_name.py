@@ -56,11 +56,7 @@ def check_targets(config: DictConfig) -> None:
 
 
 def trusted_in(config: DictConfig) -> tuple[str, ...]:
-    """The packages that a job may import from, as `compose` or `read_config` wrote them into it.
-
-    Args:
-        config: A job.
-    """
+    """The packages that a job may import from, as `compose` or `read_config` wrote them into it."""
     return tuple(str(package) for package in config.get(KEY) or ())
 
 
@@ -114,11 +110,6 @@ def _target(node: DictConfig, key: str) -> Iterator[tuple[str, Any]]:
 
 def check_trust(key: str, target: Any, node: Mapping[Any, Any]) -> None:
     """Refuse a node that brings its own trust.
-
-    Args:
-        key: Its full key.
-        target: Its target.
-        node: The node.
 
     Raises:
         ConfigError: It does.

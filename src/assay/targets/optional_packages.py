@@ -78,9 +78,6 @@ _DISTRIBUTIONS = {
 def check_installed(config: DictConfig) -> None:
     """Refuse a choice whose package is not there.
 
-    Args:
-        config: A job.
-
     Raises:
         ConfigError: Naming the node, with what to install.
     """

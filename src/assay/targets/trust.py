@@ -78,9 +78,6 @@ class Trust:
 def trust(overrides: Iterable[str]) -> Trust:
     """What is trusted for a command that is typed in the current directory.
 
-    Args:
-        overrides: As typed.
-
     Raises:
         ConfigError: A name is none, or is a library's.
     """
@@ -185,9 +182,6 @@ def _project(folder: Path | None) -> tuple[str, dict[Any, Any]]:
 def typed_packages(overrides: Iterable[str]) -> tuple[str, ...]:
     """The packages that a command line names.
 
-    Args:
-        overrides: As typed.
-
     Raises:
         ConfigError: What is given is not a list of packages.
 
@@ -240,10 +234,6 @@ def _refers(text: str) -> bool:
 
 def checked_names(value: Any, file: str = "") -> tuple[str, ...]:
     """Names of packages that a user may call their own.
-
-    Args:
-        value: As given.
-        file: Where it was written.
 
     Raises:
         ConfigError: It is not a list of names, or one of them is a library's.

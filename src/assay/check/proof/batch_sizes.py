@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
     """Numbers of samples on one device, each once.
 
-    Args:
-        config: The job, with its `spec`.
-
     Returns:
         Those of training (True) other than `data.batch_size`, and those of evaluation (False).
     """

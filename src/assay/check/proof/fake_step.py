@@ -56,11 +56,7 @@ class Batch:
     target_dtype: torch.dtype
 
     def of_size(self, rows: int) -> Batch:
-        """Such a batch of another size.
-
-        Args:
-            rows: Samples.
-        """
+        """Such a batch of another size."""
         return replace(self, inputs=(rows, *self.inputs[1:]), targets=(rows, *self.targets[1:]))
 
     def zeros(self) -> tuple[torch.Tensor, torch.Tensor]:

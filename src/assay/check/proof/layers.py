@@ -44,12 +44,7 @@ class Layers:
         return f"{layer} was given {shapes}"
 
     def key(self, node: Any, key: str) -> str:
-        """Full config key of the node that the innermost layer was built from, as far as names tell.
-
-        Args:
-            node: Of the model.
-            key: Its key.
-        """
+        """Full config key of the node that the innermost layer was built from, as far as names tell."""
         name = self.running[-1][0] if self.running else ""
         for part in name.split(".") if name else ():
             arguments = node.get("_args_") if isinstance(node, DictConfig) else None

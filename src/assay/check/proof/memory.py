@@ -59,9 +59,5 @@ class LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch l
 
 
 def dense_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The tensors that have the memory: of a sparse one its indices and values, else itself.
-
-    Args:
-        tensor: Any.
-    """
+    """The tensors that have the memory: of a sparse one its indices and values, else itself."""
     return (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)

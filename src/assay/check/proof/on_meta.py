@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 def model_on_meta(config: DictConfig, precision: Precision) -> tuple[nn.Module, FineTuning | None]:
     """The model and its fine-tuning; with weights where it computes with them while it is made.
 
-    Args:
-        config: The job, with its `spec`.
-        precision: Of its trainer.
-
     Raises:
         ConfigError: The model cannot be made.
     """
@@ -39,10 +35,6 @@ def model_on_meta(config: DictConfig, precision: Precision) -> tuple[nn.Module, 
 
 def module_on_meta(config: DictConfig, precision: Precision) -> nn.Module:
     """A LightningModule of somebody's own, likewise.
-
-    Args:
-        config: The job.
-        precision: Of its trainer.
 
     Raises:
         ConfigError: The module cannot be made.

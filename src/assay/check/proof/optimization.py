@@ -66,12 +66,7 @@ def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: 
 
 
 def unfinished(config: DictConfig, length: RunLength) -> list[str]:
-    """What a schedule counts that the run is too short for, in words.
-
-    Args:
-        config: The job, with its `spec`.
-        length: Of the run.
-    """
+    """What a schedule counts that the run is too short for, in words."""
     node = config.get("scheduler")
     if not isinstance(node, DictConfig) or length.total_steps is None:
         return []

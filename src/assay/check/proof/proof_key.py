@@ -12,23 +12,14 @@ _RATES = ("lr", "weight_decay", "momentum", "dampening", "betas", "eps", "alpha"
 
 
 def copy_of(config: DictConfig) -> DictConfig:
-    """A copy to fill in, which refuses keys that are not there.
-
-    Args:
-        config: A job.
-    """
+    """A copy to fill in, which refuses keys that are not there."""
     copied = OmegaConf.masked_copy(config, list(config))
     OmegaConf.set_struct(copied, True)
     return copied
 
 
 def plain_node(config: DictConfig, key: str) -> Any:
-    """A node resolved; as written where it waits for something.
-
-    Args:
-        config: A job.
-        key: Of the node.
-    """
+    """A node resolved; as written where it waits for something."""
     node = OmegaConf.select(config, key)
     if not OmegaConf.is_config(node):
         return node

@@ -133,13 +133,7 @@ def _target_scale(config: DictConfig) -> TargetScale:
 
 
 def refusal(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
-    """What to tell of a step that fails.
-
-    Args:
-        config: The job, with its `spec`.
-        error: What became of it.
-        batch: Of training.
-    """
+    """What to tell of a step that fails."""
     key = error.key or error.stage
     if isinstance(error.__cause__, AssayError):
         return error.__cause__
@@ -192,10 +186,5 @@ def _sizes(config: DictConfig) -> dict[str, None]:
 
 
 def evaluated(config: DictConfig, batch: Batch) -> Batch:
-    """A batch with samples as they are evaluated, which training may cut or enlarge.
-
-    Args:
-        config: The job, with its `spec`.
-        batch: Of training.
-    """
+    """A batch with samples as they are evaluated, which training may cut or enlarge."""
     return replace(batch, inputs=(batch.inputs[0], *config.spec.input_shape))

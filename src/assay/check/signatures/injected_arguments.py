@@ -65,12 +65,7 @@ _CALLED_WITH = {"optimizer": 1, "scheduler": 1, "param_groups": 2}
 
 
 def is_called_later(key: str, node: DictConfig) -> bool:
-    """Whether a node has to be `_partial_`, because assay calls it with what is not there yet.
-
-    Args:
-        key: Its full key.
-        node: The node.
-    """
+    """Whether a node has to be `_partial_`, because assay calls it with what is not there yet."""
     return key in _CALLED_WITH or _called_around(key, node) is not None
 
 

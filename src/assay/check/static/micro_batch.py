@@ -20,9 +20,6 @@ OFF = f"{KEY}=null"
 def check_micro_batch(config: DictConfig) -> None:
     """Refuse values that are not a size, and jobs whose steps are not assay's.
 
-    Args:
-        config: A job.
-
     Raises:
         ConfigError: Naming the key.
     """

@@ -22,11 +22,7 @@ _OF_LIGHTNING, _OF_TORCH = 3, 10
 
 
 def out_of_reach(config: DictConfig) -> Iterator[str]:
-    """What waits longer for a metric to improve than the run looks at it, in words.
-
-    Args:
-        config: The job, with its `spec`.
-    """
+    """What waits longer for a metric to improve than the run looks at it, in words."""
     length = run_length(config, config.spec.num_train)
     if not length.is_known or length.total_batches is None:
         return

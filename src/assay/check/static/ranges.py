@@ -146,9 +146,6 @@ _RANGES: Mapping[str, Mapping[str, Range]] = {
 def check_ranges(config: DictConfig) -> None:
     """Refuse numbers with which a class of a known library does nothing, or nothing that anyone means.
 
-    Args:
-        config: A job.
-
     Raises:
         ConfigError: Naming the key.
     """

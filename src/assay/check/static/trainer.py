@@ -138,11 +138,7 @@ def check_manual(config: DictConfig, module: Any) -> None:
 
 
 def may_end_early(config: DictConfig) -> bool:
-    """Whether time or a callback may end a run before its last epoch.
-
-    Args:
-        config: A job.
-    """
+    """Whether time or a callback may end a run before its last epoch."""
     return value_of(config, "trainer.max_time") is not None or _is_stopped(config)
 
 

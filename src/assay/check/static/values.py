@@ -31,9 +31,6 @@ _CHOICES: dict[str, tuple[object, ...]] = {
 def check_values(config: DictConfig) -> None:
     """Refuse values that no run can use, whatever else was chosen.
 
-    Args:
-        config: A job.
-
     Raises:
         ConfigError: Naming the key.
     """

@@ -144,9 +144,6 @@ def verify(content: bytes) -> tuple[int, int]:
 
     A JPEG is decoded to an eighth of its size: all of its data is read, and most of the work left out.
 
-    Args:
-        content: Of a file.
-
     Returns:
         Height and width of the upright image.
 
@@ -165,11 +162,7 @@ def verify(content: bytes) -> tuple[int, int]:
 
 
 def size_of(path: str) -> tuple[int, int] | None:
-    """Height and width of the upright image, from its header; None where it cannot be read.
-
-    Args:
-        path: Of a file.
-    """
+    """Height and width of the upright image, from its header; None where it cannot be read."""
     try:
         if not Path(path).is_file():
             return None

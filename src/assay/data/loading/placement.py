@@ -156,9 +156,6 @@ class Placement:
 def padded_length(longest: int) -> int:
     """How long the samples of a batch are, whatever is padded.
 
-    Args:
-        longest: Of the batch.
-
     >>> [padded_length(length) for length in (0, 1, 8, 9)]
     [8, 8, 8, 16]
     """

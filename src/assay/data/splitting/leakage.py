@@ -78,11 +78,7 @@ def _hashes(every: Mapping[str, Data]) -> dict[str, NDArray[np.int64]] | None:
 
 
 def hashes_of(data: Samples | Stream) -> NDArray[np.int64] | None:
-    """A number for each sample, equal where samples are; None where they would have to be read.
-
-    Args:
-        data: A data set.
-    """
+    """A number for each sample, equal where samples are; None where they would have to be read."""
     if data.hashes:
         return np.array([hash(one) for one in data.hashes])
     return None if isinstance(data, Stream) else row_numbers(data.inputs)

@@ -75,11 +75,7 @@ class ColumnEncoder(Protocol):
     columns: tuple[Column, ...]
 
     def check_columns(self, names: Sequence[str]) -> None:
-        """Refuse a table that lacks a column.
-
-        Args:
-            names: Of its columns.
-        """
+        """Refuse a table that lacks a column."""
 
 
 def check_columns(columns: Sequence[Column], names: Sequence[str]) -> None:

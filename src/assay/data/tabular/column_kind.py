@@ -51,9 +51,6 @@ def kind_of(column: Series[Any]) -> tuple[Kind, str]:
     value are not: what a model learns from them holds for the rows it has seen alone. Text that looks like
     numbers is unclear: taken as categories, the numbers would be lost.
 
-    Args:
-        column: Of a table.
-
     >>> kind_of(pd.Series([1.5, 2.0], name="height"))
     ('number', '')
     >>> kind_of(pd.Series(["2024-01-05", "2024-02-05"], name="day"))
@@ -72,19 +69,12 @@ def kind_of(column: Series[Any]) -> tuple[Kind, str]:
 
 
 def is_number(column: Series[Any]) -> bool:
-    """Whether a column holds numbers, or yes and no.
-
-    Args:
-        column: Of a table.
-    """
+    """Whether a column holds numbers, or yes and no."""
     return bool(pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column))
 
 
 def looks_like_number(text: str) -> bool:
     """Whether a text is a number with a sign of its unit or of thousands.
-
-    Args:
-        text: A value.
 
     >>> looks_like_number("$1,200.50"), looks_like_number("12 %"), looks_like_number("A12")
     (True, True, False)
@@ -93,11 +83,7 @@ def looks_like_number(text: str) -> bool:
 
 
 def plain_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Decimals as floats: Parquet and databases have columns of them.
-
-    Args:
-        frame: A table.
-    """
+    """Decimals as floats: Parquet and databases have columns of them."""
     for name in frame.columns:
         values = frame[name].dropna()
         if values.dtype == object and len(values) and all(isinstance(value, Decimal) for value in values):

@@ -53,9 +53,6 @@ def resolved(path: str | Path, options: Mapping[str, Any]) -> dict[str, Any]:
 def is_csv(path: str | Path) -> bool:
     """Whether a file is read as CSV, by its name.
 
-    Args:
-        path: Of the file.
-
     >>> is_csv("a.csv.gz"), is_csv("a.tsv"), is_csv("a.parquet")
     (True, True, False)
     """

@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 def is_json_lines(path: str | Path) -> bool:
-    """Whether each line of a file is a JSON object, by its name.
-
-    Args:
-        path: Of the file.
-    """
+    """Whether each line of a file is a JSON object, by its name."""
     return str(path).lower().endswith((".jsonl", ".ndjson"))
 
 
@@ -72,9 +68,6 @@ def line_chunks(
 
 def first_keys(path: Path) -> list[str]:
     """Keys of the first object of a .jsonl file.
-
-    Args:
-        path: The file.
 
     Raises:
         OSError: It cannot be read.

@@ -168,11 +168,7 @@ def text_columns(encoder: ColumnEncoder) -> list[str]:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file is read as Parquet, by its name.
-
-    Args:
-        path: Of the file.
-    """
+    """Whether a file is read as Parquet, by its name."""
     return path.name.lower().endswith((".parquet", ".pq"))
 
 

@@ -140,9 +140,6 @@ class TableEncoder:
     def check_columns(self, names: Sequence[str]) -> None:
         """Refuse a table that lacks a column.
 
-        Args:
-            names: Of its columns.
-
         Raises:
             DataError: Naming those that it lacks, or one that it has twice.
         """

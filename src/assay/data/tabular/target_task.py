@@ -72,10 +72,6 @@ def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[TaskNa
 def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
     """Whether a target is predicted as a number, and a note where that could be meant otherwise.
 
-    Args:
-        values: Of the column.
-        name: Of the column.
-
     Raises:
         DataError: See `task_of_columns`.
     """

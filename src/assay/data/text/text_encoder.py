@@ -181,9 +181,6 @@ class TextEncoder:
     def check_columns(self, names: Sequence[str]) -> None:
         """Refuse a table that lacks the column, or has it twice.
 
-        Args:
-            names: Of its columns.
-
         Raises:
             DataError: Naming it.
         """

@@ -78,11 +78,7 @@ class TargetScale:
 
 
 def target_scale(spec: Mapping[str, Any]) -> TargetScale:
-    """That of a run; one that changes nothing where the loss itself does what there is to do.
-
-    Args:
-        spec: Of the data.
-    """
+    """That of a run; one that changes nothing where the loss itself does what there is to do."""
     task = task_of(spec["task"]) if "task" in spec else None
     if task is None or not (task.has_real_targets or task.reconstructs):
         return TargetScale()

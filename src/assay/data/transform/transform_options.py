@@ -21,10 +21,6 @@ Scale = tuple[tuple[float, ...], tuple[float, ...]]
 def given(transform: Mapping[str, Any], name: str) -> Any:
     """What a key of it says.
 
-    Args:
-        transform: The node.
-        name: The key.
-
     Raises:
         DataError: It is left out.
     """

@@ -57,9 +57,6 @@ class ConfigValues:
     def all_of(self, run: Run) -> dict[str, str]:
         """Every value by its key; a list of plain values is one.
 
-        Args:
-            run: Of which.
-
         Raises:
             AssayError: As for `value`.
         """

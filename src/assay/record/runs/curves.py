@@ -36,9 +36,6 @@ class Curve:
 def read_curves(run_dir: Path) -> dict[str, Curve]:
     """Every metric that a run has logged; a last line that is still being written is left out.
 
-    Args:
-        run_dir: The run directory.
-
     Raises:
         AssayError: There is no metrics.csv, or it is not what a run writes.
     """

@@ -34,9 +34,6 @@ def plain_value(value: Any) -> Any:
 def shown(value: Any) -> str:
     """A value as it is typed.
 
-    Args:
-        value: Of a config.
-
     >>> shown([32, "a"]), shown({"p": 0.5}), shown(True), shown(None), shown(1e-05)
     ('[32,a]', '{p:0.5}', 'true', 'null', '1e-05')
     """

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 def removable(path: Path) -> Path:
     """Make sure that a directory can be removed.
 
-    Args:
-        path: As typed.
-
     Returns:
         Its absolute path.
 

@@ -23,12 +23,7 @@ _BAR: Final = 10
 
 
 def show(console: Console, survey: Survey) -> None:
-    """Print it.
-
-    Args:
-        console: Where to.
-        survey: Of the data.
-    """
+    """Print it."""
     shape = "×".join(map(str, survey.input_shape))
     console.print(f"[bold]{escape(survey.name)}[/bold]  {survey.task}, {survey.in_words}, inputs {shape}")
     console.print(_subsets(survey))
@@ -106,9 +101,5 @@ def _values(values: Values) -> str:
 
 
 def number(count: int | None) -> str:
-    """A count; a question mark where nobody knows.
-
-    Args:
-        count: Of samples.
-    """
+    """A count; a question mark where nobody knows."""
     return "?" if count is None else f"{count:,}"

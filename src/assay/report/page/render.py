@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 def write(page: Page, path: Path) -> None:
     """Write a page as one file, whole or not at all.
 
-    Args:
-        page: What it says.
-        path: Of the file.
-
     Raises:
         OSError: It cannot be written.
     """
@@ -38,9 +34,6 @@ def render(page: Page) -> str:
     """A page as HTML that needs nothing else: script, style, pictures and numbers are in it.
 
     The browser is told to run only these scripts and to ask no network for anything.
-
-    Args:
-        page: What it says.
 
     Returns:
         Every text of it escaped.

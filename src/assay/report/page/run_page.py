@@ -83,9 +83,6 @@ _TITLES: Final = {"worst": "The most wrong", "random": "At random", "generated":
 def run_page(run_dir: Path) -> Page:
     """Look at a run.
 
-    Args:
-        run_dir: Its directory.
-
     Raises:
         AssayError: It has no record, or one that cannot be read.
     """

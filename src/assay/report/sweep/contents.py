@@ -145,9 +145,6 @@ def spans_of(record: RunRecord, *, is_alive: bool) -> tuple[Span, ...]:
 def place_of(machine: Mapping[str, object]) -> str:
     """The host, and the GPUs where the job was given its own.
 
-    Args:
-        machine: Of a record.
-
     >>> place_of({"hostname": "node7", "gpus": ["H100"], "environment": {"CUDA_VISIBLE_DEVICES": "2"}})
     'node7 · GPU 2'
     """

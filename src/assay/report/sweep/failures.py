@@ -52,11 +52,7 @@ class Failure:
 
 
 def failures(contents: Contents) -> list[Failure]:
-    """What did not come to its end, most jobs first; reasons that differ in numbers alone are one.
-
-    Args:
-        contents: Of the page.
-    """
+    """What did not come to its end, most jobs first; reasons that differ in numbers alone are one."""
     together: dict[tuple[str, Cause, str], list[Job]] = {}
     for job in contents.jobs:
         if job.status in ("failed", "broken", "interrupted"):

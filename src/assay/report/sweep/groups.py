@@ -65,11 +65,7 @@ class Group:
 
 
 def ranked(contents: Contents) -> list[Group]:
-    """Configurations from the best to the worst; those with a job that has not finished come last.
-
-    Args:
-        contents: Of the page.
-    """
+    """Configurations from the best to the worst; those with a job that has not finished come last."""
     together: dict[tuple[str, tuple[tuple[str, str], ...]], list[Job]] = {}
     for job in contents.jobs:
         together.setdefault((job.configuration, tuple(job.values.items())), []).append(job)

@@ -30,11 +30,7 @@ LEFT: Final = "attempts"
 
 
 def is_sweep(directory: Path) -> bool:
-    """Whether a folder is a sweep's.
-
-    Args:
-        directory: Any folder.
-    """
+    """Whether a folder is a sweep's."""
     return (directory / FILE).is_file()
 
 

@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 def timeline(contents: Contents) -> Figure | None:
-    """The times in which jobs ran; None where none is known.
-
-    Args:
-        contents: Of the page.
-    """
+    """The times in which jobs ran; None where none is known."""
     ran = sorted(((span, job) for job in contents.jobs for span in job.spans), key=lambda pair: pair[0].start)
     if not ran:
         return None

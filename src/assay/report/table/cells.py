@@ -38,11 +38,7 @@ def short_names(keys: tuple[str, ...]) -> dict[str, str]:
 
 
 def count_text(row: Row) -> str:
-    """How many repetitions count, of how many.
-
-    Args:
-        row: Of a comparison.
-    """
+    """How many repetitions count, of how many."""
     counted = max((score.n for score in row.scores.values()), default=0)
     if row.folds:
         folds = len({run.fold for run in row.runs})
@@ -51,11 +47,7 @@ def count_text(row: Row) -> str:
 
 
 def sign_text(comparison: Comparison) -> str:
-    """What stands after the sign between two numbers; nothing where no row shows one.
-
-    Args:
-        comparison: Of runs.
-    """
+    """What stands after the sign between two numbers; nothing where no row shows one."""
     scores = (row.scores.get(name) for row in comparison.rows for name in comparison.metrics)
     if not any(score is not None and score.half_width is not None for score in scores):
         return ""
@@ -63,11 +55,7 @@ def sign_text(comparison: Comparison) -> str:
 
 
 def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Names of the columns, and the cells of every row: values, scores, n and what did not finish.
-
-    Args:
-        comparison: Of runs.
-    """
+    """Names of the columns, and the cells of every row: values, scores, n and what did not finish."""
     names = short_names(comparison.columns)
     with_state = any(row.state for row in comparison.rows)
     header = [*names.values(), *comparison.metrics, "n", *(["status"] if with_state else [])]

@@ -43,11 +43,7 @@ class Ranking:
     data: tuple[str, ...] = ()
 
     def sort_key(self, score: Mean | None) -> tuple[bool, float]:
-        """Orders rows from the best to the worst, those without a score last.
-
-        Args:
-            score: Of a row.
-        """
+        """Orders rows from the best to the worst, those without a score last."""
         if score is None:
             return True, 0.0
         return False, -score.mean if self.direction == "max" else score.mean

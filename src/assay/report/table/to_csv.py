@@ -18,9 +18,6 @@ _FORMULA: Final = re.compile(r"[=@+\-\t]")
 def to_csv(comparison: Comparison) -> str:
     """Rows of a comparison, and below them the runs that cannot be read.
 
-    Args:
-        comparison: Of runs.
-
     Returns:
         Columns: the keys that differ; of each metric its mean under its name, `METRIC std`, `METRIC low` and
         `METRIC high` (95 % interval), `METRIC n`; `repetitions`, `status`, `best` (1 for the best row),

@@ -158,11 +158,7 @@ class Best:
 
 
 def to_document(comparison: Comparison) -> Compared:
-    """Everything that a comparison says.
-
-    Args:
-        comparison: Of runs.
-    """
+    """Everything that a comparison says."""
     ranking = comparison.ranking
     return Compared(
         metric=ranking.metric if ranking else None,

@@ -34,11 +34,7 @@ _ACCENTS: Final = "\u0300\u0301\u0302\u0303\u0308\u0327\u030a\u030c"
 
 
 def to_latex(comparison: Comparison) -> str:
-    """A `table` with a `tabular`, its caption what is to be said of it; the best score is bold.
-
-    Args:
-        comparison: Of runs.
-    """
+    """A `table` with a `tabular`, its caption what is to be said of it; the best score is bold."""
     header, rows = columns_of(comparison)
     names = len(comparison.columns)
     lines = [

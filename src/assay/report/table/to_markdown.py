@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 def to_markdown(comparison: Comparison) -> str:
-    """A table, and below it what is to be said of it.
-
-    Args:
-        comparison: Of runs.
-    """
+    """A table, and below it what is to be said of it."""
     header, rows = columns_of(comparison)
     names = len(comparison.columns)
     rule = ["---"] * names + ["---:"] * (len(header) - names)

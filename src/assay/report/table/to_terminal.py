@@ -76,11 +76,7 @@ def to_terminal(comparison: Comparison, width: int, *, each: bool = False) -> Re
 
 
 def best_run(comparison: Comparison) -> Path | None:
-    """Directory of the best run of the best configuration; None where nothing has finished with a score.
-
-    Args:
-        comparison: Of runs.
-    """
+    """Directory of the best run of the best configuration; None where nothing has finished with a score."""
     ranking = comparison.ranking
     if comparison.best is None or ranking is None:
         return None

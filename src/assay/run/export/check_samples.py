@@ -64,9 +64,6 @@ class CheckSamples:
 def read_samples(original: Original) -> CheckSamples:
     """Up to 1,000 samples of the run's test subset; made-up ones where its data cannot be read.
 
-    Args:
-        original: The run.
-
     Raises:
         AssayError: Its data cannot be read, and the run does not say what samples look like.
     """
@@ -174,11 +171,7 @@ def _joined(samples: list[Tensor]) -> list[Tensor]:
 
 
 def made_up(original: Original) -> list[Any]:
-    """Batches of samples that look like the training data in type, shape and scale.
-
-    Args:
-        original: The run.
-    """
+    """Batches of samples that look like the training data in type, shape and scale."""
     spec, draw = original.spec, torch.Generator().manual_seed(0)
     mean = torch.tensor(spec["mean"] or [0.0])
     std = torch.tensor(spec["std"] or [1.0])

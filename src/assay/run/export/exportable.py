@@ -57,11 +57,7 @@ class Exportable(nn.Module):
 
 
 def takes_any_size(transforms: Transforms) -> bool:
-    """Whether the first transform brings pictures of any size to a fixed one.
-
-    Args:
-        transforms: Of evaluation.
-    """
+    """Whether the first transform brings pictures of any size to a fixed one."""
     return isinstance(_traceable(next(iter(transforms.transforms), nn.Identity())), _Resize)
 
 

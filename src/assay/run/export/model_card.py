@@ -185,11 +185,7 @@ def _scores(exported: Exported) -> Iterable[str]:
 
 
 def agreement_in_words(exported: Exported) -> str:
-    """What the comparison with the original came to.
-
-    Args:
-        exported: The file.
-    """
+    """What the comparison with the original came to."""
     agreement, words = exported.agreement, []
     where = f"{exported.subset} samples" if exported.subset else "made-up samples"
     words.append(f"{agreement.num_samples:,} {where}")

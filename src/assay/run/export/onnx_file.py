@@ -154,11 +154,7 @@ def quantize(path: Path) -> None:
 
 
 def open_onnx(path: Path) -> Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]:
-    """A file as a function of its inputs, on the CPU.
-
-    Args:
-        path: The file.
-    """
+    """A file as a function of its inputs, on the CPU."""
     import onnxruntime  # type: ignore[import-untyped]  # ships no types
 
     options = onnxruntime.SessionOptions()

@@ -97,9 +97,5 @@ def text_codes(column: Column) -> dict[str, int]:
 
 
 def unknown_code(column: Column) -> int:
-    """What stands for a category that training lacks.
-
-    Args:
-        column: Of categories.
-    """
+    """What stands for a category that training lacks."""
     return UNKNOWN if column.other is None else column.other

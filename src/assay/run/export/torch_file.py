@@ -42,11 +42,7 @@ def write_torch_export(path: Path, program: ExportedProgram, metadata: Mapping[s
 
 
 def open_torch_export(path: Path) -> Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]:
-    """A file as a function of its inputs, on the CPU.
-
-    Args:
-        path: The file.
-    """
+    """A file as a function of its inputs, on the CPU."""
     with quiet():
         module = torch.export.load(path).module()
 

@@ -26,10 +26,6 @@ SUFFIXES: Final = (".parquet", ".csv", ".jsonl")
 def check_name(path: Path, inputs: Sequence[Path] = ()) -> None:
     """Refuse a file that predictions cannot be written to, before any are made.
 
-    Args:
-        path: The file.
-        inputs: What is predicted.
-
     Raises:
         ConfigError: Its name does not say how to write it, or it is a folder, or one of the inputs.
     """

@@ -124,11 +124,7 @@ class Predictor(nn.Module):
         return generate(self.model, self.codec, prompt, length, sampling, device=device)
 
     def unknown_in(self, prompt: str) -> list[str]:
-        """A sentence on what of a text the model does not know, if there is any.
-
-        Args:
-            prompt: The text.
-        """
+        """A sentence on what of a text the model does not know, if there is any."""
         if self.codec is None or not self.codec.never:
             return []
         ids = torch.as_tensor(self.codec.encode([prompt])[0])
@@ -175,9 +171,6 @@ class Predictor(nn.Module):
 
         Probabilities of classes `[N, C]` (of a binary task two columns) or labels `[N, L]`, values in the
         targets' own unit `[N, T]`, embeddings `[N, D]`, or reconstructions in the inputs' own unit.
-
-        Args:
-            outputs: Of the model.
         """
         if self.kind is None or self.task is None:
             return outputs

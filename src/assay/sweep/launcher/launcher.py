@@ -64,11 +64,7 @@ class Launcher(ABC):
         """
 
     def waits(self, number: int) -> bool:
-        """Whether a job that was started has no place to run yet, as in the queue of a cluster.
-
-        Args:
-            number: Of its job.
-        """
+        """Whether a job that was started has no place to run yet, as in the queue of a cluster."""
         del number
         return False
 

@@ -169,11 +169,7 @@ class RayLauncher(Launcher):
         return ended
 
     def waits(self, number: int) -> bool:
-        """Whether the cluster has no place for a job yet.
-
-        Args:
-            number: Of its job.
-        """
+        """Whether the cluster has no place for a job yet."""
         return any(not self._is_ready(running.place) for running in self._of(number))
 
     def stop(self, number: int, *, now: bool) -> None:

@@ -45,11 +45,7 @@ class SerialLauncher(Launcher):
         return not self._ended
 
     def start(self, job_spec: JobSpec) -> None:
-        """Run a job.
-
-        Args:
-            job_spec: The attempt.
-        """
+        """Run a job."""
         from assay.sweep.worker.run_job import run_here
 
         received: list[int] = []

@@ -204,11 +204,7 @@ class SlurmLauncher(Launcher):
             time.sleep(min(left, _LOOK_EVERY))
 
     def waits(self, number: int) -> bool:
-        """Whether a job is still, or again, in the queue.
-
-        Args:
-            number: Of its job.
-        """
+        """Whether a job is still, or again, in the queue."""
         submitted = self._running.get(number)
         return submitted is not None and (
             submitted.state in QUEUED or not submitted.files.with_suffix(".running").exists()

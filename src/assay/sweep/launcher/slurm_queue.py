@@ -35,11 +35,7 @@ class SlurmQueue:
         self.is_local = is_local
 
     def states(self, job_ids: Sequence[str]) -> dict[str, str] | None:
-        """The scheduler's word for each job that it knows; None where it does not answer.
-
-        Args:
-            job_ids: Of the scheduler.
-        """
+        """The scheduler's word for each job that it knows; None where it does not answer."""
         if self.is_local:
             return {job_id: "RUNNING" for job_id in job_ids if _controller(job_id) is not None}
         answer = _slurm("squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%j")
@@ -49,11 +45,7 @@ class SlurmQueue:
         return {job_id: state for job_id, state, name in jobs if name.startswith(NAME)}
 
     def has(self, job_id: str) -> bool:
-        """Whether a job waits or runs, as far as anybody knows.
-
-        Args:
-            job_id: Of the scheduler.
-        """
+        """Whether a job waits or runs, as far as anybody knows."""
         states = self.states([job_id])
         return states is None or states.get(job_id, "") not in OVER
 
@@ -74,11 +66,7 @@ class SlurmQueue:
                     process.send_signal(signal.Signals[f"SIG{name}"])
 
     def cancel(self, job_id: str) -> None:
-        """End a job, or take it out of the queue.
-
-        Args:
-            job_id: Of the scheduler.
-        """
+        """End a job, or take it out of the queue."""
         if self.is_local:
             self.send(job_id, AT_ONCE)
         else:

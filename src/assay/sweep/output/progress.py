@@ -126,11 +126,7 @@ class SweepProgress:
         self._print(self._line(job, outcome, retry))
 
     def say(self, text: str) -> None:
-        """Something is to be known.
-
-        Args:
-            text: A line.
-        """
+        """Something is to be known."""
         self._print(Text(text))
 
     def tick(self, jobs: Mapping[int, JobRecord], total: int) -> None:
@@ -245,9 +241,6 @@ def shown(console: Console) -> Iterator[None]:
     """Print in this block, which a terminal or reader that is gone does not end: the jobs matter more.
 
     What is printed after that goes nowhere.
-
-    Args:
-        console: That is printed to.
     """
     try:
         yield
@@ -301,11 +294,7 @@ def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:
 
 
 def why(outcome: Outcome) -> str:
-    """Why a job has failed, in a line.
-
-    Args:
-        outcome: Of the job.
-    """
+    """Why a job has failed, in a line."""
     cause = _CAUSES[outcome.cause or "exception"]
     reason = first_line(outcome.reason)
     return f"{cause}{': ' if cause and reason else ''}{reason}"

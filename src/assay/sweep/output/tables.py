@@ -110,11 +110,7 @@ def write_tables(directory: Path, jobs: Sequence[JobRecord], objectives: Sequenc
 
 
 def results_csv(jobs: Sequence[JobRecord]) -> str:
-    """One row per job: what was typed for it, how it ended, and every last score.
-
-    Args:
-        jobs: Jobs, in order.
-    """
+    """One row per job: what was typed for it, how it ended, and every last score."""
     rows = []
     for job, values in zip(jobs, varying(jobs), strict=True):
         row: dict[str, Any] = {"job": job.number, **values, "status": job.status}

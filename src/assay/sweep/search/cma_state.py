@@ -26,11 +26,7 @@ class CmaState:
 
     @staticmethod
     def dumps(optimizer: Any) -> bytes:
-        """Write an optimizer.
-
-        Args:
-            optimizer: Of the package cmaes.
-        """
+        """Write an optimizer."""
         return json.dumps(_plain(optimizer)).encode()
 
     @staticmethod

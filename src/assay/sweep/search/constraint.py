@@ -33,9 +33,6 @@ class Constraint:
     def excess(self, metrics: Mapping[str, float]) -> float:
         """How far a job is beyond the bound: 0 or less where it keeps it, infinite where nobody knows.
 
-        Args:
-            metrics: Of the job.
-
         >>> read_constraints(["val/latency <= 3"])[0].excess({"val/latency": 5.0})
         2.0
         """

@@ -14,10 +14,6 @@ _LEAST = 10
 def importance(study: optuna.Study, objective: int = 0) -> tuple[list[tuple[str, float]], str]:
     """Share of the score's variance that each parameter explains, by fANOVA (Hutter et al., ICML 2014).
 
-    Args:
-        study: A study.
-        objective: Which of its objectives.
-
     Returns:
         Parameters and their shares, the largest first; and why there are none, where there are none.
     """

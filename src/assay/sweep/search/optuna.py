@@ -246,11 +246,7 @@ class OptunaSearch:
         return Proposal(self._space.job(trial.values, seed), self.trial(token), token)
 
     def trial(self, token: str) -> dict[str, Any] | None:
-        """What the job needs that goes ahead of its trial's further seeds; None for the others.
-
-        Args:
-            token: Of its proposal.
-        """
+        """What the job needs that goes ahead of its trial's further seeds; None for the others."""
         number, seed = _parsed(token)
         if not self._prunes or seed != self._trials[number].proposed[0]:
             return None

@@ -84,11 +84,6 @@ class RandomSearch(Search):
 def draw(dimension: Dimension, seed: int, number: int) -> Any:
     """One value of a parameter.
 
-    Args:
-        dimension: The parameter.
-        seed: Of the search.
-        number: Of the sample.
-
     >>> draw(Choice("optimizer", ("sgd", "adamw")), 0, 1) in ("sgd", "adamw")
     True
     """

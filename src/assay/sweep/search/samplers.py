@@ -105,11 +105,7 @@ def import_sampler(key: str, path: str, packages: Sequence[str]) -> None:
 
 
 def distribution(dimension: Dimension) -> optuna.distributions.BaseDistribution:
-    """A parameter as Optuna has it.
-
-    Args:
-        dimension: The parameter.
-    """
+    """A parameter as Optuna has it."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(dimension, Choice):

@@ -79,11 +79,7 @@ class Search(ABC):
         del token, outcome, scores
 
     def trial(self, token: str) -> dict[str, Any] | None:
-        """What the process of a job gets that was proposed before; see `Proposal.trial`.
-
-        Args:
-            token: Of its proposal.
-        """
+        """What the process of a job gets that was proposed before; see `Proposal.trial`."""
         del token
         return None
 

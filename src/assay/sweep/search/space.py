@@ -77,9 +77,6 @@ class Numbers:
     def text(self, value: Any) -> str:
         """A value of this parameter as it is typed.
 
-        Args:
-            value: A number of the space.
-
         >>> Numbers("width", 8, 64, 8, integer=True).text(16.0), Numbers("lr", 1e-5, 1.0).text(1e-05)
         ('16', '1e-05')
         """

@@ -91,11 +91,7 @@ class CheckProcess:
 
 
 def serve(descriptor: int) -> None:
-    """The other end: answer questions until the driver closes its own.
-
-    Args:
-        descriptor: Of a socket.
-    """
+    """The other end: answer questions until the driver closes its own."""
     from assay.check.prove import Prover
 
     prover = Prover()

@@ -79,9 +79,6 @@ class ForkServer:
     def start(self, job_spec: JobSpec) -> int:
         """Start a job and return at once.
 
-        Args:
-            job_spec: The attempt.
-
         Returns:
             A key, by which the process is known from here on.
 

@@ -45,9 +45,6 @@ def live(body: Callable[[], None]) -> NoReturn:
 
     What the fork server held when it forked is left to it: taking down torch's two hundred libraries of
     operations alone costs a job 0.03 s.
-
-    Args:
-        body: What this process is for.
     """
     import atexit
     import threading

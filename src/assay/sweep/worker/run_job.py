@@ -31,9 +31,6 @@ def run_job_spec(job_spec: JobSpec) -> Outcome:
     """Run a job in this process, which is no longer good for anything else, and say how it ended.
 
     It never raises; what the job prints goes to `job_spec.output`.
-
-    Args:
-        job_spec: The attempt.
     """
     return _timed(lambda: _run(job_spec), BaseException)
 
@@ -49,9 +46,6 @@ def run_here(job_spec: JobSpec) -> Outcome:
 
 def print_to(job_spec: JobSpec) -> None:
     """Have all that this process prints appended to the job's file, after a line that says whose it is.
-
-    Args:
-        job_spec: The attempt.
 
     Raises:
         OSError: The file cannot be written.
