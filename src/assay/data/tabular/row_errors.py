@@ -11,7 +11,7 @@ import pandas as pd
 
 from assay.data.tabular import dates
 from assay.data.tabular.column_kind import is_number
-from assay.data.tabular.table_encoder import category_texts
+from assay.data.tabular.table_encoder import category_texts, distinct_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str =
         elif learned.kind in ("category", "words"):
             values, missing = column, column.isna().to_numpy()
             if learned.kind == "category":
-                _judge_categories(judged, learned, column, missing)
+                _judge_categories(judged, learned, column)
         else:
             of_date = learned.kind == "date"
             values, bad = _dates(column, learned.form) if of_date else _numbers(column, decimal)
@@ -92,13 +92,12 @@ def blank_texts(texts: pd.Series[Any]) -> NDArray[np.bool_]:
     return blank
 
 
-def _judge_categories(
-    judged: JudgedRows, learned: Column, column: pd.Series[Any], missing: NDArray[np.bool_]
-) -> None:
-    texts = category_texts(column).reindex(column.index, fill_value="")
-    unknown = ~missing & ~texts.isin(list(learned.codes)).to_numpy()
+def _judge_categories(judged: JudgedRows, learned: Column, column: pd.Series[Any]) -> None:
+    places, distinct = distinct_texts(column)
+    unknown = np.array([*(text not in learned.codes for text in distinct), False])[places]
     if not unknown.any():
         return
+    texts = category_texts(column).reindex(column.index, fill_value="")
     foreign = unknown & texts.str.contains("\ufffd", regex=False).to_numpy()
     _note(judged.errors, foreign, column, f"{learned.name!r} is {{}}, which is not text in UTF-8")
     lines = unknown & texts.str.contains("\n", regex=False).to_numpy()

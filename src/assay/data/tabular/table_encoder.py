@@ -238,6 +238,17 @@ def category_texts(column: pd.Series[Any]) -> pd.Series[Any]:
     )
 
 
+def distinct_texts(column: pd.Series[Any]) -> tuple[NDArray[np.intp], list[str]]:
+    """Each row's place among the categories that occur, -1 where it has none, and these as text.
+
+    Args:
+        column: Of N categories.
+    """
+    is_text = isinstance(column.dtype, pd.StringDtype)
+    places, texts = pd.factorize(column if is_text else category_texts(column).reindex(column.index))
+    return places, [str(text) for text in texts]
+
+
 def _filled(column: pd.Series[Any], learned: Column) -> NDArray[np.float64]:
     if learned.kind == "date":
         days = dates.days_since_1970(dates.as_dates(column, learned.form))
@@ -258,13 +269,14 @@ def _filled(column: pd.Series[Any], learned: Column) -> NDArray[np.float64]:
 
 
 def _one_hot(column: pd.Series[Any], learned: Column) -> NDArray[np.float32]:
-    texts = category_texts(column).reindex(column.index)
-    missing = texts.isna().to_numpy()
+    places, texts = distinct_texts(column)
+    missing = places < 0
     if missing.any():
         _check_fill(learned, missing)
-        texts = texts.where(~missing, learned.fill)
     unknown = -1 if learned.other is None else learned.other
-    codes = texts.map(learned.codes).fillna(unknown).to_numpy(dtype=np.int64)
+    # The last one is for those that are missing, whose place is -1.
+    known = np.array([learned.codes.get(text, unknown) for text in [*texts, str(learned.fill)]])
+    codes = known[places]
     columns = np.arange(learned.width)
     hot: NDArray[np.float32] = (codes[:, None] == columns).astype(np.float32)
     return hot

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import torch
+from torch import Tensor
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.array_file import read_inputs
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from assay.run.predict.preprocess import Preprocess
+
+_Listed = tuple[list[str], list[str]]
 
 _PACKED = ("", ".gz", ".bz2", ".xz", ".zst", ".zip")
 _TABLES = (
@@ -40,6 +42,8 @@ _ARRAYS = (".npy", ".npz")
 _ROWS, _CELLS = 1 << 15, 1 << 19
 """Of a table that are read at a time, at most: each chunk costs as much as some thousand rows."""
 _THREADS, _NAMED = 16, 10
+_AT_ONCE = 16
+"""Pictures that a thread is given at a time: handing one over costs a third of decoding a small one."""
 
 
 @final
@@ -96,69 +100,71 @@ def blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Generato
 
 def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterator[Block]:
     none = preprocess.no_samples()
-    for path in paths:
-        if path.is_dir() and (note := _passed_over(preprocess, path)):
-            yield Block([], [], [], [], none, note)
-    for form, some in groupby(_found(preprocess, paths), key=lambda found: found[0]):
+    below = {path: _below(preprocess, path) for path in paths if path.is_dir()}
+    for path, (taken, others) in below.items():
+        if taken and others:
+            yield Block([], [], [], [], none, _passed_over(path, others))
+    for form, some in groupby(_found(preprocess, paths, below), key=lambda found: found[0]):
         for path, error in ((path, error) for _, path, error in some) if form != "picture" else ():
             if error:
-                yield Block.failed(str(path), error, none)
+                yield Block.failed(path, error, none)
                 continue
             read = _of_table if form == "table" else _of_array
             row = 0
             try:
-                for block in read(preprocess, path, size):
+                for block in read(preprocess, Path(path), size):
                     row += len(block.inputs)
                     yield block
                 if not row:
-                    yield Block.failed(str(path), "it has no rows", none)
+                    yield Block.failed(path, "it has no rows", none)
             except AssayError as problem:
-                why = problem.message.removeprefix(f"{path}").lstrip(": ")
-                yield Block.failed(str(path), why, none, row or None)
+                why = problem.message.removeprefix(path).lstrip(": ")
+                yield Block.failed(path, why, none, row or None)
         if form == "picture":
             yield from _of_pictures(preprocess, (path for _, path, _ in some), size)
 
 
-def _found(preprocess: Preprocess, paths: Iterable[Path]) -> Iterator[tuple[str, Path, str]]:
+def _found(
+    preprocess: Preprocess, paths: Iterable[Path], below: Mapping[Path, _Listed]
+) -> Iterator[tuple[str, str, str]]:
     """Each file with its form, and an error where there is none to read."""
     for path in paths:
-        if path.is_dir():
-            listed = _below(preprocess, path)
-            yield from ((_form(preprocess, found), found, "") for found in listed)
-            if not listed:
-                yield "nothing", path, f"nothing in this folder is for the model: {_taken(preprocess)}"
+        name = str(path)
+        if path in below:
+            taken, _ = below[path]
+            yield from ((_form(preprocess, found), found, "") for found in taken)
+            if not taken:
+                yield "nothing", name, f"nothing in this folder is for the model: {_taken(preprocess)}"
         elif path.is_file():
-            form = _form(preprocess, path)
-            yield form, path, "" if form != "nothing" else f"it is not for the model: {_taken(preprocess)}"
+            form = _form(preprocess, name)
+            yield form, name, "" if form != "nothing" else f"it is not for the model: {_taken(preprocess)}"
         else:
-            yield "nothing", path, "it is not a regular file" if path.exists() else "there is no such file"
+            yield "nothing", name, "it is not a regular file" if path.exists() else "there is no such file"
 
 
-def _files(folder: Path) -> list[Path]:
-    """All below a folder that are not hidden."""
-    return [Path(parent) / name for parent, _, names in os.walk(folder) for name in names if name[0] != "."]
-
-
-def _passed_over(preprocess: Preprocess, folder: Path) -> str:
-    """A sentence on the files of a folder that the model does not take; empty where it takes none at all."""
-    taken = set(_below(preprocess, folder))
-    kinds = Counter(path.suffix.lower() or "no suffix" for path in _files(folder) if path not in taken)
-    if not taken or not kinds:
-        return ""
+def _passed_over(folder: Path, others: Sequence[str]) -> str:
+    """A sentence on the files of a folder that the model does not take."""
+    kinds = Counter(Path(name).suffix.lower() or "no suffix" for name in others)
     listed = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(_NAMED))
     return f"{folder}: {counted(kinds.total(), 'file')} passed over ({listed})"
 
 
-def _below(preprocess: Preprocess, folder: Path) -> list[Path]:
-    """Files below a folder that are of the kind of the run's data."""
+def _below(preprocess: Preprocess, folder: Path) -> _Listed:
+    """Files below a folder that are of the kind of the run's data, and all others that are not hidden."""
+    # Text, not paths: pathlib takes as long for the name of a small picture as decoding it does.
+    walk = ((parent, name) for parent, _, names in os.walk(folder) for name in names if name[0] != ".")
+    every = [os.path.join(parent, name) for parent, name in walk]  # noqa: PTH118 - text, see above
     suffixes = _TABLES if preprocess.encoder is not None else _ARRAYS
     suffixes += (".txt",) if isinstance(preprocess.encoder, TextEncoder) else ()
-    files = sorted(path for path in _files(folder) if path.name.lower().endswith(suffixes))
-    pictures = [Path(path) for path in images_below(folder)[0]] if preprocess.takes_pictures else []
-    if not isinstance(preprocess.source, Arrays):
-        return pictures or files
-    own = [path for path in files if path.stem in preprocess.array_names]  # beside them may lie targets
-    return own or files or pictures
+    files = [path for path in every if path.lower().endswith(suffixes)]
+    files.sort(key=lambda path: Path(path).parts)
+    pictures = images_below(folder)[0] if preprocess.takes_pictures else []
+    own: list[str] = []
+    if isinstance(preprocess.source, Arrays):  # beside them may lie targets
+        own = [path for path in files if Path(path).stem in preprocess.array_names] or files
+    taken = own or pictures or files
+    known = set(taken)
+    return taken, [path for path in every if path not in known]
 
 
 def _taken(preprocess: Preprocess) -> str:
@@ -171,9 +177,9 @@ def _taken(preprocess: Preprocess) -> str:
     return f"it takes {pictures}.npy or .npz files of arrays [N, {sizes}]"
 
 
-def _form(preprocess: Preprocess, path: Path) -> str:
+def _form(preprocess: Preprocess, path: str) -> str:
     """`table`, `array` or `picture`; `nothing` for what is plainly something else than the model takes."""
-    name = path.name.lower()
+    name = path.lower()
     if preprocess.encoder is not None:
         return "table" if not name.endswith((*_ARRAYS, *IMG_EXTENSIONS)) else "nothing"
     if name.endswith(_ARRAYS):
@@ -181,27 +187,37 @@ def _form(preprocess: Preprocess, path: Path) -> str:
     return "picture" if preprocess.takes_pictures and not name.endswith(_TABLES) else "nothing"
 
 
-def _of_pictures(preprocess: Preprocess, paths: Iterator[Path], size: int) -> Iterator[Block]:
+def _of_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> Iterator[Block]:
     """Pictures, decoded by several threads two blocks ahead."""
     # Transforms that draw are seeded through the process's only generators.
     threads = min(_THREADS, os.cpu_count() or 1) if preprocess.transforms.deterministic else 1
+    share = max(1, min(_AT_ONCE, size // threads))
+    has_masks = task_of(preprocess.spec["task"]).has_masks
     with ThreadPoolExecutor(threads) as pool:
-        upcoming = [(path, pool.submit(_picture, preprocess, path)) for path in islice(paths, 2 * size)]
-        while upcoming:
-            now, upcoming = upcoming[:size], upcoming[size:]
-            done = [(str(path), *future.result()) for path, future in now]
-            upcoming += [(path, pool.submit(_picture, preprocess, path)) for path in islice(paths, size)]
+
+        def decoding() -> list[Future[list[tuple[str, Tensor | None, str]]]]:
+            block = list(islice(paths, size))
+            parts = (block[start : start + share] for start in range(0, len(block), share))
+            return [pool.submit(_pictures, preprocess, part) for part in parts]
+
+        now, upcoming = decoding(), decoding()
+        while now:
+            done = [one for future in now for one in future.result()]
+            now, upcoming = upcoming, decoding()
             good = [sample for _, sample, _ in done if sample is not None]
             samples = torch.cat(good) if good else preprocess.no_samples()
             errors = [error for _, _, error in done]
-            has_masks = task_of(preprocess.spec["task"]).has_masks
             decoded = [Path(one) for one, _, error in done if not error]
             sizes = preprocess.sizes(decoded) if has_masks and decoded else ()
             none = [""] * len(done)
             yield Block([one for one, _, _ in done], [None] * len(done), errors, none, samples, sizes=sizes)
 
 
-def _picture(preprocess: Preprocess, path: Path) -> tuple[Tensor | None, str]:
+def _pictures(preprocess: Preprocess, paths: Sequence[str]) -> list[tuple[str, Tensor | None, str]]:
+    return [(path, *_picture(preprocess, path)) for path in paths]
+
+
+def _picture(preprocess: Preprocess, path: str) -> tuple[Tensor | None, str]:
     try:
         return preprocess.picture(path), ""
     except AssayError as error:

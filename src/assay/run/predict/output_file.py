@@ -139,7 +139,9 @@ class _Parquet:
             fields = pa.Schema.from_pandas(frame.drop(columns=text), preserve_index=False)
             known = {field.name: field.type for field in fields}
             schema = pa.schema([(name, known.get(name, pa.string())) for name in frame.columns])
-            self._writer = pq.ParquetWriter(pa.PythonFile(self._stream, mode="w"), schema)
+            # A dictionary of numbers, each of which occurs once, is built and thrown away.
+            stream = pa.PythonFile(self._stream, mode="w")
+            self._writer = pq.ParquetWriter(stream, schema, use_dictionary=text)
         self._writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
 
     def close(self) -> None:

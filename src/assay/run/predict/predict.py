@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     _Write = Callable[[PredictionBatch[Any]], Mapping[str, Any]]
 
 _FLAT, _NUMBERS = 4096, 1 << 20
-"""Samples of one dimension in a batch, and the numbers in them: a few at a time leave a processor idle."""
+"""Samples of one dimension in a batch, and the numbers in them: a few at a time leave a processor idle.
+As many rows become a table together, or as few as have so many numbers."""
+_OF_ROWS = ("inputs", "rows", "errors", "warnings")
 
 
 @final
@@ -176,14 +178,12 @@ def predict(
         elif what:
             notes.append(f"--out FILE writes each {what} to a file, too")
         add = keep if out is None else stack.enter_context(writing(out))
-        with closing(_frames(predictor, predictor.preprocess, inputs, files=files, **options)) as frames:
+        options |= {"files": files, "progress": progress}
+        with closing(_frames(predictor, predictor.preprocess, inputs, **options)) as frames:
             for whole in frames:
                 frame = whole if limit is None else whole[: limit - tally.count]
                 add(frame)
                 tally.see(frame)
-                progress(tally.count)
-                if limit is not None and tally.count >= limit:
-                    break
         if not tally.count:
             raise AssayError("there is nothing to predict in the inputs")
     rows = pd.concat(kept, ignore_index=True) if kept else None
@@ -213,14 +213,15 @@ def _frames(
     limit: int | None,
     notes: list[str],
     files: Beside | None,
+    progress: Callable[[int], None],
 ) -> Generator[pd.DataFrame]:
-    """Tables of the same columns; where nothing can be predicted at first, a sample of zeros says which."""
+    """Tables of the same columns, of several batches each; the last one may have more rows than the limit."""
     size = batch_size or predictor.batch_size
     if batch_size is None and len(preprocess.input_shape) == 1 and not preprocess.spec.get("vocab_size"):
         size = max(size, min(_FLAT, _NUMBERS // preprocess.input_shape[0]))
     run = _Batches(predictor, size, may_shrink=batch_size is None)
-    none: Tensor | None = None
-    far: str | None = None
+    waiting = _Waiting()
+    seen, far = 0, None
     with closing(blocks(preprocess, inputs, min(size, limit or size))) as stream:
         for block in stream:
             notes.append(block.note)
@@ -228,9 +229,48 @@ def _frames(
                 continue
             if len(block.samples) and far is None:
                 notes.append(far := preprocess.far_off(block.samples[:size]))
-            if not len(block.samples) and none is None:
-                none = run(block.samples.new_zeros(1, *preprocess.input_shape))[:0]
-            yield _frame(predictor, block, run(block.samples) if len(block.samples) else none, top_k, files)
+            waiting.add(block, run(block.samples) if len(block.samples) else None)
+            seen += len(block.inputs)
+            progress(seen if limit is None else min(seen, limit))
+            if limit is not None and seen >= limit:
+                break
+            if waiting.is_full:
+                yield _frame(predictor, *waiting.taken(run, preprocess), top_k, files)
+    if waiting.blocks:
+        yield _frame(predictor, *waiting.taken(run, preprocess), top_k, files)
+
+
+@final
+class _Waiting:
+    """Blocks with their outputs that become rows together: to make and write a table takes milliseconds."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self._outputs: list[Tensor] = []
+
+    def add(self, block: Block, outputs: Tensor | None) -> None:
+        self.blocks.append(replace(block, samples=block.samples[:0]))
+        self._outputs += [] if outputs is None else [outputs]
+
+    @property
+    def is_full(self) -> bool:
+        rows = sum(len(block.inputs) for block in self.blocks)
+        return rows >= _FLAT or sum(outputs.numel() for outputs in self._outputs) >= _NUMBERS
+
+    def taken(self, run: _Batches, preprocess: Preprocess) -> tuple[Block, Tensor]:
+        """All as one block; where nothing is predicted, a sample of zeros says which columns there are."""
+        parts, outputs = self.blocks, self._outputs
+        self.blocks, self._outputs = [], []
+        if not outputs:
+            outputs = [run(parts[0].samples.new_zeros(1, *preprocess.input_shape))[:0]]
+        if len(parts) == 1:
+            return parts[0], outputs[0]
+        whole = Block(
+            *([one for part in parts for one in getattr(part, name)] for name in _OF_ROWS),
+            samples=parts[0].samples,
+            sizes=[one for part in parts for one in part.sizes],
+        )
+        return whole, torch.cat(outputs)
 
 
 @final
@@ -262,29 +302,28 @@ class _Batches:
 
 
 def _frame(
-    predictor: Predictor, block: Block, outputs: Tensor | None, top_k: int, files: Beside | None
+    predictor: Predictor, block: Block, outputs: Tensor, top_k: int, files: Beside | None
 ) -> pd.DataFrame:
     """Rows of a block, those without a prediction among them."""
     errors = _texts(block.errors)
-    rows = pd.array(np.asarray(block.rows), dtype="Int64")
-    frame = pd.DataFrame({"input": list(block.inputs), "row": rows})
-    if outputs is not None:
-        at = np.flatnonzero([error is None for error in errors])
-        finite = outputs.flatten(1).isfinite().all(1).numpy()
-        if not finite.all():
-            errors[at[~finite]] = "the model's output is not finite"
-            at, outputs = at[finite], outputs[torch.from_numpy(finite)]
-        sizes = [size for size, good in zip(block.sizes, finite, strict=True) if good] if block.sizes else ()
+    at = np.flatnonzero([error is None for error in errors])
+    finite = outputs.flatten(1).isfinite().all(1).numpy()
+    if not finite.all():
+        errors[at[~finite]] = "the model's output is not finite"
+        at, outputs = at[finite], outputs[torch.from_numpy(finite)]
+    sizes = [size for size, good in zip(block.sizes, finite, strict=True) if good] if block.sizes else ()
 
-        def write(found: PredictionBatch[Any]) -> dict[str, Any]:
-            return (
-                {}
-                if files is None
-                else {files.what: files.add([block.inputs[row] for row in at.tolist()], found)}
-            )
+    def write(found: PredictionBatch[Any]) -> dict[str, Any]:
+        if files is None:
+            return {}
+        return {files.what: files.add([block.inputs[row] for row in at.tolist()], found)}
 
-        columns = pd.DataFrame(dict(_columns(predictor, outputs, top_k, sizes, write)))
-        frame = frame.join(columns if len(at) == len(frame) else columns.set_axis(at))
+    columns = dict(_columns(predictor, outputs, top_k, sizes, write))
+    rows = {"input": list(block.inputs), "row": pd.array(np.asarray(block.rows), dtype="Int64")}
+    if len(at) == len(block.inputs):
+        frame = pd.DataFrame(rows | columns)
+    else:
+        frame = pd.DataFrame(rows).join(pd.DataFrame(columns).set_axis(at))
     if predictor.preprocess is not None and predictor.preprocess.encoder is not None:
         frame["warning"] = _texts(block.warnings)
     frame["error"] = errors
