@@ -23,7 +23,7 @@ from assay.record.run_lock import writing
 from assay.run.summary import say_warnings
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared
 from assay.sweep.output.progress import SweepProgress, shown
-from assay.sweep.output.summary import say_results, write_results
+from assay.sweep.output.summary import gathered, say_results, write_results
 from assay.sweep.recovery import recovered, wait_for
 from assay.sweep.result import SweepResult
 from assay.sweep.resume_setting import merged, setting_of, without_trust
@@ -324,10 +324,11 @@ def _drive(
         )
         importance, _ = sweep.search.importance()
         sweep.search.close()
+        folds = gathered(result)
         with _write_errors_told(sweep.directory):
-            write_results(result, importance)
+            write_results(result, folds, importance)
         with shown(console):
-            say_results(console, result, importance)
+            say_results(console, result, folds, importance)
     return result
 
 

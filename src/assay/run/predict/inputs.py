@@ -101,9 +101,9 @@ def blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Generato
 def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterator[Block]:
     none = preprocess.no_samples()
     below = {path: _below(preprocess, path) for path in paths if path.is_dir()}
-    for path, (taken, others) in below.items():
+    for folder, (taken, others) in below.items():
         if taken and others:
-            yield Block([], [], [], [], none, _passed_over(path, others))
+            yield Block([], [], [], [], none, _passed_over(folder, others))
     for form, some in groupby(_found(preprocess, paths, below), key=lambda found: found[0]):
         for path, error in ((path, error) for _, path, error in some) if form != "picture" else ():
             if error:

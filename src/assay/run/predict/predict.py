@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _FLAT, _NUMBERS = 4096, 1 << 20
 """Samples of one dimension in a batch, and the numbers in them: a few at a time leave a processor idle.
 As many rows become a table together, or as few as have so many numbers."""
-_OF_ROWS = ("inputs", "rows", "errors", "warnings")
+_OF_ROWS = ("inputs", "rows", "errors", "warnings", "sizes")
 
 
 @final
@@ -265,12 +265,8 @@ class _Waiting:
             outputs = [run(parts[0].samples.new_zeros(1, *preprocess.input_shape))[:0]]
         if len(parts) == 1:
             return parts[0], outputs[0]
-        whole = Block(
-            *([one for part in parts for one in getattr(part, name)] for name in _OF_ROWS),
-            samples=parts[0].samples,
-            sizes=[one for part in parts for one in part.sizes],
-        )
-        return whole, torch.cat(outputs)
+        together: Any = {name: [one for part in parts for one in getattr(part, name)] for name in _OF_ROWS}
+        return replace(parts[0], **together), torch.cat(outputs)
 
 
 @final

@@ -39,11 +39,25 @@ _SCORES: Final = 4
 _WARNINGS: Final = 4
 
 
-def write_results(result: SweepResult, importance: Sequence[tuple[str, float]] = ()) -> None:
+def gathered(result: SweepResult) -> list[OutOfFold]:
+    """The predictions of its folds, together; none where no job has tested a fold.
+
+    Args:
+        result: The sweep.
+    """
+    found = out_of_fold.gathered(out_of_fold.fold_runs(result.jobs, result.run_dir))
+    import_trusted(one.predictions.task for one in found)
+    return found
+
+
+def write_results(
+    result: SweepResult, folds: Sequence[OutOfFold] = (), importance: Sequence[tuple[str, float]] = ()
+) -> None:
     """Write what the sweep has come to.
 
     Args:
         result: The sweep.
+        folds: From `gathered`.
         importance: Share of each parameter in the differences of the score, the greatest first.
 
     Raises:
@@ -56,19 +70,25 @@ def write_results(result: SweepResult, importance: Sequence[tuple[str, float]] =
         if config.is_file():
             head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {_command(best)}\n"
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
-    out_of_fold.write(result.directory / out_of_fold.FILE, _out_of_fold(result))
+    out_of_fold.write(result.directory / out_of_fold.FILE, folds)
     if importance:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([("parameter", "importance"), *importance])
         write_text(result.directory / IMPORTANCE, text.getvalue())
 
 
-def say_results(console: Console, result: SweepResult, importance: Sequence[tuple[str, float]] = ()) -> None:
+def say_results(
+    console: Console,
+    result: SweepResult,
+    folds: Sequence[OutOfFold] = (),
+    importance: Sequence[tuple[str, float]] = (),
+) -> None:
     """The best jobs, those that failed, where everything is, and what to type next.
 
     Args:
         console: Where to print.
         result: The sweep.
+        folds: From `gathered`.
         importance: As for `write_results`.
     """
     jobs, first = result.jobs, result.objectives[0]
@@ -76,7 +96,7 @@ def say_results(console: Console, result: SweepResult, importance: Sequence[tupl
         return
     console.print()
     _say_ranking(console, jobs, first)
-    _say_out_of_fold(console, result)
+    _say_out_of_fold(console, result, folds)
     if importance:
         shares = "  ".join(f"{name} {100 * share:.0f} %" for name, share in importance)
         console.print(f"[bold]importance[/bold]  {escape(shares)}")
@@ -145,16 +165,10 @@ def _say_warnings(console: Console, jobs: Sequence[JobRecord]) -> None:
         console.print(f"… and {len(warned) - _WARNINGS} more warnings, see the report", style="dim")
 
 
-def _out_of_fold(result: SweepResult) -> list[OutOfFold]:
-    found = out_of_fold.gathered(out_of_fold.fold_runs(result.jobs, result.run_dir))
-    import_trusted(one.predictions.task for one in found)
-    return found
-
-
-def _say_out_of_fold(console: Console, result: SweepResult) -> None:
+def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutOfFold]) -> None:
     """The scores of each configuration over the samples of all folds at once, and what is missing."""
     together: dict[tuple[tuple[str, str], ...], list[OutOfFold]] = {}
-    for one in _out_of_fold(result):
+    for one in folds:
         together.setdefault(tuple(one.values.items()), []).append(one)
     chosen = [
         (job, {key: value for key, value in values.items() if key not in (*REPETITIONS, INNER_FOLDS)})
