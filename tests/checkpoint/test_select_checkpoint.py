@@ -12,7 +12,7 @@ from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.checkpoint.select_checkpoint import newest_valid
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
-from assay.run.load import read_config
+from assay.run.saved_config import read_config
 
 if TYPE_CHECKING:
     from tests.conftest import Train

@@ -14,7 +14,7 @@ from assay.cli.app import main
 from assay.config.yaml_file import check_yaml, load_yaml
 from assay.errors import AssayError
 from assay.paths import CONF_DIR
-from assay.run.load import read_config
+from assay.run.saved_config import read_config
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from tests.conftest import unchanged_process
-from tests.interrupting import Interrupt, outcome
+from tests.interrupting import Hook, Interrupt, outcome
 from typer.testing import CliRunner
 
 from assay.cli.app import app
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import lightning as L
-    from tests.conftest import Train
+    from tests.conftest import Train, Trained
 
 JOB = (
     *("data=iris", "model=mlp", "data.batch_size=32", "trainer.max_epochs=2"),
@@ -51,10 +51,28 @@ class LosesBest(Callback):
             next(iter(Path(trainer.default_root_dir).rglob("best.ckpt"))).unlink()
 
 
+_interrupted: dict[tuple[object, ...], Path] = {}
+_whole: dict[tuple[str, ...], dict[str, str]] = {}
+
+
+def interrupted(train: Train, place: Path, job: tuple[str, ...], hook: Hook, count: int) -> Path:
+    """A copy of a run that was interrupted there."""
+    if (job, hook, count) not in _interrupted:
+        _interrupted[job, hook, count] = train(*job, callbacks=[Interrupt(hook, count)]).run_dir
+    return Path(shutil.copytree(_interrupted[job, hook, count], place / "interrupted" / "run"))
+
+
+def whole(train: Train, *job: str) -> dict[str, str]:
+    """What a run ends with that nobody interrupts."""
+    if job not in _whole:
+        _whole[job] = outcome(train(*job).run_dir)
+    return _whole[job]
+
+
 @pytest.fixture
-def stopped(train: Train) -> Path:
+def stopped(train: Train, tmp_path: Path) -> Path:
     """A run that was interrupted after its second step."""
-    return train(*JOB, callbacks=[Interrupt("batch", 2)]).run_dir
+    return interrupted(train, tmp_path, JOB, "batch", 2)
 
 
 def record(run_dir: Path) -> dict[str, Any]:
@@ -102,17 +120,17 @@ def test_without_a_checkpoint_it_begins_anew_and_says_so(stopped: Path, train: T
     code, said = typed(stopped)
     assert code == 0, said
     assert "begins anew, from step 0" in said
-    assert outcome(stopped) == outcome(train(*JOB).run_dir)
+    assert outcome(stopped) == whole(train, *JOB)
 
 
-def test_a_damaged_checkpoint_is_named_and_an_older_one_used(train: Train) -> None:
-    run_dir = train(*JOB, callbacks=[Interrupt("batch", 5)]).run_dir
+def test_a_damaged_checkpoint_is_named_and_an_older_one_used(train: Train, tmp_path: Path) -> None:
+    run_dir = interrupted(train, tmp_path, JOB, "batch", 5)
     flipped(run_dir / "checkpoints" / "last.ckpt")
     code, said = typed(run_dir)
     assert code == 0, said
     assert "last.ckpt cannot be used" in said
     assert "best.ckpt" in said
-    assert outcome(run_dir) == outcome(train(*JOB).run_dir)
+    assert outcome(run_dir) == whole(train, *JOB)
 
 
 def flipped(path: Path) -> None:
@@ -130,29 +148,37 @@ LOST: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("how", LOST)
 def test_a_lost_best_checkpoint_is_told_at_once_and_only_a_better_one_takes_its_place(
-    train: Train, how: str
+    train: Train, tmp_path: Path, how: str
 ) -> None:
     lose, says = LOST[how]
-    run_dir = train(*JOB, callbacks=[Interrupt("batch", 5)]).run_dir
+    run_dir = interrupted(train, tmp_path, JOB, "batch", 5)
     lose(run_dir / "checkpoints" / "best.ckpt")
     code, said = typed(run_dir)
     assert code == 0, said
     assert "the best checkpoint so far is lost: best.ckpt (val/loss=" in said
     assert says in said
     assert said.index("is lost") < said.index("going on from step 5")
-    assert outcome(run_dir) == outcome(train(*JOB).run_dir), "the second epoch is better"
+    assert outcome(run_dir) == whole(train, *JOB), "the second epoch is better"
+
+
+@pytest.fixture(scope="module")
+def last_weights(train: Train) -> Trained:
+    """A run that tests its last weights."""
+    return train(*JOB[:4], "callbacks=[last_checkpoint]")
 
 
 @pytest.mark.parametrize("how", LOST)
-def test_where_none_is_better_than_the_lost_one_none_is_called_best(train: Train, how: str) -> None:
+def test_where_none_is_better_than_the_lost_one_none_is_called_best(
+    train: Train, last_weights: Trained, tmp_path: Path, how: str
+) -> None:
     job = (*JOB, "callbacks.checkpoint.mode=force_max")  # the first epoch has the highest loss
-    run_dir = train(*job, callbacks=[Interrupt("batch", 5)]).run_dir
+    run_dir = interrupted(train, tmp_path, job, "batch", 5)
     LOST[how][0](run_dir / "checkpoints" / "best.ckpt")
     code, said = typed(run_dir)
     assert code == 0, said
-    after, last = record(run_dir), train(*JOB[:4], "callbacks=[last_checkpoint]")
+    after = record(run_dir)
     assert (after["status"], after["checkpoints"], after["best"]) == ("finished", {"last": "last.ckpt"}, {})
-    assert after["metrics"] == last.record["metrics"]
+    assert after["metrics"] == last_weights.record["metrics"]
     assert "the weights of the last step are tested in its place" in after["resumed"][-1]["notes"][-1]
     assert "the weights of the last step are tested in its place" in (run_dir / "log.txt").read_text()
     code, said = typed(run_dir, "trainer.max_epochs=3")
@@ -188,8 +214,7 @@ def test_a_moved_run_goes_on_where_it_is(stopped: Path, tmp_path: Path, train: T
     shutil.move(stopped, moved)
     assert typed(moved)[0] == 0
     assert not stopped.exists()
-    whole = outcome(train(*JOB).run_dir)
-    assert outcome(moved) == whole
+    assert outcome(moved) == whole(train, *JOB)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
@@ -255,7 +280,7 @@ def test_longer_training_equals_having_asked_for_it(train: Train) -> None:
     code, said = typed(run_dir, "trainer.max_epochs=4")
     assert code == 0, said
     assert "the length of the run decides" not in said
-    assert outcome(run_dir) == outcome(train(*STEADY, "trainer.max_epochs=4").run_dir)
+    assert outcome(run_dir) == whole(train, *STEADY, "trainer.max_epochs=4")
     assert (
         record(run_dir)["fingerprint"]
         == record(train(*STEADY, "trainer.max_epochs=4", "trainer.limit_train_batches=1.0").run_dir)[
@@ -298,7 +323,7 @@ def test_other_loggers_go_on_with_the_same_run(train: Train, tmp_path: Path, log
     assert code == 0, said
     assert record(run_dir)["loggers"] == before
     assert bool(before) == (logger == "mlflow")
-    assert outcome(run_dir) == outcome(train(*JOB).run_dir)
+    assert outcome(run_dir) == whole(train, *JOB)
 
 
 def test_other_code_is_said_and_kept_and_the_threads_are_those_of_the_run(
@@ -328,7 +353,7 @@ def test_other_code_is_said_and_kept_and_the_threads_are_those_of_the_run(
     (within,) = differences_within(RunRecord.load(run_dir))
     assert within.startswith("the run itself went on at step 2 with other code: commit none then")
     assert causes(RunRecord.load(run_dir), RunRecord.load(run_dir)) == [within]
-    assert outcome(run_dir) == outcome(train(*JOB).run_dir)
+    assert outcome(run_dir) == whole(train, *JOB)
 
 
 def test_code_that_must_be_in_a_commit_must_be_so_when_the_run_goes_on(
@@ -365,10 +390,9 @@ def test_a_clock_that_was_put_back(stopped: Path, monkeypatch: pytest.MonkeyPatc
     ids=["cut", "emptied", "edited", "turned round"],
 )
 def test_rows_that_are_lost_are_said_at_the_end(
-    train: Train, change: Callable[[list[str]], list[str]], says: str
+    train: Train, tmp_path: Path, change: Callable[[list[str]], list[str]], says: str
 ) -> None:
-    often = "trainer.log_every_n_steps=1"
-    run_dir = train(*JOB, often, callbacks=[Interrupt("batch", 3)]).run_dir
+    run_dir = interrupted(train, tmp_path, (*JOB, "trainer.log_every_n_steps=1"), "batch", 3)
     table = run_dir / "metrics.csv"
     lines = table.read_text().splitlines(keepends=True)
     assert len(lines) > 2

@@ -17,8 +17,9 @@ import assay
 from assay.record.run_record import RunRecord
 from assay.run.evaluate import evaluate
 from assay.run.export.export import export
-from assay.run.load import checkpoint_path, read_config, read_predictor
+from assay.run.load import checkpoint_path, read_predictor
 from assay.run.predict.predict import predict
+from assay.run.saved_config import read_config
 from assay.run.unfinished import unfinished
 
 if TYPE_CHECKING:

@@ -36,7 +36,8 @@ from assay.run.continuation import threads_of
 from assay.run.encoder_file import ENCODED, read_encoder
 from assay.run.evaluated_data import change_data
 from assay.run.kept_predictions import gathered, predictions_of, warnings_of
-from assay.run.load import checkpoint_path, read_config, said_of, weights_of
+from assay.run.load import checkpoint_path, weights_of
+from assay.run.saved_config import read_config, said_of
 from assay.run.unfinished import unfinished
 from assay.targets.trust import typed_packages
 from assay.task.task_of import task_of

@@ -25,7 +25,7 @@ def change_data(config: DictConfig, overrides: Sequence[str], config_dir: Path |
     """Put other data, or another device, into a run's config.
 
     Args:
-        config: From `assay.run.load.read_config`; changed in place.
+        config: From `assay.run.saved_config.read_config`; changed in place.
         overrides: As typed.
         config_dir: The user's folder of config groups.
 

@@ -16,7 +16,6 @@ from assay.build.model import build_trained
 from assay.build.node import build
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
-from assay.config.yaml_file import load_mapping
 from assay.data.arrays import Arrays
 from assay.data.image_folder import ImageFolder
 from assay.data.segmentation_folder import SegmentationFolder
@@ -25,18 +24,13 @@ from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.text.text_encoder import TextEncoder
 from assay.data.text_table import TextTable
 from assay.data.transform.transforms import Transforms
-from assay.errors import AssayError, ConfigError, first_line
-from assay.files.sealed import yaml_is_whole
-from assay.files.symlinks import read_whole
-from assay.paths import project_conf
+from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
 from assay.run.encoder_file import ENCODED, read_codec, read_encoder
 from assay.run.predict.predictor import Predictor
 from assay.run.predict.preprocess import Preprocess
+from assay.run.saved_config import read_config, said_of
 from assay.run.unfinished import unfinished
-from assay.targets.judge_name import check_targets
-from assay.targets.own_task import import_tasks
-from assay.targets.trust import KEY, Trust, checked_names, project_packages
 from assay.task.output_kind import kind_of_outputs, kind_of_own_outputs
 from assay.task.task_of import task_of
 
@@ -313,59 +307,6 @@ def weights_of(path: Path) -> dict[str, torch.Tensor]:
     if not weights or not named:
         raise AssayError(f"{path} is not a checkpoint: it has no state_dict of names and tensors")
     return weights
-
-
-def read_config(
-    run_dir: Path, trusted_packages: Sequence[str] = (), *, must_be_whole: bool = False
-) -> DictConfig:
-    """A run's resolved config, every target in it judged by its name.
-
-    Args:
-        run_dir: Run directory, perhaps somebody else's.
-        trusted_packages: As for `load`.
-        must_be_whole: Refuse one without its SHA-256 in the last line, too; the log says so otherwise.
-
-    Raises:
-        AssayError: There is none, it cannot be read, it is damaged, or it names what is not trusted.
-    """
-    path = run_dir / "config.yaml"
-    if not path.is_file():
-        raise AssayError(
-            f"{run_dir} is not a run directory: it has no config.yaml",
-            hint="runs lie under outputs/<name>/<date>/",
-        )
-    try:
-        whole = yaml_is_whole(read_whole(path))
-    except OSError as error:
-        raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
-    if whole is False or (must_be_whole and not whole):
-        raise AssayError(
-            f"{path} is damaged or was changed: it is not as the SHA-256 in its last line says",
-            hint="restore it from a copy",
-        )
-    if whole is None:
-        log.warning("%s has no SHA-256 in its last line: whether it is whole is not known", path)
-    config = load_mapping(path)
-    config.pop("hydra", None)
-    config[KEY] = Trust(project_packages(project_conf()), checked_names(trusted_packages)).packages
-    with said_of(path):
-        check_targets(config)
-        import_tasks(config)
-    return config
-
-
-@contextmanager
-def said_of(path: Path) -> Iterator[None]:
-    """The key of an error is one of that file, not of the job that loads it.
-
-    Args:
-        path: The config.
-    """
-    try:
-        yield
-    except ConfigError as error:
-        error.add_file(str(path))
-        raise
 
 
 def _fastest() -> torch.device:

@@ -131,6 +131,7 @@ def reproduce(
     plan = _plan(run_dir, record)
     if plan.root is not None and not trust_code:
         raise AssayError(_foreign(plan), hint="--trust-code, where you know whose code this is")
+    _check_config(run_dir, typed_packages(overrides))
     scratch = Path(tempfile.mkdtemp(prefix="assay-reproduce-"))
     again = scratch / run_dir.name
     keep = False
@@ -274,6 +275,16 @@ def _needs_own_code(run_dir: Path) -> bool:
     except ConfigError:
         return True
     return False
+
+
+def _check_config(run_dir: Path, trusted: Sequence[str]) -> None:
+    """Refuse what the run's process would refuse, before its code is brought back and torch is imported."""
+    from assay.run.saved_config import judged_config
+
+    try:
+        judged_config(run_dir, trusted, must_be_whole=True)
+    except AssayError as error:
+        raise AssayError(f"the run cannot be reproduced: {error.message}", hint=error.hint) from error
 
 
 def _foreign(plan: _Plan) -> str:

@@ -40,8 +40,8 @@ def main() -> None:
 
 
 def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
-    from assay.run.load import read_config
     from assay.run.resume_overrides import change
+    from assay.run.saved_config import read_config
     from assay.run.summary import say_warnings
     from assay.run.train import prove, run_job
     from assay.targets.external_values import check_outside

@@ -24,8 +24,8 @@ from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
 from assay.record.segment import code_changes, machine_changes, segment_here, segments, shortened
 from assay.run.continuation import threads_of
-from assay.run.load import read_config
 from assay.run.resume_overrides import Change, change
+from assay.run.saved_config import read_config
 from assay.run.train import go_on, result_of
 from assay.targets.external_values import check_outside
 from assay.targets.trust import trust, typed_packages

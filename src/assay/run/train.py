@@ -39,8 +39,8 @@ from assay.run import ranks
 from assay.run.continuation import same_data, same_logs
 from assay.run.execute import execute, fit_and_test, signals
 from assay.run.interpolations import as_written, interpolations
-from assay.run.load import read_config
 from assay.run.result import RunResult
+from assay.run.saved_config import read_config
 from assay.run.summary import say_warnings
 from assay.targets.judge_name import trusted_in
 

@@ -18,7 +18,8 @@ from assay.data.transform.normalize import Normalize
 from assay.data.transform.transforms import Transforms
 from assay.record.run_record import RunRecord
 from assay.run.export.exportable import Encode, Exportable, takes_any_size
-from assay.run.load import read_config, read_predictor
+from assay.run.load import read_predictor
+from assay.run.saved_config import read_config
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
