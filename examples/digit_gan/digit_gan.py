@@ -128,11 +128,6 @@ class Pictures(PredictionBatch[NDArray[np.float32]]):
     pixels: NDArray[np.float32]
     file_suffix = ".png"
 
-    @property
-    @override
-    def outputs(self) -> NDArray[np.float32]:
-        return self.pixels
-
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
         return {"digit": judge().predict(self.pixels.reshape(len(self.pixels), -1))}
@@ -144,10 +139,6 @@ class Pictures(PredictionBatch[NDArray[np.float32]]):
     @override
     def _one(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
         return outputs
-
-    @override
-    def _several(self, outputs: NDArray[np.float32]) -> Pictures:
-        return Pictures(outputs)
 
 
 @final

@@ -95,11 +95,6 @@ class MaskPredictions(PredictionBatch[MaskPrediction]):
     sizes: Sequence[tuple[int, int]] = ()
 
     @property
-    @override
-    def outputs(self) -> NDArray[np.float32]:
-        return self.scores
-
-    @property
     def masks(self) -> list[NDArray[np.uint8]]:
         """Class of each pixel, uint8 `[height, width]` of each picture."""
         return [one.mask for one in self]
@@ -136,11 +131,3 @@ class MaskPredictions(PredictionBatch[MaskPrediction]):
             return MaskPredictions(self.scores[index], self.class_names, self.kind, self.sizes[index])
         size = self.sizes[index] if self.sizes else None
         return MaskPrediction(self.scores[index], self.class_names, self.kind, size)
-
-    @override
-    def _one(self, outputs: NDArray[np.float32]) -> MaskPrediction:
-        return MaskPrediction(outputs, self.class_names, self.kind)
-
-    @override
-    def _several(self, outputs: NDArray[np.float32]) -> MaskPredictions:
-        return MaskPredictions(outputs, self.class_names, self.kind)

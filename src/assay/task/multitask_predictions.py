@@ -55,11 +55,6 @@ class MultitaskPredictions(PredictionBatch[MultitaskPrediction]):
     values: NDArray[np.float32]
     names: tuple[str, ...]
 
-    @property
-    @override
-    def outputs(self) -> NDArray[np.float32]:
-        return self.values
-
     def of(self, target: str) -> ClassPredictions | ValuePredictions:
         """Predictions of one target.
 
@@ -91,7 +86,3 @@ class MultitaskPredictions(PredictionBatch[MultitaskPrediction]):
     def _one(self, outputs: NDArray[np.float32]) -> MultitaskPrediction:
         several = MultitaskPredictions(outputs[None], self.names)
         return MultitaskPrediction({name: one[0] for name, one in several._by_target().items()})
-
-    @override
-    def _several(self, outputs: NDArray[np.float32]) -> MultitaskPredictions:
-        return MultitaskPredictions(outputs, self.names)

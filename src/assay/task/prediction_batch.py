@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, final, overload
 
 import numpy as np
 from typing_extensions import override
@@ -35,18 +35,23 @@ _SHOWN = 10
 
 
 class PredictionBatch(ABC, Sequence[One], Generic[One]):
-    """Predictions of several samples: a sequence of single ones over the arrays they share.
+    """Predictions of several samples: a sequence of single ones over the array they share.
+
+    Each is a frozen dataclass whose first field is that array, `[N, …]`; the others hold for all samples.
 
     Attributes:
         file_suffix: Of the files that predictions are written to beside a table; empty for none.
+        single: The class of one prediction, with the same fields; None where `_one` says what it is.
     """
 
     file_suffix: ClassVar[str] = ""
+    single: ClassVar[Any] = None
 
     @property
-    @abstractmethod
     def outputs(self) -> NDArray[np.float32]:
         """All of them, `[N, …]`."""
+        outputs: NDArray[np.float32] = next(iter(vars(self).values()))
+        return outputs
 
     @abstractmethod
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
@@ -73,11 +78,16 @@ class PredictionBatch(ABC, Sequence[One], Generic[One]):
         """
         raise NotImplementedError(f"{type(self).__name__} has no files of number {index}")
 
-    @abstractmethod
-    def _one(self, outputs: NDArray[np.float32]) -> One: ...
+    def _one(self, outputs: NDArray[np.float32]) -> One:
+        _, *shared = vars(self).values()
+        one: One = self.single(outputs, *shared)
+        return one
 
-    @abstractmethod
-    def _several(self, outputs: NDArray[np.float32]) -> PredictionBatch[One]: ...
+    def _several(self, outputs: NDArray[np.float32]) -> Self:
+        kind: Any = type(self)
+        _, *shared = vars(self).values()
+        several: Self = kind(outputs, *shared)
+        return several
 
     def to_frame(self, top_k: int = 3) -> pd.DataFrame:
         """A table of one row per sample.
@@ -122,14 +132,11 @@ class ClassPredictions(PredictionBatch[ClassPrediction]):
         kind: `probabilities`, or `scores`.
     """
 
+    single = ClassPrediction
+
     scores: NDArray[np.float32]
     class_names: tuple[str, ...]
     kind: Kind = "probabilities"
-
-    @property
-    @override
-    def outputs(self) -> NDArray[np.float32]:
-        return self.scores
 
     @property
     def indices(self) -> NDArray[np.int64]:
@@ -167,14 +174,6 @@ class ClassPredictions(PredictionBatch[ClassPrediction]):
             found[score] = np.take_along_axis(self.scores, best[:, place : place + 1], 1)[:, 0]
         return found | _each(word, self.class_names, self.scores)
 
-    @override
-    def _one(self, outputs: NDArray[np.float32]) -> ClassPrediction:
-        return ClassPrediction(outputs, self.class_names, self.kind)
-
-    @override
-    def _several(self, outputs: NDArray[np.float32]) -> ClassPredictions:
-        return ClassPredictions(outputs, self.class_names, self.kind)
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -187,14 +186,11 @@ class LabelPredictions(PredictionBatch[LabelPrediction]):
         kind: `probabilities`, or `scores`.
     """
 
+    single = LabelPrediction
+
     scores: NDArray[np.float32]
     class_names: tuple[str, ...]
     kind: Kind = "probabilities"
-
-    @property
-    @override
-    def outputs(self) -> NDArray[np.float32]:
-        return self.scores
 
     @property
     def labels(self) -> list[tuple[str, ...]]:
@@ -214,14 +210,6 @@ class LabelPredictions(PredictionBatch[LabelPrediction]):
             "probability", self.class_names, self.scores
         )
 
-    @override
-    def _one(self, outputs: NDArray[np.float32]) -> LabelPrediction:
-        return LabelPrediction(outputs, self.class_names, self.kind)
-
-    @override
-    def _several(self, outputs: NDArray[np.float32]) -> LabelPredictions:
-        return LabelPredictions(outputs, self.class_names, self.kind)
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -233,27 +221,16 @@ class ValuePredictions(PredictionBatch[ValuePrediction]):
         names: T of them, of targets.
     """
 
+    single = ValuePrediction
+
     values: NDArray[np.float32]
     names: tuple[str, ...]
-
-    @property
-    @override
-    def outputs(self) -> NDArray[np.float32]:
-        return self.values
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
         if len(self.names) == 1:
             return {"prediction": self.values[:, 0]}
         return {f"prediction_{name}": self.values[:, at] for at, name in enumerate(self.names)}
-
-    @override
-    def _one(self, outputs: NDArray[np.float32]) -> ValuePrediction:
-        return ValuePrediction(outputs, self.names)
-
-    @override
-    def _several(self, outputs: NDArray[np.float32]) -> ValuePredictions:
-        return ValuePredictions(outputs, self.names)
 
 
 @final
@@ -265,24 +242,13 @@ class EmbeddingPredictions(PredictionBatch[EmbeddingPrediction]):
         vectors: Float32 `[N, D]`.
     """
 
-    vectors: NDArray[np.float32]
+    single = EmbeddingPrediction
 
-    @property
-    @override
-    def outputs(self) -> NDArray[np.float32]:
-        return self.vectors
+    vectors: NDArray[np.float32]
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
         return {f"embedding_{at}": self.vectors[:, at] for at in range(self.vectors.shape[1])}
-
-    @override
-    def _one(self, outputs: NDArray[np.float32]) -> EmbeddingPrediction:
-        return EmbeddingPrediction(outputs)
-
-    @override
-    def _several(self, outputs: NDArray[np.float32]) -> EmbeddingPredictions:
-        return EmbeddingPredictions(outputs)
 
 
 @final
@@ -297,11 +263,6 @@ class ReconstructionPredictions(PredictionBatch[ReconstructionPrediction]):
 
     rows: NDArray[np.float32]
     shape: tuple[int, ...]
-
-    @property
-    @override
-    def outputs(self) -> NDArray[np.float32]:
-        return self.rows
 
     @property
     def errors(self) -> NDArray[np.float32]:
@@ -328,10 +289,6 @@ class ReconstructionPredictions(PredictionBatch[ReconstructionPrediction]):
     def _one(self, outputs: NDArray[np.float32]) -> ReconstructionPrediction:
         one = self._several(outputs[None])
         return ReconstructionPrediction(float(one.errors[0]), one.latents[0], one.reconstructions[0])
-
-    @override
-    def _several(self, outputs: NDArray[np.float32]) -> ReconstructionPredictions:
-        return ReconstructionPredictions(outputs, self.shape)
 
 
 def _each(word: str, names: Sequence[str], scores: NDArray[np.float32]) -> dict[str, Any]:
