@@ -65,7 +65,7 @@ class DeferredReweighting(Callback):
             )
         self.weight = effective_number_weight(class_counts, beta)
         self.start_epoch = start_epoch
-        self.start_fraction = start_fraction
+        self.start_fraction = start_fraction or 0.0
 
     @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:

@@ -61,7 +61,7 @@ class Pruning(Callback):
     def __init__(
         self, monitor: str | None, storage: str, study: str, trial: int, pruner: Mapping[str, Any]
     ) -> None:
-        self.monitor, self.storage, self.study, self.trial = monitor, storage, study, trial
+        self.monitor, self.storage, self.study, self.trial = monitor or "", storage, study, trial
         self.pruner = dict(pruner)
         self._opened: tuple[int, optuna.Study, optuna.storages.BaseStorage, int] | None = None
         self._unreachable = False
@@ -73,11 +73,9 @@ class Pruning(Callback):
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Find out what is watched."""
         self._end = None
-        if self.monitor is None:
-            self.monitor = next(
-                (m for m in map(_monitor, trainer.checkpoint_callbacks) if m is not None), None
-            )
-        if self.monitor is None:
+        if not self.monitor:
+            self.monitor = next((m for m in map(_monitor, trainer.checkpoint_callbacks) if m), "")
+        if not self.monitor:
             raise AssayError(
                 "the study has no objective and no callback says which checkpoint is the best",
                 hint="hydra.sweeper.objective=val/loss",
@@ -86,7 +84,6 @@ class Pruning(Callback):
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Report and ask."""
-        assert self.monitor is not None  # noqa: S101 - set when the fit started
         if trainer.state.fn != TrainerFn.FITTING or trainer.sanity_checking:
             return
         if not self.monitor.startswith(_TRAIN):
@@ -95,7 +92,6 @@ class Pruning(Callback):
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """End the run; report a score of the training, which is known only now."""
-        assert self.monitor is not None  # noqa: S101 - set when the fit started
         if self.monitor.startswith(_TRAIN) and self.monitor in trainer.callback_metrics:
             self._ask(trainer, trainer.current_epoch - 1)
         self._raise()
@@ -126,7 +122,6 @@ class Pruning(Callback):
     # -- what ------------------------------------------------------------------------------------------------
 
     def _ask(self, trainer: L.Trainer, epoch: int) -> None:
-        assert self.monitor is not None  # noqa: S101 - set when the fit started
         if self.monitor not in trainer.callback_metrics:
             known = ", ".join(sorted(trainer.callback_metrics))
             raise AssayError(

@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     import lightning as L
 
 
-def start_epoch(trainer: L.Trainer, epoch: int | None, fraction: float | None, name: str) -> float:
+def start_epoch(trainer: L.Trainer, epoch: int | None, fraction: float, name: str) -> float:
     """The epoch, or the share of `trainer.max_epochs`; not rounded.
 
     Args:
         trainer: Knows the length of the run.
         epoch: From 0; wins over `fraction`.
-        fraction: Share of the run; needed where `epoch` is None.
+        fraction: Share of the run.
         name: Of the option, for the message.
 
     Raises:
@@ -22,7 +22,6 @@ def start_epoch(trainer: L.Trainer, epoch: int | None, fraction: float | None, n
     """
     if epoch is not None:
         return epoch
-    assert fraction is not None  # noqa: S101 - the constructors ask for one of the two
     if trainer.max_epochs is None or trainer.max_epochs < 0:
         raise ValueError(
             f"start_fraction={fraction} is a share of trainer.max_epochs, which is not set; "

@@ -54,7 +54,7 @@ class SWA(Callback):
             raise ValueError(f"start_epoch={start_epoch} is negative; give how many epochs come before")
         if start_fraction is not None and not 0.0 <= start_fraction < 1.0:
             raise ValueError(f"start_fraction={start_fraction} is not in [0, 1); give such as 0.75")
-        self.start_epoch, self.start_fraction = start_epoch, start_fraction
+        self.start_epoch, self.start_fraction = start_epoch, start_fraction or 0.0
         self.count = 0
         self._mean: dict[str, Tensor] = {}
         self._aside: dict[str, Tensor] = {}

@@ -121,7 +121,7 @@ def best(
         place = shlex.quote(str(path))
         if ranking is None:
             raise AssayError(f"{path}: no run has a score", hint=f"assay ls {place} shows what there is")
-        if found is None:
+        if found is None or comparison.best is None:
             name = in_a_line(ranking.metric)
             if ranking.losses:
                 losses = in_a_line(", ".join(ranking.losses))
@@ -144,7 +144,6 @@ def best(
                 f"{path}: no finished run has the best {name}{why}",
                 hint=says_it if why else f"assay ls {place} shows how they ended",
             )
-        assert comparison.best is not None  # noqa: S101 - there is a best run
         row = to_document(comparison).rows[comparison.best]
         document.say("best", Best(found, ranking.metric, ranking.direction, row))
         for note in comparison.notes:

@@ -237,6 +237,5 @@ def choices(hydra_node: DictConfig) -> dict[str, Any]:
     Args:
         hydra_node: Its `hydra` node.
     """
-    chosen = OmegaConf.to_container(hydra_node.runtime.choices)
-    assert isinstance(chosen, dict)  # noqa: S101 - a mapping in Hydra's schema
+    chosen: Any = OmegaConf.to_container(hydra_node.runtime.choices)
     return {str(group): option for group, option in chosen.items() if not str(group).startswith("hydra/")}

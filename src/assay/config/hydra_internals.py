@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-_SHIPPED: Final[dict[tuple[object, ...], ConfigResult]] = {}
+_SHIPPED: Final[dict[tuple[object, ...], ConfigResult | None]] = {}
 """Options of assay's own and of Hydra's; read once by a process, however many jobs it composes."""
 
 
@@ -70,9 +70,7 @@ class Repository(ConfigRepository):
         elif (source.scheme(), source.path) != ("pkg", "hydra.conf"):
             return super().load_config(config_path)
         if key not in _SHIPPED:
-            result = super().load_config(config_path)
-            assert result is not None  # noqa: S101 - the source has it
-            _SHIPPED[key] = result
+            _SHIPPED[key] = super().load_config(config_path)
         return copy.deepcopy(_SHIPPED[key])
 
 

@@ -11,7 +11,7 @@ from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points
 if TYPE_CHECKING:
     import pandas
 
-    from assay.figure.figure import Figure, Mark
+    from assay.figure.figure import Figure, Mark, Spans
 
 
 def to_csv(figure: Figure) -> str:
@@ -46,7 +46,7 @@ def _table(mark: Mark) -> pandas.DataFrame:
     return pandas.DataFrame({name: values for name, values in _columns(mark).items() if values is not None})
 
 
-def _columns(mark: Mark) -> dict[str, Any]:
+def _columns(mark: Line | Points | Bars | Spans) -> dict[str, Any]:
     if isinstance(mark, Line):
         return _series(mark.name, mark.x) | {"x": mark.x, "y": mark.y, "low": mark.low, "high": mark.high}
     if isinstance(mark, Points):
@@ -54,7 +54,6 @@ def _columns(mark: Mark) -> dict[str, Any]:
     if isinstance(mark, Bars):
         columns = {"label": mark.labels, "value": mark.values, "low": mark.low, "high": mark.high}
         return _series(mark.name, mark.labels) | columns
-    assert not isinstance(mark, Heatmap | ParallelCoordinates)  # noqa: S101 - those are tables already
     columns = {"row": mark.rows, "start": mark.starts, "end": mark.ends}
     return columns | {"text": mark.texts or None, "kind": mark.colours or None}
 

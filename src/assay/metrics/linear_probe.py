@@ -107,10 +107,12 @@ class LinearProbe(Metric):
         if self._fitted_on is None or not len(self.labels):
             return torch.full((), torch.nan, device=self.device)
         points, labels = dim_zero_cat(self.features), dim_zero_cat(self.labels)
-        said = self._said(points.double().cpu().numpy())
+        said = self._said(*self._fitted_on, points.double().cpu().numpy())
         return torch.tensor((said == labels.cpu().numpy()).mean(), dtype=torch.float32, device=points.device)
 
-    def _said(self, points: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _said(
+        self, features: NDArray[np.float64], labels: NDArray[np.int64], points: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
         import warnings
 
         from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]  # it has no stubs
@@ -118,8 +120,6 @@ class LinearProbe(Metric):
         from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no stubs
         from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no stubs
 
-        assert self._fitted_on is not None  # noqa: S101 - compute has asked
-        features, labels = self._fitted_on
         said: NDArray[np.int64]
         if not (np.isfinite(features).all() and np.isfinite(points).all()) or len(np.unique(labels)) < 2:
             return np.full(len(points), -1)

@@ -83,10 +83,10 @@ def divide(
     for subset in ("test", "val"):
         if subset not in own:
             _hold_out(state, subset, split.share_of_rest(subset, own))
-    if split.group is not None:
-        _say_groups(state, split.group)
-    if split.time is not None:
-        _say_times(state, split.time)
+    if state.groups is not None:
+        _say_groups(state, state.groups)
+    if state.times is not None:
+        _say_times(state, state.times)
     if split.column is not None:
         sizes = ", ".join(f"{len(rows):,} {subset}" for subset, rows in sorted(state.rows.items()))
         drawn = [subset for subset in ("val", "test") if subset not in own and len(state.rows[subset])]
@@ -202,26 +202,24 @@ def _hold_out(state: _Divided, subset: str, share: float) -> None:
     state.rows["train"], state.rows[subset] = cut
 
 
-def _say_groups(state: _Divided, name: str) -> None:
-    assert state.groups is not None  # noqa: S101 - found before
+def _say_groups(state: _Divided, groups: Rows) -> None:
     own = {subset: rows for subset, rows in state.rows.items() if subset not in state.given}
     total = sum(len(rows) for rows in own.values())
     shares = ", ".join(
-        f"{len(np.unique(state.groups[rows]))} in {subset} ({100 * len(rows) / total:.1f} % of the samples)"
+        f"{len(np.unique(groups[rows]))} in {subset} ({100 * len(rows) / total:.1f} % of the samples)"
         for subset, rows in own.items()
         if len(rows)
     )
-    state.notes.append(f"data.split.group={name}: each group is whole in one subset: {shares}")
+    state.notes.append(f"data.split.group={state.split.group}: each group is whole in one subset: {shares}")
 
 
-def _say_times(state: _Divided, name: str) -> None:
-    assert state.times is not None  # noqa: S101 - found before
+def _say_times(state: _Divided, times: pd.Series[Any]) -> None:
     spans = []
     for subset in ("train", "val", "test"):
         if subset not in state.given and len(rows := state.rows[subset]):
-            own = state.times.iloc[rows]
+            own = times.iloc[rows]
             spans.append(f"{subset} from {_text(own.min())} to {_text(own.max())} ({len(rows):,})")
-    state.notes.append(f"data.split.time={name}: {', '.join(spans)}; not stratified")
+    state.notes.append(f"data.split.time={state.split.time}: {', '.join(spans)}; not stratified")
 
 
 def _says(data: Data, name: str) -> bool:

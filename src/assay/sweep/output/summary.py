@@ -212,13 +212,11 @@ def _say_tested(console: Console, jobs: Sequence[JobRecord]) -> None:
 def _say_failures(console: Console, result: SweepResult) -> None:
     jobs = result.jobs
     failed = [
-        (job, values)
+        (job, job.outcome, values)
         for job, values in zip(jobs, varying(jobs), strict=True)
         if job.status == "failed" and job.outcome is not None
     ]
-    for job, values in failed[:_FAILURES]:
-        outcome = job.outcome
-        assert outcome is not None  # noqa: S101 - as filtered above
+    for job, outcome, values in failed[:_FAILURES]:
         tried = f" after {len(job.failures) + 1} attempts" if job.failures else ""
         console.print(f"[red]failed[/red] job {job.number}  {escape(said(values))}")
         console.print(f"       {escape(why(outcome))}{tried}")
