@@ -10,6 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.tree import walk
 from assay.errors import ConfigError
+from assay.paths import CONF_DIR
 from assay.quoting import is_dotted_path
 from assay.targets.trust import KEY, is_library, within
 
@@ -142,10 +143,13 @@ def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
             hint=f"if it is your own: {KEY}=[{root}], or put that into conf/project.yaml",
         )
     if not fine and target is not None:
+        place = entry.key.removesuffix("._target_")
+        group = place.replace(".", "/")
+        names = sorted(path.stem for path in CONF_DIR.joinpath(group).glob("[!_]*.yaml"))
         raise ConfigError(
             f"{target!r} is not something that Hydra may call here",
             key=entry.key,
-            hint=f"leave hydra.{part} as it is, or choose one of its installed options",
+            hint=f"{group}={' or '.join(names)}" if names else f"~{place}",
         )
 
 
