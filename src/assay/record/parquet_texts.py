@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.files.atomic import write_bytes
+from assay.files.parquet_pages import check_pages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +98,7 @@ def read_texts(content: bytes, largest: int) -> pa.Table:
     chunks = [group.column(index) for group in groups for index in range(group.num_columns)]
     if others := {name for chunk in chunks for name in chunk.encodings} - _KNOWN:
         raise ValueError(f"it is encoded as {min(others)}, which is not read")
-    _check(sum(chunk.total_uncompressed_size for chunk in chunks), largest)
+    check_pages(io.BytesIO(content), about, largest_page=largest, largest=largest)
     texts = [field.name for field in schema if field.type in (pa.string(), pa.binary())]
     lists = [field.type.list_size for field in schema if pa.types.is_fixed_size_list(field.type)]
     file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=texts)

@@ -19,6 +19,7 @@ from assay.data.tabular.column_kind import is_number, plain_numbers
 from assay.data.tabular.csv_dialect import AUTO, SEPARATORS, is_csv, resolved
 from assay.data.tabular.line_file import is_json_lines, read_json_lines
 from assay.errors import DataError
+from assay.files.parquet_pages import check_table
 from assay.quoting import counted, override, reads_as_number
 
 if TYPE_CHECKING:
@@ -70,9 +71,11 @@ def read_table(
         elif path.lower().endswith(".xlsx"):
             frame = read_excel(path, key, sheet, na_values, texts)
             frame = frame if wanted is None else frame[[name for name in frame if name in wanted]]
+        elif path.lower().endswith(".feather"):
+            frame = pd.read_feather(path, columns=wanted)
         else:
-            read = pd.read_feather if path.lower().endswith(".feather") else pd.read_parquet
-            frame = read(path, columns=wanted)
+            check_table(path)
+            frame = pd.read_parquet(path, columns=wanted)
     except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
         header: Any = {"sep": csv["separator"], "encoding": encoding, "encoding_errors": "replace"}
         check_separator(pd.read_csv(path, **header, nrows=0, index_col=False).columns, key, csv["separator"])
