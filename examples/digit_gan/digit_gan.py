@@ -158,9 +158,6 @@ class NoiseAndDigits:
     def __init__(self, latent_size: int) -> None:
         self.latent_size = latent_size
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def read(self) -> dict[str, Samples]:
         """Inputs float32 `[N, latent_size, 1, 1]`, targets float32 `[N, 1, 8, 8]` from -1 to 1."""
         draw = torch.Generator().manual_seed(0)

@@ -20,7 +20,6 @@ CLASSES = {"breast_cancer": "binary", "iris": "multiclass", "wine": "multiclass"
 @pytest.mark.parametrize("name", [*CLASSES, "diabetes"])
 def test_what_scikit_learn_has(name: str) -> None:
     source = Bundled(name)  # type: ignore[arg-type]  # one of these names
-    source.prepare()
     samples = source.read()["all"]
     table = getattr(datasets, f"load_{name}")()
     assert samples.inputs.dtype == torch.float32

@@ -9,7 +9,6 @@ from assay.data.digits import Digits
 
 def test_what_scikit_learn_has() -> None:
     source = Digits()
-    source.prepare()
     samples, table = source.read()["all"], load_digits()
     assert (samples.inputs.shape, samples.inputs.dtype) == ((1797, 1, 8, 8), torch.float32)
     np.testing.assert_array_equal(samples.inputs[:, 0].numpy(), table.images)

@@ -30,9 +30,6 @@ class DiabetesGrades:
             raise ValueError(f"num_grades={num_grades}: at least 2 were expected")
         self.class_names = tuple(f"grade {number}" for number in range(1, num_grades + 1))
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def read(self) -> dict[str, Samples]:
         """Inputs float32 `[442, 10]`, targets int64 `[442]`."""
         table = load_diabetes()

@@ -100,9 +100,6 @@ class Arrays:
         self.task: TaskName = "multiclass"
         self.class_names: tuple[str, ...] = tuple(class_names or ())
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def read(self) -> Mapping[str, Samples]:
         """The subsets given.
 

@@ -51,9 +51,6 @@ class Bundled:
         self.task: TaskName = Multitask.name if self.also else _TASKS[name]
         self.class_names: tuple[str, ...] = ()
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def read(self) -> Mapping[str, Samples]:
         """All samples: inputs float32 `[N, F]`; targets int64 `[N]`, of diabetes float32 `[N, 1]`.
 

@@ -80,9 +80,6 @@ class Custom:
         self._keys = input_key, target_key
         self.split_columns: Mapping[str, str] = {}
 
-    def prepare(self) -> None:
-        """Nothing: the data set was made by its own class."""
-
     def read(self) -> Mapping[str, Stream]:
         """The subsets given, streamed.
 

@@ -154,7 +154,7 @@ class DataModule(L.LightningDataModule):
 
     def prepare_data(self) -> None:
         """Download; Lightning calls this on one process of a machine."""
-        self.source.prepare()
+        getattr(self.source, "prepare", lambda: None)()
 
     def setup(self, stage: str | None = None) -> None:
         """Read the source and divide it; the second call does nothing.

@@ -100,9 +100,6 @@ class Declared:
         self._sample = torch.full((1, *input_shape), int(vocab_size > 0), dtype=_DTYPES[dtype])
         self._vocab_size = vocab_size
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def read(self) -> Mapping[str, Samples]:
         """Every subset: inputs that are one zero sample seen N times, and targets."""
         shape = self._sample.shape[1:]

@@ -29,9 +29,6 @@ class Digits:
     task: TaskName = "multiclass"
     class_names = tuple(str(digit) for digit in range(10))
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def read(self) -> Mapping[str, Samples]:
         """All samples: inputs float32 `[1797, 1, 8, 8]` in 0…16, targets int64 `[1797]`."""
         images, targets = load_digits(return_X_y=True)

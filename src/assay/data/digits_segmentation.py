@@ -65,9 +65,6 @@ class DigitsSegmentation:
         self._digits, self._size, self._seed = tuple(digits), size, seed
         self.class_names = ("background", *map(str, digits))
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def read(self) -> Mapping[str, Samples]:
         """Subsets `train`, `val` and `test`: inputs uint8 `[N, 3, H, W]`, targets uint8 `[N, H, W]`."""
         digits, labels = load_digits(return_X_y=True)

@@ -81,9 +81,6 @@ class ImageFolder:
         self.class_names: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def read(self) -> Mapping[str, Samples | Stream]:
         """The subsets the folder has: `all`, or `train` and any of `val` and `test`.
 

@@ -152,7 +152,8 @@ class Source(Protocol):
     """Where samples come from. One class a data set, in the module of the data set's name.
 
     One that has columns beside its inputs has an attribute `split_columns`: set before `read()` to what
-    `data.split` names, by key, it asks for `split_values`.
+    `data.split` names, by key, it asks for `split_values`. One that downloads has a method `prepare()`, which
+    is called before that, on one process of a machine.
     """
 
     @property
@@ -162,9 +163,6 @@ class Source(Protocol):
 
     class_names: tuple[str, ...]
     """One name per class or label, none for regression; read after `read()`."""
-
-    def prepare(self) -> None:
-        """Download or unpack; called on one process of a machine, before `read()`."""
 
     def read(self) -> Mapping[str, Samples | Stream | Unfitted]:
         """The subsets the data set comes in: `all`, or `train` and any of `val`, `test`.

@@ -95,9 +95,6 @@ class SegmentationFolder:
         self.class_names: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def read(self) -> Mapping[str, Samples | Stream]:
         """The subsets the folder has: `all`, or `train` and any of `val` and `test`.
 

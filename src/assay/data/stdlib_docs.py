@@ -82,9 +82,6 @@ class StdlibDocs:
         """What became of the texts, a sentence each."""
         return self.text_encoder.notes
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def read(self) -> Mapping[str, Unfitted]:
         """All texts, to be encoded once the training rows are known.
 

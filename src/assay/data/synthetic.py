@@ -74,9 +74,6 @@ class Synthetic:
         self._shape, self._num_samples, self._num_classes = tuple(input_shape), num_samples, num_classes
         self._dtype, self._noise, self._seed = _DTYPES[dtype], noise, seed
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def read(self) -> Mapping[str, Samples]:
         """All samples: inputs `[N, *input_shape]`, targets as the task has them."""
         generator = torch.Generator().manual_seed(self._seed)

@@ -157,9 +157,6 @@ class Table:
         self.split_columns: Mapping[str, str] = {}
         self.fitted: TableEncoder | TextEncoder | None = None
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def read(self) -> Mapping[str, Unfitted]:
         """The subsets given, to be encoded once the training rows are known: inputs float32 `[N, F]`.
 

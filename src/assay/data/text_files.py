@@ -116,9 +116,6 @@ class TextFiles:
         self.divides = True
         self.notes: tuple[str, ...] = ()
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def read(self) -> Mapping[str, Samples]:
         """The subsets `train`, `val` and `test`: inputs and targets `[N, L]`, int16 or int32.
 

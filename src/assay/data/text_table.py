@@ -128,9 +128,6 @@ class TextTable:
         """What was decided about the rows and became of the texts, a sentence each."""
         return (*self._table.notes, *self._said, *self.text_encoder.notes)
 
-    def prepare(self) -> None:
-        """Nothing to download."""
-
     def read(self) -> Mapping[str, Unfitted]:
         """The subsets given, to be encoded once the training rows are known: token ids `[N, max_length]`.
 

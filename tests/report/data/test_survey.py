@@ -44,8 +44,6 @@ class Given:
     def __init__(self, parts: Mapping[str, Samples | Stream]) -> None:
         self._parts = parts
 
-    def prepare(self) -> None: ...
-
     def read(self) -> Mapping[str, Samples | Stream]:
         return self._parts
 
