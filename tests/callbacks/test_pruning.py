@@ -322,30 +322,3 @@ def test_a_report_costs_little(study: Study) -> None:
         costs.append(time.thread_time() - start)
     assert sorted(costs)[10] < 0.02, f"{sorted(costs)[10] * 1000:.1f} ms of CPU"
     callback._close()
-
-
-def test_pruning_saves_steps_and_finds_as_good_a_best(tmp_path: Path) -> None:
-    steps, best = {}, {}
-    pruners: dict[str, dict[str, Any]] = {
-        "none": {"_target_": "optuna.pruners.NopPruner"},
-        "median": {**MEDIAN, "n_startup_trials": 3},
-    }
-    for name, pruner in pruners.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        made = Study(folder)
-        made.study.sampler = optuna.samplers.RandomSampler(0)
-        count = 0
-        for _ in range(20):
-            trial = made.study.ask({"x": optuna.distributions.FloatDistribution(-1, 1)})
-            level = trial.params["x"] ** 2
-            net, end = fit(
-                [level + 1 / (epoch + 1) for epoch in range(6)],
-                Pruning("val/loss", made.url, "sweep", trial.number, pruner),
-            )
-            count += net.steps
-            made.study.tell(trial, None if end else level, TrialState.PRUNED if end else None)
-        steps[name], best[name] = count, made.study.best_value
-        close_storage(made.storage)
-    assert best["median"] == best["none"]
-    assert steps["median"] < 0.8 * steps["none"], steps

@@ -233,7 +233,17 @@ def test_every_compatible_pair_is_in_a_job() -> None:
     assert len(covered) > 2000
 
 
-@pytest.mark.parametrize("name", [option.name for option in list_options("experiment")])
+READ_LONG = {"stdlib_gpt", "text_topics"}
+"""Experiments whose texts take seconds to read; tests/experiment/test_small_jobs.py tries smaller ones."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(option.name, marks=[pytest.mark.long] * (option.name in READ_LONG))
+        for option in list_options("experiment")
+    ],
+)
 def test_experiment(hydra: Hydra, name: str, digits_run: Trained) -> None:
     typed = [f"experiment={name}", "device=cpu"]
     if name == "digits_distillation":

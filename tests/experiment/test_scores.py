@@ -76,7 +76,10 @@ def test_every_experiment_has_a_score() -> None:
     assert {option.name for option in list_options("experiment")} == {*SCORES, *MOST}
 
 
-LONG = {"digits_segmentation", "digits_simclr", "stdlib_gpt"}
+LONG = {
+    *("digits_distillation", "digits_image", "digits_longtail", "digits_segmentation", "digits_simclr"),
+    *("stdlib_gpt", "text_topics"),
+}
 
 
 def marked(names: Iterable[str]) -> list[Any]:
@@ -110,13 +113,15 @@ def test_a_gpt_beats_the_n_grams_of_its_texts(experiment: Experiment) -> None:
     assert result.metrics["test/bits_per_byte"] < baseline - 0.03
 
 
+@pytest.mark.long
 def test_distillation_beats_the_same_student_alone(tmp_path: Path, experiment: Experiment) -> None:
     student = ["model=mlp", "model.hidden=[16]", "optimizer.lr=0.01", "trainer.max_epochs=60"]
     alone = train([*student, f"hydra.run.dir={tmp_path / 'alone'}"])
     assert experiment("digits_distillation").metrics["test/accuracy"] > alone.metrics["test/accuracy"]
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_default_run_over_several_seeds(seed: int, tmp_path: Path) -> None:
     result = train([f"seed={seed}", f"hydra.run.dir={tmp_path / 'run'}"])
     assert result.metrics["test/accuracy"] >= 0.98

@@ -52,15 +52,20 @@ def test_a_full_disk_leaves_nothing_half_written(
     )
 
 
-@pytest.mark.parametrize(("key", "name"), [("png", "roc.png"), ("csv", "confusion_matrix.csv")])
+@pytest.mark.parametrize(
+    ("key", "name", "rewrites"), [("png", "roc.png", 0), ("csv", "confusion_matrix.csv", 1)]
+)
 def test_only_figures_of_a_report_are_replaced(
-    key: str, name: str, digits_run: Trained, tmp_path: Path
+    key: str, name: str, rewrites: int, digits_run: Trained, tmp_path: Path
 ) -> None:
+    """Pictures take seconds to draw, so the numbers alone are written again and again."""
+
     def write() -> None:
         report([digits_run.run_dir], tmp_path / "page.html", **{key: tmp_path / "figures"})
 
     write()
-    write()
+    for _ in range(rewrites):
+        write()
     for content in ("mine", ""):
         (tmp_path / "figures" / name).write_text(content)
         before = {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
@@ -70,7 +75,8 @@ def test_only_figures_of_a_report_are_replaced(
             write()
         assert {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     (tmp_path / "figures" / name).unlink()
-    write()
+    for _ in range(rewrites):
+        write()
 
 
 def test_reports_written_at_once_to_one_file_are_whole(digits_run: Trained, tmp_path: Path) -> None:

@@ -124,15 +124,16 @@ def _each(
     What that is says a file of SHA-256 beside them. It is written first, and keeps those of the files that
     are about to be replaced: where the disk becomes full on the way, all of them are known the next time.
     """
-    files = {folder / f"{figure.name}{suffix}": content(figure) for figure in page.figures}
+    figures = {folder / f"{figure.name}{suffix}": figure for figure in page.figures}
     known = _written_before(folder)
-    there = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files if path.is_file()}
+    there = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in figures if path.is_file()}
     if foreign := next((path for path, digest in there.items() if digest not in known), None):
         raise ConfigError(
             f"{foreign} is there and is not what a report has written: it would be replaced",
             key=option,
             hint=f"{option} {folder / 'figures'} writes all of them somewhere else",
         )
+    files = {path: content(figure) for path, figure in figures.items()}
     own = {hashlib.sha256(made).hexdigest() for made in files.values()}
     listed = "".join(f"{digest}\n" for digest in sorted(known | own))
     written(folder / _WRITTEN, lambda: write_text(folder / _WRITTEN, listed), f"{option} DIR")
