@@ -41,14 +41,7 @@ class Freeze(FineTuning):
 
     @override
     def prepare(self, model: nn.Module) -> None:
-        """Freeze, once and for all.
-
-        Args:
-            model: Changed in place.
-
-        Raises:
-            ValueError: As the class says.
-        """
+        """Freeze, once and for all."""
         names = freezable(model) if self._frozen else [name for name, _ in model.named_parameters()]
         trained = names_that_match(self._trained, names, "finetune.trained")
         frozen = names_that_match(self._frozen, names, "finetune.frozen")

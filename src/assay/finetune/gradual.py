@@ -65,14 +65,7 @@ class Gradual(FineTuning):
 
     @override
     def prepare(self, model: nn.Module) -> None:
-        """Find out when each parameter is trained; freeze what never is.
-
-        Args:
-            model: Changed in place.
-
-        Raises:
-            ValueError: As the class says.
-        """
+        """Find out when each parameter is trained; freeze what never is."""
         names = freezable(model)
         first: dict[str, int] = {}
         if self._schedule:
@@ -92,12 +85,7 @@ class Gradual(FineTuning):
 
     @override
     def begin_epoch(self, model: nn.Module, epoch: int) -> None:
-        """Unfreeze what is trained in an epoch, and freeze the rest.
-
-        Args:
-            model: As `prepare` left it.
-            epoch: From 0.
-        """
+        """Unfreeze what is trained in an epoch, and freeze the rest."""
         frozen = {name for name, first in self._first_epoch.items() if first > epoch}
         for name, parameter in model.named_parameters():
             if self._first_epoch.get(name, _NEVER) != _NEVER:
@@ -106,12 +94,7 @@ class Gradual(FineTuning):
 
     @override
     def trained(self, model: nn.Module, epoch: int) -> list[nn.Parameter]:
-        """The parameters that are trained in an epoch, whichever the model is in.
-
-        Args:
-            model: As `prepare` left it; not changed.
-            epoch: From 0.
-        """
+        """The parameters that are trained in an epoch, whichever the model is in."""
         first = self._first_epoch
         return [
             parameter

@@ -54,14 +54,7 @@ class LoRA(FineTuning):
 
     @override
     def prepare(self, model: nn.Module) -> None:
-        """Freeze the model but for its head, and adapt its matrices.
-
-        Args:
-            model: Changed in place.
-
-        Raises:
-            ValueError: As the class says.
-        """
+        """Freeze the model but for its head, and adapt its matrices."""
         names = freezable(model)
         there = set(names)
         matrices = [name for name in _matrices(model) if name in there]

@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, final
 
+from typing_extensions import override
+
 from assay.config.value import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.record.provenance import usable_cores
@@ -79,6 +81,7 @@ class LocalLauncher(Launcher):
         return ForkServer.shared()
 
     @property
+    @override
     def slots(self) -> int:
         """Jobs that can run at once, of one process each and on the CPU where nothing else is known."""
         if self._jobs_at_once != "auto":
@@ -88,19 +91,13 @@ class LocalLauncher(Launcher):
         return max(1, self._cores // self._threads)
 
     @property
+    @override
     def has_gpus(self) -> bool:
         """Whether there are GPUs to lease."""
         return bool(self._gpus.ids)
 
+    @override
     def has_room(self, job_spec: JobSpec) -> bool:
-        """Whether this job could start now.
-
-        Args:
-            job_spec: The next one.
-
-        Raises:
-            AssayError: It asks for more GPUs than there are.
-        """
         if job_spec.gpus and not self._gpus.free(job_spec.gpus):
             if job_spec.gpus > len(self._gpus.ids):
                 there = ", ".join(self._gpus.ids) or "none"
@@ -114,15 +111,8 @@ class LocalLauncher(Launcher):
         taken = sum(running.cores for running in self._running.values())
         return job_spec.gpus > 0 or not taken or taken + self._needs(job_spec) <= self._cores
 
+    @override
     def start(self, job_spec: JobSpec) -> None:
-        """Start a job and return at once.
-
-        Args:
-            job_spec: One that there is room for.
-
-        Raises:
-            AssayError: No process can be started.
-        """
         leased = self._gpus.lease(job_spec.gpus) if job_spec.gpus else ()
         environment = dict(job_spec.environment)
         if job_spec.gpus or self._known_gpus is not None:
@@ -136,31 +126,22 @@ class LocalLauncher(Launcher):
             raise
         self._running[key] = _Running(ready, leased, cores)
 
+    @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
-        """Wait until a job ends, or the time is over.
-
-        Args:
-            seconds: To wait at most; 0 only looks.
-        """
         if not self._running:
             return {}
         ended = self._fork_server.wait(self._running, seconds)
         return dict(self._end(key, exit_status) for key, exit_status in ended.items())
 
+    @override
     def stop(self, number: int, *, now: bool) -> None:
-        """Ask a job to save and end, or end it at once with all its processes.
-
-        Args:
-            number: Of its job; one that is not running is left alone.
-            now: At once.
-        """
         for key, running in self._running.items():
             if running.job_spec.number == number:
                 running.signal_sent = "SIGKILL" if now else running.signal_sent or "SIGTERM"
                 self._fork_server.stop(key, now=now)
 
+    @override
     def close(self) -> None:
-        """End whatever still runs, at once, and give everything back."""
         for running in list(self._running.values()):
             self.stop(running.job_spec.number, now=True)
         deadline = time.monotonic() + _LEAVE

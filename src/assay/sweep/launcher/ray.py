@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, final
 
+from typing_extensions import override
+
 from assay.config.value import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, first_line
 from assay.record.outcome import Outcome
@@ -100,6 +102,7 @@ class RayLauncher(Launcher):
         self._keys = itertools.count()
 
     @property
+    @override
     def slots(self) -> int:
         """Jobs that can run at once, of one process each and on the CPU where there are no GPUs."""
         if self._jobs_at_once != "auto":
@@ -109,19 +112,13 @@ class RayLauncher(Launcher):
         return max(1, int(min(room, total["GPU"] * self._jobs_per_gpu) if total.get("GPU") else room))
 
     @property
+    @override
     def has_gpus(self) -> bool:
         """Whether the cluster has GPUs to lease."""
         return self._joined().get("GPU", 0) > 0
 
+    @override
     def has_room(self, job_spec: JobSpec) -> bool:
-        """Whether this job could start now.
-
-        Args:
-            job_spec: The next one.
-
-        Raises:
-            AssayError: It asks for more than any machine of the cluster has.
-        """
         needs, total = self._needs(job_spec), self._joined()
         for name, amount in needs.items():
             if amount > self._largest.get(name, 0):
@@ -138,24 +135,16 @@ class RayLauncher(Launcher):
             for name, amount in needs.items()
         )
 
+    @override
     def start(self, job_spec: JobSpec) -> None:
-        """Start a job and return at once.
-
-        Args:
-            job_spec: One that there is room for.
-        """
         place = self._place(self._needs(job_spec))
         ready = replace(job_spec, threads=self._threads)
         key = next(self._keys)
         result = place.cluster_worker.run.remote(key, ready.to_json(), self._environment)
         self._running[result] = _Running(ready, key, place)
 
+    @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
-        """Wait until a job ends, or the time is over.
-
-        Args:
-            seconds: To wait at most; 0 only looks.
-        """
         ended = self._dead()
         if ended or not self._running:
             time.sleep(0 if ended or not self._dying else min(seconds, 0.2))
@@ -168,17 +157,13 @@ class RayLauncher(Launcher):
             ended |= self._end(self._running.pop(result), result)
         return ended
 
+    @override
     def waits(self, number: int) -> bool:
         """Whether the cluster has no place for a job yet."""
         return any(not self._is_ready(running.place) for running in self._of(number))
 
+    @override
     def stop(self, number: int, *, now: bool) -> None:
-        """Ask a job to save and end, or end it at once with all its processes.
-
-        Args:
-            number: Of its job; one that is not running is left alone.
-            now: At once.
-        """
         for running in self._of(number):
             running.signal_sent = "SIGKILL" if now else running.signal_sent or "SIGTERM"
             if self._is_ready(running.place):
@@ -186,8 +171,8 @@ class RayLauncher(Launcher):
             else:
                 self._ray.kill(running.place.cluster_worker)
 
+    @override
     def close(self) -> None:
-        """End whatever still runs, at once, and give everything back."""
         for running in list(self._running.values()):
             self.stop(running.job_spec.number, now=True)
         deadline = time.monotonic() + _LEAVE

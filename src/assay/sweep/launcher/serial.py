@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, final
 
+from typing_extensions import override
+
 from assay.process.stop_signals import handled_by
 from assay.sweep.launcher.launcher import Launcher
 
@@ -29,21 +31,19 @@ class SerialLauncher(Launcher):
         self._ended: dict[int, Outcome] = {}
 
     @property
+    @override
     def has_gpus(self) -> bool:
-        """Whether there are GPUs, which `device=auto` then takes."""
         import torch
 
         return torch.cuda.is_available()
 
+    @override
     def has_room(self, job_spec: JobSpec) -> bool:
-        """Always: whatever was started has ended.
-
-        Args:
-            job_spec: The next one.
-        """
+        """Always: whatever was started has ended."""
         del job_spec
         return not self._ended
 
+    @override
     def start(self, job_spec: JobSpec) -> None:
         """Run a job."""
         from assay.sweep.worker.run_job import run_here
@@ -61,23 +61,17 @@ class SerialLauncher(Launcher):
         if outcome.status == "interrupted":  # the signal was meant for the sweep, too
             signal.raise_signal(received[0] if received else signal.Signals[outcome.signal or "SIGINT"])
 
+    @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
-        """What has ended.
-
-        Args:
-            seconds: Not waited.
-        """
+        """What has ended."""
         del seconds
         ended, self._ended = self._ended, {}
         return ended
 
+    @override
     def stop(self, number: int, *, now: bool) -> None:
-        """Nothing runs.
+        """Nothing runs."""
 
-        Args:
-            number: Of a job.
-            now: At once.
-        """
-
+    @override
     def close(self) -> None:
         """Nothing runs."""

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, final
 
+from typing_extensions import override
+
 from assay.config.value import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import write_text
@@ -143,33 +145,26 @@ class SlurmLauncher(Launcher):
         self._left = self._noted("*.running") | self._noted("*.job")
 
     @property
+    @override
     def slots(self) -> int:
         """Jobs that can be queued or running at once."""
         return self._jobs_at_once
 
     @property
+    @override
     def has_gpus(self) -> bool:
         """Never known before a job is there: a job on GPUs says `device=gpu`."""
         return False
 
+    @override
     def has_room(self, job_spec: JobSpec) -> bool:
-        """Whether this job may be queued now.
-
-        Args:
-            job_spec: The next one.
-        """
+        """Whether this job may be queued now."""
         del job_spec
         return len(self._running) < self._jobs_at_once
 
+    @override
     def start(self, job_spec: JobSpec) -> None:
-        """Queue a job, or take up the Slurm job that a driver before has queued for it.
-
-        Args:
-            job_spec: One that there is room for.
-
-        Raises:
-            AssayError: Slurm does not take it.
-        """
+        """Queue a job, or take up the Slurm job that a driver before has queued for it."""
         files = self._folder / f"{job_spec.number}-{job_spec.attempt}"
         kept = self._left.pop(files.name, None)
         if kept is not None and self._is_alive(kept, files):
@@ -182,12 +177,8 @@ class SlurmLauncher(Launcher):
         write_text(files.with_suffix(".job"), job_id)
         self._running[job_spec.number] = _Submitted(ready, job_id, files)
 
+    @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
-        """Wait until a job ends, or the time is over.
-
-        Args:
-            seconds: To wait at most; 0 only looks.
-        """
         deadline = time.monotonic() + seconds
         while True:
             self._ask()
@@ -203,6 +194,7 @@ class SlurmLauncher(Launcher):
                 return ended
             time.sleep(min(left, _LOOK_EVERY))
 
+    @override
     def waits(self, number: int) -> bool:
         """Whether a job is still, or again, in the queue."""
         submitted = self._running.get(number)
@@ -210,18 +202,14 @@ class SlurmLauncher(Launcher):
             submitted.state in QUEUED or not submitted.files.with_suffix(".running").exists()
         )
 
+    @override
     def kept(self) -> Collection[int]:
         """Jobs that a driver before has queued, and that are still there, or have ended in the meantime."""
         alive = [name for name, job_id in self._left.items() if self._is_alive(job_id, self._folder / name)]
         return {int(name.partition("-")[0]) for name in alive}
 
+    @override
     def stop(self, number: int, *, now: bool) -> None:
-        """Ask a job to save and end, or end it at once with all its processes.
-
-        Args:
-            number: Of its job; one that is not running is left alone.
-            now: At once.
-        """
         submitted = self._running.get(number)
         if submitted is None:
             return
@@ -231,6 +219,7 @@ class SlurmLauncher(Launcher):
         self._queue.send(submitted.job_id, AT_ONCE if now else stop_signal())
         self._asked = 0.0
 
+    @override
     def close(self) -> None:
         """End whatever still runs, at once, what nobody has taken up among it."""
         for number in list(self._running):

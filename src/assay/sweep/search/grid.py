@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, final
 
 from hydra.core.override_parser.types import IntervalSweep
+from typing_extensions import override
 
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
@@ -52,12 +53,12 @@ class GridSearch(Search):
         self._known: Counter[str] = Counter()
 
     @property
+    @override
     def total(self) -> int:
-        """Jobs in all."""
         return len(self._jobs)
 
+    @override
     def next(self) -> Proposal | None:
-        """The next combination."""
         while self._position < len(self._jobs):
             job = self._jobs[self._position]
             self._position += 1
@@ -67,12 +68,9 @@ class GridSearch(Search):
             self._known[token] -= 1  # a combination that is listed twice runs twice
         return None
 
+    @override
     def restore(self, known: Sequence[Known]) -> None:
-        """Leave out what the journal knows; combinations that an edited grid adds are still to come.
-
-        Args:
-            known: Every proposal of the journal.
-        """
+        """Leave out what the journal knows; combinations that an edited grid adds are still to come."""
         self._known = Counter(token for token, _, _ in known)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, final
 
+from typing_extensions import override
+
 from assay.errors import ConfigError
 from assay.record.varying import INNER_FOLDS
 from assay.sweep.search.search import Proposal, Search
@@ -71,16 +73,19 @@ class NestedSearch(Search):
         self._scores: dict[str, float | None] = {}
 
     @property
+    @override
     def total(self) -> int:
         """Jobs in all: of the inner folds, and one for each outer fold and seed."""
         finals = sum(len({_of(job, _SEED) for job in jobs.values()}) for jobs in self._inner.values())
         return sum(map(len, self._inner.values())) + finals
 
     @property
+    @override
     def ahead(self) -> bool:
         """Never: what an outer fold tests depends on its inner ones."""
         return False
 
+    @override
     def samples(self) -> list[tuple[str, ...]]:
         """Each configuration once, each pair of folds once, and a job of each outer fold."""
         first = next(iter(self._inner.values()))
@@ -93,6 +98,7 @@ class NestedSearch(Search):
         outer = [_without_inner(next(iter(jobs.values()))) for jobs in self._inner.values()]
         return list(dict.fromkeys([*by_configuration.values(), *by_folds.values(), *outer]))
 
+    @override
     def next(self) -> Proposal | None:
         """A job of an inner fold; where those of an outer fold have ended, what they chose."""
         for jobs in self._inner.values():
@@ -102,25 +108,15 @@ class NestedSearch(Search):
                     return Proposal(job, token=token)
         return None
 
+    @override
     def restore(self, known: Sequence[Known]) -> None:
-        """Take up what the journal knows.
-
-        Args:
-            known: Every proposal of the journal.
-        """
         for token, outcome, scores in known:
             self._proposed.add(token)
             if outcome is not None:
                 self.tell(token, outcome, scores)
 
+    @override
     def tell(self, token: str, outcome: Outcome, scores: Sequence[float] | None) -> None:
-        """Say how a job has ended.
-
-        Args:
-            token: Of its proposal.
-            outcome: How it ended.
-            scores: One per objective; None unless it has finished.
-        """
         if outcome.status != "interrupted":
             finite = scores is not None and len(scores) > 0 and math.isfinite(scores[0])
             self._scores[token] = scores[0] if finite and scores is not None else None

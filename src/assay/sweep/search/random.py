@@ -6,6 +6,8 @@ import math
 import random
 from typing import TYPE_CHECKING, Any, final
 
+from typing_extensions import override
+
 from assay.config.value import check_whole_number
 from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import Choice, read_space
@@ -54,10 +56,11 @@ class RandomSearch(Search):
         self._space.check_not_empty()
 
     @property
+    @override
     def total(self) -> int:
-        """Jobs in all."""
         return self._num_samples * len(self._space.seeds)
 
+    @override
     def next(self) -> Proposal | None:
         """The next sample, or the next seed of it."""
         while self._position < self.total:
@@ -72,12 +75,9 @@ class RandomSearch(Search):
                 return Proposal(self._space.job(values, seed), token=token)
         return None
 
+    @override
     def restore(self, known: Sequence[Known]) -> None:
-        """Leave out what the journal knows.
-
-        Args:
-            known: Every proposal of the journal.
-        """
+        """Leave out what the journal knows."""
         self._known = {token for token, _, _ in known}
 
 
