@@ -147,7 +147,7 @@ def kill_and_resume(
 
 
 def test_a_rank_killed_at_any_time_takes_nothing_along(forks: Forks, whole: Whole, tmp_path: Path) -> None:
-    kill_and_resume(forks, whole, 3, tmp_path, seed=1)
+    kill_and_resume(forks, whole, 2, tmp_path, seed=1)
 
 
 @pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.long), 1])
