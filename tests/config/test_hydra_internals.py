@@ -53,6 +53,29 @@ def test_a_file_that_has_changed_is_read_again(folder: Path) -> None:
     assert repository(folder).load_config("nothing") is None
 
 
+@pytest.mark.parametrize(
+    ("text", "reaches_out"),
+    [
+        ("a: 1\n", False),
+        ("# @package trainer\na: 1\n", False),
+        ("# @package _global_\na: 1\n", True),
+        ("defaults: [_self_]\na: 1\n", False),
+        ("defaults:\n  - transform: none\n  - _self_\n", False),
+        ("defaults:\n  - other\n", False),
+        ("defaults:\n  - /group/other\n", True),
+        ("defaults:\n  - other@_global_\n", True),
+        ("defaults:\n  - /loss: mse\n", True),
+        ("defaults:\n  - override /loss: mse\n", True),
+        ("defaults:\n  - transform@loss: none\n", True),
+    ],
+)
+def test_what_an_option_can_set_beside_its_group(folder: Path, text: str, reaches_out: bool) -> None:
+    (folder / "group").mkdir()
+    (folder / "group" / "option.yaml").write_text(text, encoding="utf-8")
+    assert repository(folder).reaches_out("group/option") == reaches_out
+    assert repository(folder).reaches_out("group/nothing"), "not known"
+
+
 def test_a_header_that_hydra_cannot_read() -> None:
     check_header("# @package optimizer\n# One.\n")
     with pytest.raises(ValueError, match="header"):

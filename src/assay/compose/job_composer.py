@@ -19,15 +19,14 @@ from assay.compose.compose import (
     PRIMARY,
     choices,
     complete,
-    compose,
     compose_with,
     explained,
-    implied_overrides,
     job_config,
+    loader,
 )
 from assay.compose.fused import DECIDE
 from assay.compose.hydra_node import check_hydra
-from assay.compose.origin import origins, replayed
+from assay.compose.origin import set_across_groups
 from assay.compose.pretrained_network import DECIDE as DECIDE_NETWORK
 from assay.compose.task_choice import suited, task_to_choose
 from assay.config.fingerprint import fingerprint_of
@@ -200,7 +199,7 @@ class JobComposer:
             config_name=PRIMARY, overrides=list(key), run_mode=RunMode.RUN, with_log_configuration=False
         )
         name = hashlib.sha256("\n".join(key).encode()).hexdigest()
-        set_by = replayed(self._hydra, key).set_across_groups()
+        set_by = set_across_groups(self._hydra, composed, key)
         bare = _Template(name, composed, "", choices(composed.hydra), set_by)
         by_number = str(raw_value(child_node(composed.hydra.sweep, "subdir"))) == "${hydra.job.num}"
         if not by_number or not all(_SAME_FOR_ALL.match(call) for call in _calls(composed)):
@@ -232,10 +231,11 @@ def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job
     Raises:
         ConfigError: It cannot be composed, or the overrides are those of a sweep.
     """
-    composed = compose(overrides, config_dir)
-    check_single(overrides)
+    with loader(config_dir) as hydra:
+        composed = compose_with(hydra, overrides)
+        check_single(overrides)
+        set_by = set_across_groups(hydra, composed, overrides)
     config = written(job_config(composed))
-    set_by = origins(overrides, config_dir, implied_overrides(composed, overrides)).set_across_groups()
     return Job(tuple(overrides), config, choices(composed.hydra), fingerprint_of(config), "", set_by)
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import yaml
 from omegaconf import OmegaConf
 
-from assay.compose.compose import PRIMARY, compose, implied_overrides, loader, trust_for
+from assay.compose.compose import PRIMARY, choices, compose, implied_overrides, loader, trust_for
 from assay.compose.group_choice import Choice, find_choices
-from assay.config.hydra_internals import defaults_of
+from assay.config.hydra_internals import any_reaches_out, defaults_of
 from assay.config.source_location import COMMAND_LINE, Setting, config_file, joined, shown, split
 from assay.config.tree import walk
 from assay.config.yaml_lines import written
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from hydra.core.default_element import ResultDefault
     from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
 
     from assay.config.hydra_internals import Hydra, IConfigRepository
 
@@ -166,6 +167,25 @@ def origins(
     with loader(config_dir) as hydra:
         trust_for(hydra, overrides)  # before Hydra searches where it is told to
         return replayed(hydra, overrides, implied)
+
+
+def set_across_groups(hydra: Hydra, composed: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
+    """What the options of a job set outside of their own groups; see `Origins.set_across_groups`.
+
+    Args:
+        hydra: From `assay.compose.compose.loader`.
+        composed: The job, with its `hydra` node.
+        overrides: It was composed of.
+    """
+    options = [
+        f"{group}/{name}"
+        for group, chosen in choices(composed.hydra).items()
+        for name in (chosen if isinstance(chosen, list) else [chosen])
+        if name is not None
+    ]
+    if not any_reaches_out(hydra.config_loader, options):
+        return {}
+    return replayed(hydra, overrides, implied_overrides(composed, overrides)).set_across_groups()
 
 
 def replayed(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str] = ()) -> Origins:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra._internal.config_repository import ConfigRepository, IConfigRepository
@@ -14,6 +14,7 @@ from hydra._internal.defaults_list import DefaultsList, create_defaults_list
 from hydra._internal.hydra import Hydra
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra._internal.utils import create_config_search_path
+from hydra.core.default_element import GroupDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
 from hydra.plugins.config_source import ConfigResult, ConfigSource
@@ -21,7 +22,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hydra.core.config_loader import ConfigLoader
     from hydra.core.config_search_path import ConfigSearchPath
@@ -60,6 +61,30 @@ class Repository(ConfigRepository):
         Returns:
             None where there is none.
         """
+        return copy.deepcopy(self._load(config_path))
+
+    def reaches_out(self, option: str) -> bool:
+        """Whether an option can set what is not in its own group.
+
+        Args:
+            option: Such as `experiment/mine`.
+
+        Returns:
+            True where it lies in the global package, or its defaults name what lies elsewhere or goes there.
+        """
+        found = self._load(option)
+        if found is None:
+            return True  # where that is looked for is known to Hydra alone
+        elsewhere = (
+            one.package is not None
+            or str(getattr(one, "group" if isinstance(one, GroupDefault) else "path")).startswith("/")
+            or (isinstance(one, GroupDefault) and one.override)
+            for one in found.defaults_list or ()
+            if not one.is_self()
+        )
+        return found.header.get("package") == "_global_" or any(elsewhere)
+
+    def _load(self, config_path: str) -> ConfigResult | None:
         source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
         if source is None:
             return None
@@ -71,7 +96,7 @@ class Repository(ConfigRepository):
             return super().load_config(config_path)
         if key not in _SHIPPED:
             _SHIPPED[key] = super().load_config(config_path)
-        return copy.deepcopy(_SHIPPED[key])
+        return _SHIPPED[key]
 
 
 def open_hydra(task: str, search_path: ConfigSearchPath) -> Hydra:
@@ -80,6 +105,17 @@ def open_hydra(task: str, search_path: ConfigSearchPath) -> Hydra:
     loader: Any = opened.config_loader
     loader.repository = Repository(search_path)
     return opened
+
+
+def any_reaches_out(loader: ConfigLoader, options: Iterable[str]) -> bool:
+    """Whether one of these options can set what is not in its own group.
+
+    Args:
+        loader: Hydra's, from `open_hydra`.
+        options: Such as `experiment/mine`.
+    """
+    repository: Repository = cast("Any", loader).repository
+    return any(repository.reaches_out(option) for option in options)
 
 
 def file_of(source: ConfigSource, name: str) -> Path:
