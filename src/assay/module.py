@@ -14,6 +14,7 @@ from assay.metrics.tracker import Tracker
 from assay.metrics.values import LARGEST, is_scalar, listed, size
 from assay.optimizer.fused_layout import keep_layout
 from assay.task.output_kind import kind_of_outputs
+from assay.task.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from assay.data.transform.target_scale import TargetScale
     from assay.finetune.fine_tuning import FineTuning
     from assay.task.predictions import Kind
-    from assay.task.task import Task
 
     Batch = tuple[Tensor, Tensor]
     Observation = tuple[Tensor, Tensor, Tensor]
@@ -93,6 +93,11 @@ class Module(L.LightningModule):
         self._probabilities = task.probabilities(loss)
         self._memory_format = torch.channels_last if channels_last else None
         self.task = task
+        # What a task leaves as it is would be asked in each step.
+        kind = type(task)
+        self._loss_targets = None if kind.loss_targets is Task.loss_targets else task.loss_targets
+        self._compares_views = task.compares_views and augment is not None
+        self._for_loss = None if kind.for_loss is Task.for_loss else task.for_loss
         self._target_scale = target_scale or None
         self.finetune = finetune
         self.piece: slice | None = None
@@ -167,7 +172,7 @@ class Module(L.LightningModule):
             batch: As in training.
         """
         inputs, targets = self._supervised(batch)
-        if not self.task.compares_views or self._augment is None:
+        if not self._compares_views or self._augment is None:
             return self._evaluate(inputs, targets)[1]
         # What is judged are features of the samples; what the loss compares are projections of their views.
         features, (views, samples) = self(inputs), self._augment(inputs, targets)
@@ -222,8 +227,10 @@ class Module(L.LightningModule):
 
     def _supervised(self, batch: Any) -> Batch:
         inputs, targets = _unpack(batch)
-        restore = None if self._target_scale is None else self._target_scale.restore
-        return inputs, self.task.loss_targets(inputs, targets, restore)
+        if self._loss_targets is not None:
+            restore = None if self._target_scale is None else self._target_scale.restore
+            targets = self._loss_targets(inputs, targets, restore)
+        return inputs, targets
 
     def _evaluate(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Observation]:
         outputs = self(inputs)
@@ -245,7 +252,9 @@ class Module(L.LightningModule):
             outputs: Of the model, `[B, ...]`.
             targets: Of the same batch.
         """
-        loss: Tensor = self.loss(*self.task.for_loss(outputs, targets))
+        if self._for_loss is not None:
+            outputs, targets = self._for_loss(outputs, targets)
+        loss: Tensor = self.loss(outputs, targets)
         return loss
 
     def running_metrics(self) -> dict[str, float]:
@@ -273,7 +282,8 @@ class Module(L.LightningModule):
             return
         self.train_tracker.update(*taken.observed)
         taken.forget()
-        trainer, step = self.trainer, self.trainer.global_step
+        trainer = self.trainer
+        step = trainer.global_step
         every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # Lightning sets it elsewhere
         if step % every == 0 and step != taken.logged and trainer.is_global_zero:
             taken.logged = step

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.optim.optimizer as of_torch
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -12,11 +13,15 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
 )
+from torch.autograd import profiler
+from torch.autograd.graph import _engine_run_backward
+from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_iter, tree_leaves, tree_map
 
 if TYPE_CHECKING:
     from collections import OrderedDict
+    from collections.abc import Callable
 
     from torch import Tensor
     from torch._C._distributed_c10d import Store, TCPStore
@@ -44,6 +49,78 @@ def mark_non_finite(tensors: list[Tensor], mark: Tensor, one: Tensor) -> None:
         one: 1.0 as another.
     """
     torch._amp_foreach_non_finite_check_and_unscale_(tensors, mark, one)
+
+
+def run_backward(loss: Tensor) -> None:
+    """As `loss.backward()`; of a plain scalar without the questions that it asks of all that may come.
+
+    Args:
+        loss: With its graph.
+    """
+    if type(loss) is torch.Tensor and loss.ndim == 0 and loss.requires_grad and not loss.is_complex():
+        one = (torch.ones_like(loss),)
+        _engine_run_backward((loss,), one, False, False, (), allow_unreachable=True, accumulate_grad=True)
+    else:
+        loss.backward()  # type: ignore[no-untyped-call]  # torch left it untyped
+
+
+def lean_zero_grad(optimizer: Optimizer) -> Callable[[], None]:
+    """`optimizer.zero_grad` without its mark for torch's profiler, which takes longer than all the rest.
+
+    Args:
+        optimizer: Any.
+    """
+    if type(optimizer).zero_grad is not Optimizer.zero_grad or "zero_grad" in vars(optimizer):
+        return optimizer.zero_grad
+
+    def zero_grad() -> None:
+        if profiler._is_profiler_enabled:
+            optimizer.zero_grad()
+            return
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+
+    return zero_grad
+
+
+def lean_step(optimizer: Optimizer) -> tuple[Callable[[], bool], Callable[[], None]] | None:
+    """`optimizer.step` where the gradients are there, without its mark for torch's profiler.
+
+    Args:
+        optimizer: Any.
+
+    Returns:
+        Whether it may be used now, and the step. It may not where torch's profiler is on, nor where a hook of
+        torch has come that is called before the step: with a closure it would be called before that. One that
+        does not mind says so by `any_time = True`.
+
+        None for an optimizer that may call a closure more than once, or that is not torch's, and for one
+        whose step somebody has replaced: they are given a closure.
+    """
+    kind, own = type(optimizer), vars(optimizer).get("step")
+    raw = getattr(kind.step, "__wrapped__", None)
+    known = kind.__module__.startswith("torch.optim.") and kind is not torch.optim.LBFGS
+    ours = own is None or hasattr(own, "_wrapped_by_lr_sched")
+    if not (known and ours and raw is not None and hasattr(kind.step, "hooked")):
+        return None
+    before, after = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
+    others = of_torch._global_optimizer_pre_hooks, of_torch._global_optimizer_post_hooks
+    usual = len(before)
+    if not all(getattr(hook, "any_time", False) for hook in before.values()):
+        return None
+
+    def may_be_used() -> bool:
+        hooked = len(before) != usual or after or others[0] or others[1]
+        return not (hooked or profiler._is_profiler_enabled)
+
+    def step() -> None:
+        for hook in before.values():
+            hook(optimizer, (optimizer,), {})
+        optimizer._opt_called = True  # type: ignore[attr-defined]  # schedulers look whether it was
+        raw(optimizer)
+
+    return may_be_used, step
 
 
 def end_workers(batches: Any) -> None:

@@ -30,7 +30,10 @@ LIBRARIES = (
     "hydra",
     "omegaconf",
 )
-MODULES = ("torch.cpu", "torch.distributed.distributed_c10d", "torch.nn.modules.module", "torch")
+MODULES = (
+    *("torch.cpu", "torch.distributed.distributed_c10d", "torch.nn.modules.module", "torch"),
+    *("torch.autograd.graph", "torch.autograd.profiler"),
+)
 PRIVATE = re.compile(r"_(?!_)\w*[^\W_]")
 OF_EVERY_TUPLE = {"_replace"}
 
@@ -104,7 +107,9 @@ def named(nodes: list[ast.AST]) -> set[str]:
 def defined() -> set[str]:
     """Every private name that the libraries define or set."""
     definition = re.compile(
-        r"(?:\bself\.(?:trainer\.)?|\bdef |\bclass |^\s*)(_(?!_)\w+)\s*(?:[:=(]|,.*=)", re.MULTILINE
+        r"(?:\b(?:self|trainer|opt|wrapper)\.(?:trainer\.)?|\bdef |\bclass |^\s*)"
+        r"(_(?!_)\w+)\s*(?:[:=(]|,.*=)",
+        re.MULTILINE,
     )
     found: set[str] = set()
     for name in (*LIBRARIES, *MODULES):
@@ -132,7 +137,7 @@ ELSEWHERE = {
 }
 
 
-def test_those_of_lightning_stand_in_one_file(used: dict[str, str]) -> None:
+def test_those_of_lightning_stand_in_files_of_their_own(used: dict[str, str]) -> None:
     found: dict[str, set[str]] = {}
     for name, path in used.items():
         if not path.endswith("_internals.py"):

@@ -15,7 +15,7 @@ from typing_extensions import override
 from assay.callbacks.non_finite_origin import (
     first_output,
     gradients,
-    non_finite_mark,
+    note_non_finite,
     spoilt_rows,
     weights,
 )
@@ -76,7 +76,9 @@ class NonFinite(Callback):
             raise ValueError(f"skip_batches={list(skip_batches)}: batches are counted from 0")
         self.every_n_steps, self.skip_batches = every_n_steps, frozenset(skip_batches)
         self._every = 1
-        self._one = torch.ones(())
+        self._one, self._mark = torch.ones(()), torch.zeros(())
+        self._loss: Tensor | None = None
+        self._together = False
         self._batch: tuple[int, Any, int] = (-1, None, 0)
         self._pending: list[_Step] = []
         self._scaled = False
@@ -93,6 +95,9 @@ class NonFinite(Callback):
         self._one = torch.ones((), device=pl_module.device)
         self._scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
         self._pending, self._skipping = [], False
+        self._mark, self._loss = torch.zeros_like(self._one), None
+        # The loss of a step that will be looked at with its gradients: one look costs less than two.
+        self._together = self._every == 1 and pl_module.automatic_optimization and not self._scaled
 
     @override
     def on_train_batch_start(
@@ -114,8 +119,19 @@ class NonFinite(Callback):
         if self._every > 1:
             number, _, index = self._batch
             self._pending.append(_Step(number, trainer.current_epoch, index, loss.detach(), None))
-        elif not math.isfinite(loss.item()):
-            self._fail(trainer, pl_module, f"the loss became {loss.item()}")
+        elif (
+            self._together
+            and trainer.accumulate_grad_batches == 1
+            and (loss.dtype, loss.device) == (torch.float32, self._one.device)
+            and not torch.is_anomaly_enabled()  # which would say less
+        ):
+            self._loss = loss.detach()
+        else:
+            self._look_at_loss(trainer, pl_module, loss)
+
+    def _look_at_loss(self, trainer: L.Trainer, module: L.LightningModule, loss: Tensor) -> None:
+        if not math.isfinite(loss.item()):
+            self._fail(trainer, module, f"the loss became {loss.item()}")
 
     @override
     def on_before_optimizer_step(
@@ -129,15 +145,23 @@ class NonFinite(Callback):
             return
         if self._scaled:
             return
-        gradients = [grad for parameter in parameters if (grad := parameter.grad) is not None]
-        if not gradients:
+        loss, self._loss = self._loss, None
+        looked_at = [grad for parameter in parameters if (grad := parameter.grad) is not None]
+        if loss is not None:
+            looked_at.append(loss)
+        if not looked_at:
             return
-        mark = non_finite_mark(gradients, self._one)
-        if self._every > 1:
-            if self._pending:
-                self._pending[-1] = self._pending[-1]._replace(mark=mark)
-        elif mark.item():
-            self._fail(trainer, pl_module, "")
+        if self._every == 1:
+            note_non_finite(looked_at, self._mark, self._one)
+            if self._mark.item():
+                self._mark.zero_()
+                if loss is not None:
+                    self._look_at_loss(trainer, pl_module, loss)
+                self._fail(trainer, pl_module, "")
+        elif self._pending:
+            mark = torch.zeros_like(self._one)
+            note_non_finite(looked_at, mark, self._one)
+            self._pending[-1] = self._pending[-1]._replace(mark=mark)
 
     @override
     def on_train_batch_end(
@@ -148,6 +172,9 @@ class NonFinite(Callback):
             self._leave_out(trainer, pl_module, batch_idx)
         elif len(self._pending) >= self._every:
             self._look(trainer)
+        elif self._loss is not None:  # whoever takes the step has called no hook before it
+            loss, self._loss = self._loss, None
+            self._look_at_loss(trainer, pl_module, loss)
         self._batch = (-1, None, 0)
 
     def _leave_out(self, trainer: L.Trainer, module: L.LightningModule, batch_idx: int) -> None:

@@ -16,25 +16,27 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def non_finite_mark(tensors: Sequence[Tensor], one: Tensor) -> Tensor:
-    """A scalar that is 0 where all numbers are finite, and 1 where one is not; nothing waits for the device.
+def note_non_finite(tensors: Sequence[Tensor], mark: Tensor, one: Tensor) -> None:
+    """Set `mark` to 1 where a number is not finite; nothing waits for the device.
 
     Args:
         tensors: Floating, of one device.
-        one: 1.0 as a float32 scalar of that device.
+        mark: A float32 scalar of that device.
+        one: 1.0 as another.
 
-    >>> one = torch.ones(())
-    >>> [non_finite_mark([torch.tensor([1.0, value])], one) for value in (3e38, math.nan)]
-    [tensor(0.), tensor(1.)]
+    >>> one, mark = torch.ones(()), torch.zeros(())
+    >>> for value in (3e38, math.nan):
+    ...     note_non_finite([torch.tensor([1.0, value])], mark, one)
+    ...     mark.item()
+    0.0
+    1.0
     """
-    mark = torch.zeros_like(one)
     # Asked for by type first: this is done in each step, and looking attributes up costs more.
     plain = [
         value if type(value) is Tensor and not (value.is_sparse or value.is_complex()) else _dense(value)
         for value in tensors
     ]
     mark_non_finite(plain, mark, one)
-    return mark
 
 
 def _dense(tensor: Any) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -10,6 +10,7 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
+from assay.loop.hook_plan import HookPlan, there
 from assay.loop.lightning_internals import (
     ClosureResult,
     backward_is_plain,
@@ -20,12 +21,13 @@ from assay.loop.lightning_internals import (
     step_is_plain,
     without_gradient_sync,
 )
+from assay.torch_internals import lean_step, lean_zero_grad, run_backward
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import lightning as L
     from torch.optim import Optimizer
-
-    from assay.loop.hook_plan import HookPlan
 
 
 @final
@@ -39,6 +41,7 @@ class AutomaticStep:
 
     def __init__(self, trainer: L.Trainer, hooks: HookPlan) -> None:
         self._trainer, self._hooks, self._loop = trainer, hooks, trainer.fit_loop.epoch_loop
+        self._strategy = trainer.strategy
         self._plain_forward = forward_is_plain(trainer.strategy, "training_step") and not hooks.profiled
         self._plain_backward = backward_is_plain(trainer.strategy) and not self._overridden("backward")
         self._plain_step = step_is_plain(trainer.strategy) and not self._overridden("optimizer_step")
@@ -47,6 +50,18 @@ class AutomaticStep:
         self._micro_batch = trainer.fit_loop.epoch_loop.micro_batch
         if self._micro_batch is not None:
             self._micro_batch.prepare(trainer)
+        self._optimizer: Optimizer | None = None
+        self._lean_step: tuple[Callable[[], bool], Callable[[], None]] | None = None
+        self._lean_zero_grad: Callable[[], None]
+        self.bind()
+
+    def bind(self) -> None:
+        """Ask who is called in each step; to be done again where callbacks have come or gone."""
+        hooks = self._hooks
+        self._calls = {hook: there(hooks.of_callbacks(hook), hooks.of_module(hook)) for hook in _HOOKS}
+        of_step = hooks.of_module if self._plain_forward else hooks.of_strategy
+        self._training_step: Any = of_step("training_step")
+        self._optimizer = None
 
     def _overridden(self, hook: str) -> bool:
         module = self._trainer.lightning_module
@@ -68,51 +83,68 @@ class AutomaticStep:
         Raises:
             MisconfigurationException: `optimizer_step` did not call the closure.
         """
-        trainer, strategy = self._trainer, self._trainer.strategy
-        optimizer = trainer.optimizers[0]
+        optimizer = self._strategy.optimizers[0]
+        if optimizer is not self._optimizer:
+            self._optimizer, self._lean_zero_grad = optimizer, lean_zero_grad(optimizer)
+            self._lean_step = lean_step(optimizer) if self._plain_step else None
+        if self._lean_step is not None and not accumulates and torch.is_grad_enabled():
+            may_be_used, step = self._lean_step
+            if may_be_used():
+                progress = self._loop.automatic_optimization.optim_progress.optimizer.step
+                progress.increment_ready()
+                found = self._gradients(arguments, batch_idx)
+                self._before_step(optimizer)
+                step()
+                progress.increment_completed()
+                return found
+        return self._with_closure(arguments, batch_idx, accumulates=accumulates)
+
+    def _with_closure(
+        self, arguments: tuple[Any, ...], batch_idx: int, *, accumulates: bool
+    ) -> dict[str, Any]:
         found: dict[str, Any] | None = None
-
-        def forward() -> tuple[Tensor | None, dict[str, Any]]:
-            return self._forward(arguments)
-
-        def zero_grad() -> None:
-            if batch_idx % trainer.accumulate_grad_batches == 0 and not skips_backward(self._loop):
-                self._zero_grad(optimizer, batch_idx)
-
-        def backward(loss: Tensor | None) -> None:
-            if loss is not None and not skips_backward(self._loop):
-                self._backward(loss, optimizer)
 
         def closure() -> Tensor | None:
             nonlocal found
-            if self._micro_batch is not None:
-                found = self._micro_batch.run(arguments[0], forward, zero_grad, backward)
-            else:
-                loss, found = forward()
-                zero_grad()
-                backward(loss)
+            found = self._gradients(arguments, batch_idx)
             return found.get("loss")
 
         with_gradients = closure if torch.is_grad_enabled() else torch.enable_grad()(closure)
-        if accumulates and not strategy.handles_gradient_accumulation:
-            with without_gradient_sync(strategy, block=True):
+        if accumulates and not self._strategy.handles_gradient_accumulation:
+            with without_gradient_sync(self._strategy, block=True):
                 with_gradients()
         else:
-            self._step(optimizer, with_gradients, batch_idx, counts=not accumulates)
+            self._step(with_gradients, batch_idx, counts=not accumulates)
         if found is None:
             raise MisconfigurationException(
                 "the closure was not called: `optimizer_step` must call it, or hand it to `optimizer.step`"
             )
         return found
 
+    def _gradients(self, arguments: tuple[Any, ...], batch_idx: int) -> dict[str, Any]:
+        """Forward, zero_grad and backward; returns the outputs as hooks see them."""
+        zeroes = batch_idx % self._trainer.accumulate_grad_batches == 0
+        found: dict[str, Any]
+        if self._micro_batch is not None:
+            found = self._micro_batch.run(
+                arguments[0],
+                lambda: self._forward(arguments),
+                lambda: self._zero_grad(batch_idx) if zeroes else None,
+                self._backward,
+            )
+            return found
+        loss, found = self._forward(arguments)
+        if zeroes:
+            self._zero_grad(batch_idx)
+        self._backward(loss)
+        return found
+
     def _forward(self, arguments: tuple[Any, ...]) -> tuple[Tensor | None, dict[str, Any]]:
         """Loss with its graph, and the outputs as hooks see them."""
         trainer = self._trainer
-        if self._plain_forward:
-            output = self._hooks.module("training_step", *arguments)
-        else:
-            output = self._hooks.strategy("training_step", *arguments)
-            trainer.strategy.post_training_step()
+        output = self._training_step(*arguments)
+        if not self._plain_forward:
+            self._strategy.post_training_step()
         batches = trainer.accumulate_grad_batches
         if isinstance(output, Tensor) and batches == 1:
             return output, {"loss": output.detach()}
@@ -127,31 +159,41 @@ class AutomaticStep:
         result = ClosureResult.from_training_step_output(output, batches)
         return result.closure_loss, result.asdict()
 
-    def _zero_grad(self, optimizer: Optimizer, batch_idx: int) -> None:
-        hooks, progress = self._hooks, self._loop.automatic_optimization.optim_progress.optimizer.zero_grad
+    def _zero_grad(self, batch_idx: int) -> None:
+        if skips_backward(self._loop):
+            return
+        progress = self._loop.automatic_optimization.optim_progress.optimizer.zero_grad
         progress.increment_ready()
-        hooks.callbacks("on_before_zero_grad", optimizer)
-        hooks.module("on_before_zero_grad", optimizer)
+        for call in self._calls["on_before_zero_grad"]:
+            call(self._optimizer)
         progress.increment_started()
         if self._plain_zero_grad:
-            optimizer.zero_grad()
+            self._lean_zero_grad()
         else:
-            hooks.module("optimizer_zero_grad", self._trainer.current_epoch, batch_idx, optimizer)
+            epoch = self._trainer.current_epoch
+            self._hooks.module("optimizer_zero_grad", epoch, batch_idx, self._optimizer)
         progress.increment_completed()
 
-    def _backward(self, loss: Tensor, optimizer: Optimizer) -> None:
-        hooks = self._hooks
-        if not self._plain_backward:
-            hooks.strategy("backward", loss, optimizer)
+    def _backward(self, loss: Tensor | None) -> None:
+        if loss is None or skips_backward(self._loop):
             return
-        hooks.callbacks("on_before_backward", loss)
-        hooks.module("on_before_backward", loss)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch left it untyped
-        hooks.callbacks("on_after_backward")
-        hooks.module("on_after_backward")
+        if not self._plain_backward:
+            self._hooks.strategy("backward", loss, self._optimizer)
+            return
+        for call in self._calls["on_before_backward"]:
+            call(loss)
+        run_backward(loss)
+        for call in self._calls["on_after_backward"]:
+            call()
 
-    def _step(self, optimizer: Optimizer, closure: Any, batch_idx: int, *, counts: bool) -> None:
-        trainer, hooks = self._trainer, self._hooks
+    def _before_step(self, optimizer: Optimizer) -> None:
+        for call in self._calls["on_before_optimizer_step"]:
+            call(optimizer)
+        if self._own_clipping or self._trainer.gradient_clip_val is not None:
+            clip_gradients(self._trainer, optimizer)
+
+    def _step(self, closure: Any, batch_idx: int, *, counts: bool) -> None:
+        trainer, optimizer = self._trainer, self._strategy.optimizers[0]
         progress = self._loop.automatic_optimization.optim_progress.optimizer.step
         if counts:
             progress.increment_ready()
@@ -159,14 +201,16 @@ class AutomaticStep:
 
             def whole() -> Tensor | None:
                 loss: Tensor | None = closure()
-                hooks.callbacks("on_before_optimizer_step", optimizer)
-                hooks.module("on_before_optimizer_step", optimizer)
-                if self._own_clipping or trainer.gradient_clip_val is not None:
-                    clip_gradients(trainer, optimizer)
+                self._before_step(optimizer)
                 return loss
 
             optimizer.step(whole)  # type: ignore[arg-type]  # a skipped step has no loss
         else:
-            hooks.module("optimizer_step", trainer.current_epoch, batch_idx, optimizer_of(trainer), closure)
+            epoch = trainer.current_epoch
+            self._hooks.module("optimizer_step", epoch, batch_idx, optimizer_of(trainer), closure)
         if counts:
             progress.increment_completed()
+
+
+_HOOKS: Final = "on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step"
+"""What is called in a step, of the callbacks and then of the module."""

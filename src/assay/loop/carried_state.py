@@ -10,17 +10,15 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from assay.loop.lightning_internals import (
-    at_last_batch,
+from assay.loop.lightning_checkpoint_internals import (
     average_of,
-    batches_seen,
     bookkeeping,
-    callback_metrics,
     logged_state,
     note_saved,
     take_up_bookkeeping,
     take_up_logged,
 )
+from assay.loop.lightning_internals import at_last_batch, batches_seen, callback_metrics
 from assay.loop.position import Phase
 from assay.torch_internals import tree_leaves
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from lightning.pytorch.utilities import rank_zero_warn
 from lightning.pytorch.utilities.exceptions import SIGTERMException
@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from assay.loop.automatic_step import AutomaticStep
 from assay.loop.evaluation_loop import EvaluationLoop
+from assay.loop.hook_plan import HookPlan, there
 from assay.loop.lightning_internals import (
     IteratorFetcher,
     LightningEpochLoop,
@@ -38,8 +39,19 @@ if TYPE_CHECKING:
 
     import lightning as L
 
-    from assay.loop.hook_plan import HookPlan
+    from assay.loop.hook_plan import Call
     from assay.loop.micro_batch import MicroBatch
+
+
+class _Calls(NamedTuple):
+    """What is called in each step, besides what the step itself calls; see `HookPlan`."""
+
+    begin: tuple[Call, ...]
+    """Of callbacks, module and strategy."""
+    end: tuple[Call, ...]
+    """Of callbacks that save nothing, and of the module."""
+    save: tuple[Call, ...]
+    """Of callbacks that save."""
 
 
 @final
@@ -71,6 +83,17 @@ class EpochLoop(LightningEpochLoop):
         self._automatic = False
         self._validates = True
         self._single: Iterator[Any] | None = None
+        self._collector: Any = None
+        self._bound = -1
+
+    @property
+    @override
+    def done(self) -> bool:
+        """Whether the epoch has no further batch, or training no further step, or shall stop."""
+        progress: Any = self.batch_progress
+        over = progress.is_last_batch or progress.current.ready == self.trainer.fit_loop.max_batches
+        limited = self.max_steps != -1 and self.global_step >= self.max_steps
+        return (over or limited or self.trainer.should_stop) and super().done
 
     @property
     @override
@@ -88,10 +111,23 @@ class EpochLoop(LightningEpochLoop):
             hooks: Of the trainer.
         """
         self._hooks, self._step = hooks, AutomaticStep(self.trainer, hooks)
+        self._strategy, self._collector = self.trainer.strategy, connector(self.trainer)
+        self._bind()
         self.val_loop.hooks = hooks
         module = self.trainer.lightning_module
         self._automatic, step = module.automatic_optimization, module.training_step
         self._arguments = 2 if is_param_in_hook_signature(step, "batch_idx", min_args=2) else 1
+
+    def _bind(self) -> None:
+        """Ask who is called in each step."""
+        hooks, begin, end = self._hooks, "on_train_batch_start", "on_train_batch_end"
+        self._bound = hooks.version
+        self._calls = _Calls(
+            there(hooks.of_callbacks(begin), hooks.of_module(begin), hooks.of_strategy(begin)),
+            there(hooks.of_callbacks(end, saving=False), hooks.of_module(end)),
+            there(hooks.of_callbacks(end, saving=True)),
+        )
+        self._step.bind()
 
     @override
     def run(self, data_fetcher: Any, start: Phase = Phase.EPOCH_START) -> None:
@@ -111,6 +147,7 @@ class EpochLoop(LightningEpochLoop):
             if self.trainer.current_epoch > 0:
                 iter(data_fetcher)  # the first epoch's was made with the fetcher
         self._validates = self.trainer.enable_validation
+        self._bind()
         data_fetcher.fetched += self.batch_progress.current.ready
         self._single = None if self._hooks.profiled else single_iterator(data_fetcher)
         if self._hooks.profiled:
@@ -119,7 +156,7 @@ class EpochLoop(LightningEpochLoop):
         if start is Phase.VALIDATION_END:
             self._end_validation()
         if done:  # the next batch is not the first, at which what was logged before is forgotten
-            set_first_of_loop(connector(self.trainer), start is not Phase.BATCH_END or done == 1)
+            set_first_of_loop(self._collector, start is not Phase.BATCH_END or done == 1)
         if start is Phase.VALIDATION_END:
             self._end_step()
         elif start is Phase.BATCH_END:
@@ -150,7 +187,10 @@ class EpochLoop(LightningEpochLoop):
         Raises:
             StopIteration: There is none, or `on_train_batch_start` has returned -1.
         """
-        trainer, hooks, progress = self.trainer, self._hooks, self.batch_progress
+        hooks, progress = self._hooks, self.batch_progress
+        if hooks.version != self._bound:
+            self._bind()
+        calls = self._calls
         iterator = next(data_fetcher) if isinstance(data_fetcher, IteratorFetcher) else None
         if iterator is None:
             batch, batch_idx = self._next(data_fetcher), progress.current.ready
@@ -160,15 +200,13 @@ class EpochLoop(LightningEpochLoop):
             batch, batch_idx = fetched(data_fetcher)
             progress.is_last_batch = data_fetcher.done
         progress.increment_ready()
-        begin_batch(self, connector(trainer), batch)
+        begin_batch(self, self._collector, batch)
         outputs: dict[str, Any] = {}
         skips = False
         if batch is None and iterator is None:
             rank_zero_warn("train_dataloader gave None for a batch: it is skipped")
         else:
-            hooks.callbacks("on_train_batch_start", batch, batch_idx)
-            skips = hooks.module("on_train_batch_start", batch, batch_idx) == -1
-            hooks.strategy("on_train_batch_start", batch, batch_idx)
+            skips = -1 in [call(batch, batch_idx) for call in calls.begin]
             if skips:
                 progress.increment_by(0, is_last_batch=True)
             else:
@@ -184,14 +222,17 @@ class EpochLoop(LightningEpochLoop):
         if iterator is not None:  # the step has taken it from the iterator
             batch, batch_idx = fetched(data_fetcher)
             progress.is_last_batch = data_fetcher.done
-        hooks.callbacks("on_train_batch_end", outputs, batch, batch_idx, saving=False)
-        hooks.module("on_train_batch_end", outputs, batch, batch_idx)
+        for call in calls.end:
+            call(outputs, batch, batch_idx)
         self.outputs = outputs
         self._end_batch(batch, batch_idx)
 
     def _step_schedulers(self, *, plateau: bool) -> None:
         """Those that step with the optimizer; before the validation also those of the epoch, at its end."""
-        for config in self.trainer.lr_scheduler_configs:
+        configs = self._strategy.lr_scheduler_configs
+        if not configs:
+            return
+        for config in configs:
             if config.reduce_on_plateau is plateau and config.interval == "step":
                 self.update_lr_schedulers("step", update_plateau_schedulers=plateau)
                 break
@@ -211,12 +252,12 @@ class EpochLoop(LightningEpochLoop):
     def _end_batch(self, batch: Any, batch_idx: int) -> None:
         """All that follows a step, but the validation; it is in a checkpoint that the callbacks now save."""
         self.phase = Phase.BATCH_END
-        self._hooks.callbacks("on_train_batch_end", self.outputs, batch, batch_idx, saving=True)
-        collector = connector(self.trainer)
-        logged = end_batch(self, collector)
+        for save in self._calls.save:
+            save(self.outputs, batch, batch_idx)
+        logged = end_batch(self, self._collector)
         self.batch_progress.increment_completed()
         if logged:
-            collector.update_train_step_metrics()
+            self._collector.update_train_step_metrics()
 
     @override
     def on_advance_end(self, data_fetcher: Any) -> None:
@@ -226,7 +267,7 @@ class EpochLoop(LightningEpochLoop):
             data_fetcher: Of the epoch.
         """
         if self._validates and validation_is_due(self, data_fetcher):
-            trainer, collector = self.trainer, connector(self.trainer)
+            trainer, collector = self.trainer, self._collector
             trainer.validating = True
             first = first_of_loop(collector)
             if not accumulates(self):

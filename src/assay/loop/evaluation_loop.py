@@ -12,7 +12,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
 from typing_extensions import override
 
-from assay.loop.hook_plan import HookPlan
+from assay.loop.hook_plan import HookPlan, there
 from assay.loop.lightning_internals import (
     IteratorFetcher,
     LightningEvaluationLoop,
@@ -44,6 +44,8 @@ from assay.loop.position import Phase
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.loop.hook_plan import Call
+
 
 @final
 class EvaluationLoop(LightningEvaluationLoop):
@@ -56,6 +58,8 @@ class EvaluationLoop(LightningEvaluationLoop):
 
     hooks: HookPlan | None = None
     seen_before: Mapping[int, int] = MappingProxyType({})
+    _asked: tuple[Any, str, bool] | None = None
+    """Of which module, in which stage, signatures were looked at."""
 
     @classmethod
     def like(cls, loop: LightningEvaluationLoop) -> Self:
@@ -122,13 +126,15 @@ class EvaluationLoop(LightningEvaluationLoop):
         name, several = self._name(), reads_one_after_another(self)
         if self.trainer.state.fn == TrainerFn.FITTING:
             self.trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION
-        if not isinstance(fetcher_of(self), IteratorFetcher):
-            check_dataloader_idx(self, (f"{name}_step",), several=several)
-        check_dataloader_idx(self, (f"on_{name}_batch_start", f"on_{name}_batch_end"), several=several)
-        step = getattr(self.trainer.lightning_module, f"{name}_step")
-        self._takes_index = is_param_in_hook_signature(step, "batch_idx", min_args=2)
-        self._named, self._counts = name, not self.trainer.sanity_checking
-        self._is_plain = not hooks.profiled and forward_is_plain(self.trainer.strategy, f"{name}_step")
+        module = self.trainer.lightning_module
+        if self._asked != (module, name, several):
+            if not isinstance(fetcher_of(self), IteratorFetcher):
+                check_dataloader_idx(self, (f"{name}_step",), several=several)
+            check_dataloader_idx(self, (f"on_{name}_batch_start", f"on_{name}_batch_end"), several=several)
+            step = getattr(module, f"{name}_step")
+            self._takes_index = is_param_in_hook_signature(step, "batch_idx", min_args=2)
+            self._asked = module, name, several
+        self._counts = not self.trainer.sanity_checking
         module_mode(self).capture(self.trainer.lightning_module)
         hooks.module(f"on_{name}_model_eval")
         for hook in (f"on_{name}_start", f"on_{name}_epoch_start"):
@@ -136,37 +142,48 @@ class EvaluationLoop(LightningEvaluationLoop):
             hooks.module(hook)
             if hook == f"on_{name}_start":
                 hooks.strategy(hook)
+        self._bind(hooks)
+
+    def _bind(self, hooks: HookPlan) -> None:
+        """Ask who is called for each batch."""
+        name, self._bound = self._name(), hooks.version
+        begin, end, step = f"on_{name}_batch_start", f"on_{name}_batch_end", f"{name}_step"
+        plain = not hooks.profiled and forward_is_plain(self.trainer.strategy, step)
+        given: Any = hooks.of_module(step) if plain else hooks.of_strategy(step)
+        self._step: Call = given
+        self._begin = there(hooks.of_callbacks(begin), hooks.of_module(begin))
+        self._end = there(hooks.of_callbacks(end), hooks.of_module(end))
 
     def _evaluate(
         self, hooks: HookPlan, batch: Any, batch_idx: int, number: int | None, iterator: Any
     ) -> None:
         trainer, progress, collector = self.trainer, self.batch_progress, connector(self.trainer)
-        name = self._named
+        if hooks.version != self._bound:
+            self._bind(hooks)
         if iterator is None:
             batch = hooks.to_device(batch, number or 0)
         told = (batch, batch_idx) if number is None else (batch, batch_idx, number)
         progress.increment_ready()
         begin_batch(self, collector, batch, number)
-        hooks.callbacks(f"on_{name}_batch_start", *told)
-        hooks.module(f"on_{name}_batch_start", *told)
+        for call in self._begin:
+            call(*told)
         progress.increment_started()
         given = (iterator,) if iterator is not None else told if self._takes_index else (batch, *told[2:])
-        call = hooks.module if self._is_plain else hooks.strategy
-        outputs = call(f"{name}_step", *given)
+        outputs = self._step(*given)
         progress.increment_processed()
         if iterator is not None:  # the step has taken it from the iterator
             fetcher = fetcher_of(self)
             number = None if number is None else loader_number(fetcher)
             told = (*fetched(fetcher), *(() if number is None else (number,)))
-        hooks.callbacks(f"on_{name}_batch_end", outputs, *told)
-        hooks.module(f"on_{name}_batch_end", outputs, *told)
+        for call in self._end:
+            call(outputs, *told)
         logged = end_batch(self, collector)
         progress.increment_completed()
         if self._counts:
             seen = note_evaluated(self, number or 0)
             if logged:
                 collector.update_eval_step_metrics(seen)
-        if trainer.received_sigterm and not progress.is_last_batch:
+        if not progress.is_last_batch and trainer.received_sigterm:
             raise SIGTERMException
 
     def _finish(self, hooks: HookPlan, *, fitting: bool) -> list[Any]:

@@ -12,13 +12,15 @@ from lightning.pytorch.callbacks import Callback, Checkpoint, EarlyStopping
 from lightning.pytorch.profilers import PassThroughProfiler
 from lightning.pytorch.strategies import Strategy
 
-from assay.loop.lightning_internals import CURRENT_HOOK, batch_hook_owner, does_nothing, move_batch
+from assay.loop.lightning_internals import CURRENT_HOOK, batch_hook_owner, lean_hook, move_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     import lightning as L
+
+    Call = Callable[..., Any]
 
 
 @final
@@ -38,14 +40,24 @@ class HookPlan:
         profiler = trainer.profiler  # type: ignore[attr-defined]  # a plain attribute
         self.profiled = type(profiler) is not PassThroughProfiler
         self._callbacks: list[Callback] = []
-        self._methods: dict[tuple[str, bool | None, bool | None], list[tuple[str, Callable[..., Any]]]] = {}
+        self._version = 0
+        self._calls: dict[Any, Call | None] = {}
         self._moves: tuple[Any, Any] | None = None
         self._moves_itself = False
 
     def forget(self) -> None:
         """Ask anew who overrides what."""
-        self._methods.clear()
+        self._calls.clear()
+        self._callbacks = list(self._trainer.callbacks)
         self._moves = None
+        self._version += 1
+
+    @property
+    def version(self) -> int:
+        """Another number once what `of_…` gave does not hold any more, as callbacks have come or gone."""
+        if self._trainer.callbacks != self._callbacks:
+            self.forget()
+        return self._version
 
     def callbacks(
         self, hook: str, *args: Any, saving: bool | None = None, monitoring: bool | None = None
@@ -55,44 +67,12 @@ class HookPlan:
         Args:
             hook: Such as `on_train_batch_end`.
             args: After trainer and module.
-            saving: True: of those that save checkpoints alone; False: of all others alone.
-            monitoring: The same for those that wait for a metric, of which some save and some stop training.
+            saving: As for `of_callbacks`.
+            monitoring: As for `of_callbacks`.
         """
-        trainer = self._trainer
-        known: list[Callback] = trainer.callbacks
-        if known != self._callbacks:
-            self._callbacks = list(known)
-            self._methods.clear()
-        methods = self._methods.get((hook, saving, monitoring))
-        if methods is None:
-            kinds = (saving, Checkpoint), (monitoring, (Checkpoint, EarlyStopping))
-            chosen = [
-                one
-                for one in known
-                if all(wanted is None or isinstance(one, kind) is wanted for wanted, kind in kinds)
-            ]
-            methods = self._methods[hook, saving, monitoring] = self._overriding(chosen, hook)
-        if not methods:
-            return
-        fields, module = self._fields, self._module
-        before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], hook
-        if self.profiled:
-            for name, method in methods:
-                with trainer.profiler.profile(name):
-                    method(trainer, module, *args)
-        else:
-            for _, method in methods:
-                method(trainer, module, *args)
-        fields[CURRENT_HOOK] = before
-
-    def _overriding(self, chosen: Sequence[Callback], hook: str) -> list[tuple[str, Callable[..., Any]]]:
-        own = ((one, getattr(one, hook)) for one in chosen)
-        return [
-            (f"[Callback]{one.state_key}.{hook}", method)
-            for one, method in own
-            if callable(method)
-            and (self.profiled or (_overrides(method, Callback, hook) and not does_nothing(one, hook)))
-        ]
+        call = self.of_callbacks(hook, saving=saving, monitoring=monitoring)
+        if call is not None:
+            call(*args)
 
     def module(self, hook: str, *args: Any) -> Any:
         """Call a hook of the module; what Lightning's own does nothing in is called only if overridden.
@@ -101,7 +81,8 @@ class HookPlan:
             hook: Such as `on_train_batch_end`.
             args: Of the hook.
         """
-        return self._call(self._module, LightningModule, "LightningModule", hook, args)
+        call = self.of_module(hook)
+        return None if call is None else call(*args)
 
     def strategy(self, hook: str, *args: Any) -> Any:
         """Call a hook of the strategy.
@@ -110,27 +91,108 @@ class HookPlan:
             hook: Such as `on_train_batch_start`.
             args: Of the hook.
         """
-        return self._call(self._trainer.strategy, Strategy, "Strategy", hook, args)
+        call = self.of_strategy(hook)
+        return None if call is None else call(*args)
 
-    def _call(self, owner: Any, kind: type, name: str, hook: str, args: tuple[Any, ...]) -> Any:
-        key = (f"{name}.{hook}", None, None)
-        methods = self._methods.get(key)
-        if methods is None:
-            method = getattr(owner, hook)
-            called = callable(method) and (
-                self.profiled or not _IDLE.match(hook) or _overrides(method, kind, hook)
-            )
-            methods = [(f"[{name}]{type(owner).__name__}.{hook}", method)] if called else []
-            self._methods[key] = methods
-        if not methods:
-            return None
-        ((label, method),) = methods
-        fields = self._fields
-        before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], hook
-        with self.profile(label):
+    def of_callbacks(
+        self, hook: str, *, saving: bool | None = None, monitoring: bool | None = None
+    ) -> Call | None:
+        """What calls a hook of the callbacks, given what comes after trainer and module.
+
+        Args:
+            hook: Such as `on_train_batch_end`.
+            saving: True: of those that save checkpoints alone; False: of all others alone.
+            monitoring: The same for those that wait for a metric, of which some save and some stop training.
+
+        Returns:
+            None where nobody overrides it.
+        """
+        if self._trainer.callbacks != self._callbacks:
+            self.forget()
+        key = hook, saving, monitoring
+        if key not in self._calls:
+            kinds = (saving, Checkpoint), (monitoring, (Checkpoint, EarlyStopping))
+            chosen = [
+                one
+                for one in self._callbacks
+                if all(wanted is None or isinstance(one, kind) is wanted for wanted, kind in kinds)
+            ]
+            self._calls[key] = self._calling(hook, self._overriding(chosen, hook))
+        return self._calls[key]
+
+    def of_module(self, hook: str) -> Call | None:
+        """What calls a hook of the module.
+
+        Args:
+            hook: Such as `training_step`.
+
+        Returns:
+            None where nothing would be done.
+        """
+        return self._of_one(self._module, LightningModule, "LightningModule", hook)
+
+    def of_strategy(self, hook: str) -> Call | None:
+        """What calls a hook of the strategy.
+
+        Args:
+            hook: Such as `on_train_batch_start`.
+
+        Returns:
+            None where nothing would be done.
+        """
+        return self._of_one(self._trainer.strategy, Strategy, "Strategy", hook)
+
+    def _overriding(self, chosen: Sequence[Callback], hook: str) -> list[tuple[str, Call]]:
+        found = []
+        for one in chosen:
+            method = getattr(one, hook)
+            if callable(method) and not self.profiled:
+                method = lean_hook(one, hook, method) if _overrides(method, Callback, hook) else None
+            if callable(method):
+                found.append((f"[Callback]{one.state_key}.{hook}", method))
+        return found
+
+    def _calling(self, hook: str, methods: list[tuple[str, Call]]) -> Call | None:
+        """One function for those of several callbacks."""
+        trainer, module, fields = self._trainer, self._module, self._fields
+        plain = [method for _, method in methods]
+
+        def call(*args: Any) -> None:
+            before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], hook
+            for method in plain:
+                method(trainer, module, *args)
+            fields[CURRENT_HOOK] = before
+
+        def profiled(*args: Any) -> None:
+            before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], hook
+            for name, method in methods:
+                with trainer.profiler.profile(name):
+                    method(trainer, module, *args)
+            fields[CURRENT_HOOK] = before
+
+        return None if not methods else profiled if self.profiled else call
+
+    def _of_one(self, owner: Any, kind: type, name: str, hook: str) -> Call | None:
+        key = f"{name}.{hook}"
+        if key in self._calls:
+            return self._calls[key]
+        method, fields = getattr(owner, hook), self._fields
+        label = f"[{name}]{type(owner).__name__}.{hook}"
+
+        def call(*args: Any) -> Any:
+            before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], hook
             output = method(*args)
-        fields[CURRENT_HOOK] = before
-        return output
+            fields[CURRENT_HOOK] = before
+            return output
+
+        def profiled(*args: Any) -> Any:
+            with self.profile(label):
+                return call(*args)
+
+        idle = _IDLE.match(hook) and not _overrides(method, kind, hook)
+        made = profiled if self.profiled else None if idle else call
+        self._calls[key] = made if callable(method) else None
+        return self._calls[key]
 
     def profile(self, label: str) -> AbstractContextManager[Any]:
         """Time a block, where there is a profiler.
@@ -183,6 +245,15 @@ class HookPlan:
         return converts, steps
 
 
+def there(*calls: Call | None) -> tuple[Call, ...]:
+    """Those that are to be called at all.
+
+    Args:
+        calls: Of a `HookPlan`.
+    """
+    return tuple(call for call in calls if call is not None)
+
+
 _IDLE: Final = re.compile(r"on_(?!.*_model_)")
 """Hooks in which Lightning's own classes do nothing."""
 _MOVING: Final = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
@@ -196,6 +267,9 @@ def _overrides(method: Any, kind: type, hook: str) -> bool:
 
 def _lies_on(device: torch.device, batch: Any) -> bool:
     """Whether it is tensors that need not be moved."""
-    return isinstance(batch, tuple | list) and all(
-        type(one) is torch.Tensor and one.device == device for one in batch
-    )
+    if not isinstance(batch, (tuple, list)):
+        return False
+    for one in batch:  # noqa: SIM110 - a generator takes as long as all the rest
+        if type(one) is not torch.Tensor or one.device != device:
+            return False
+    return True

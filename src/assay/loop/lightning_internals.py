@@ -1,4 +1,6 @@
-"""Every private name of Lightning that assay uses; `tests/contract/test_private_names.py` watches over them.
+"""The private names of Lightning that a run needs; `tests/contract/test_private_names.py` watches over them.
+
+Those that a checkpoint needs besides stand in `lightning_checkpoint_internals.py`.
 
 The loops are subclasses of Lightning's, so that whatever reads `trainer.fit_loop.epoch_loop.batch_progress`
 and its like finds what it expects. What they do themselves is written with the functions below.
@@ -9,9 +11,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-import torch
 from lightning.fabric.utilities.data import _set_sampler_epoch
-from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
+from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint
 from lightning.pytorch.loops.evaluation_loop import _EvaluationLoop as LightningEvaluationLoop
 from lightning.pytorch.loops.fetchers import _DataLoaderIterDataFetcher as IteratorFetcher
 from lightning.pytorch.loops.fetchers import _PrefetchDataFetcher as PlainFetcher
@@ -23,13 +24,6 @@ from lightning.pytorch.loops.utilities import _no_grad_context as without_gradie
 from lightning.pytorch.loops.utilities import _verify_dataloader_idx_requirement
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from lightning.pytorch.strategies import DDPStrategy, Strategy
-from lightning.pytorch.trainer.connectors.logger_connector.result import (
-    _Metadata,
-    _ResultMetric,
-    _Sync,
-)
-
-from assay.errors import AssayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -68,11 +62,12 @@ def begin_batch(loop: Any, collector: Any, batch: Any, dataloader_idx: int | Non
 def end_batch(loop: Any, collector: Any) -> bool:
     """What the connector does as a batch ends; whether a value of this step was logged."""
     results = loop._results
-    if not any(result.meta.on_step and not result.has_reset for result in results.values()):
-        results.batch = results.batch_size = None
-        return False
-    collector.on_batch_end()
-    return True
+    for result in results.values():
+        if not result.has_reset and result.meta.on_step:
+            collector.on_batch_end()
+            return True
+    results.batch = results.batch_size = None
+    return False
 
 
 def first_of_loop(collector: Any) -> bool | None:
@@ -216,6 +211,13 @@ def count_step(loop: LightningEpochLoop) -> None:
 
 def validation_is_due(loop: LightningEpochLoop, fetcher: Any) -> bool:
     """Whether to validate after this batch."""
+    trainer: Any = loop.trainer
+    every, progress = trainer.val_check_batch, loop.batch_progress
+    counts = (
+        type(every) is int and trainer.check_val_every_n_epoch and trainer._val_check_time_interval is None
+    )
+    if counts and not progress.is_last_batch and not trainer.should_stop and progress.current.ready % every:
+        return False  # which Lightning finds out in a longer way
     return loop._should_check_val_fx(fetcher)
 
 
@@ -333,106 +335,30 @@ def clip_gradients(trainer: L.Trainer, optimizer: Any) -> None:
     )
 
 
-def does_nothing(callback: object, hook: str) -> bool:
-    """Whether a callback saves at the end of epochs alone, and would find that out at each step."""
-    return (
-        hook == "on_train_batch_end"
-        and isinstance(callback, ModelCheckpoint)
-        and type(callback).on_train_batch_end is ModelCheckpoint.on_train_batch_end
-        and callback._every_n_train_steps < 1
-        and callback._train_time_interval is None
-    )
+def lean_hook(callback: object, hook: str, method: Callable[..., Any]) -> Callable[..., Any] | None:
+    """A hook of a callback, without what only finds out that there is nothing to do; None: there never is.
 
-
-# -- what Lightning leaves out of a checkpoint
-
-_KEPT: Final[dict[type, dict[str, type]]] = {
-    ModelCheckpoint: {
-        "_last_global_step_saved": int,
-        "_last_checkpoint_saved": str,
-        "_defer_save_until_validation": bool,
-    },
-}
-
-
-def bookkeeping(callback: object) -> dict[str, Any]:
-    """What a callback keeps for itself and leaves out of its state; empty for most."""
-    return {name: getattr(callback, name) for name in _kinds(callback)}
-
-
-def take_up_bookkeeping(callback: object, state: Mapping[str, Any]) -> None:
-    """Give a callback back what a checkpoint says of it; the file may be anybody's.
-
-    Raises:
-        AssayError: It says something that is never written there.
+    Args:
+        callback: Any.
+        hook: Its name.
+        method: The callback's.
     """
-    kinds = _kinds(callback)
-    for name, value in state.items():
-        if type(value) is not kinds.get(name):
-            raise AssayError(
-                f"the checkpoint says {name}={value!r:.80} of {type(callback).__name__}: it was changed"
-            )
-        setattr(callback, name, value)
 
+    def is_stock(kind: type) -> bool:
+        return isinstance(callback, kind) and getattr(type(callback), hook) is getattr(kind, hook)
 
-def _kinds(callback: object) -> dict[str, type]:
-    return next((kinds for kind, kinds in _KEPT.items() if isinstance(callback, kind)), {})
+    if hook == "on_train_batch_end" and is_stock(ModelCheckpoint):
+        saver: Any = callback
+        by_epoch = saver._every_n_train_steps < 1 and saver._train_time_interval is None
+        return None if by_epoch else method
+    if hook != "on_train_batch_start" or not is_stock(LearningRateMonitor):
+        return method
 
-
-def note_saved(callback: ModelCheckpoint, step: int) -> None:
-    """Have a callback know that it has saved at this step."""
-    callback._last_global_step_saved = step
-
-
-def average_of(callback: WeightAveraging) -> torch.nn.Module | None:
-    """The averaged copy of the model."""
-    return callback._average_model
-
-
-_META: Final = (
-    *("fx", "name", "prog_bar", "logger", "on_step", "on_epoch", "enable_graph"),
-    *("add_dataloader_idx", "dataloader_idx", "metric_attribute"),
-)
-_REDUCTIONS: Final = ("mean", "min", "max", "sum")
-_VALUES: Final = ("value", "cumulated_batch_size", "_forward_cache")
-
-
-def logged_state(loop: LightningEpochLoop) -> dict[str, Any]:
-    """Numbers that a module has logged in an epoch that is not over; metric objects are the module's own."""
-    return {
-        key: {
-            "meta": {name: getattr(result.meta, name) for name in _META},
-            "reduce": result.meta.reduce_fx.__name__,
-            "together": result.meta.sync.should,
-            "first_only": result.meta.sync.rank_zero_only,
-            "updates": result._update_count,
-            "values": {name: getattr(result, name) for name in _VALUES if hasattr(result, name)},
-        }
-        for key, result in loop._results.items()
-        if result.is_tensor and not result.has_reset
-    }
-
-
-def take_up_logged(loop: LightningEpochLoop, state: dict[str, Any]) -> None:
-    """Put what `logged_state` gave back.
-
-    Raises:
-        AssayError: It says something that is never logged.
-    """
-    strategy: Any = loop.trainer.strategy
-    for key, saved in state.items():
-        if (
-            saved["reduce"] not in _REDUCTIONS
-            or not {*saved["meta"]} <= {*_META}
-            or not {*saved["values"]} <= {*_VALUES}
+    def when_due(trainer: Any, *args: Any) -> None:
+        every = trainer.log_every_n_steps
+        if trainer.should_stop or (
+            every and not (trainer.fit_loop.epoch_loop._batches_that_stepped + 1) % every
         ):
-            raise AssayError(f"the checkpoint says of {key!r} what is never logged: it was changed")
-        meta = _Metadata(**saved["meta"], reduce_fx=getattr(torch, saved["reduce"]))
-        reduce: Callable[..., Any] = strategy.reduce
-        meta.sync = _Sync(_should=saved["together"], fn=reduce, rank_zero_only=saved["first_only"])
-        result = _ResultMetric(meta, is_tensor=True)
-        for name, value in saved["values"].items():
-            held = value.to(strategy.root_device) if isinstance(value, torch.Tensor) else value
-            setattr(result, name, held)
-        result._update_count = saved["updates"]
-        loop._results[key] = result
+            method(trainer, *args)
+
+    return when_due

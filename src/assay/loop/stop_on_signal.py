@@ -187,7 +187,7 @@ class StopOnSignal(Checkpoint):
     @override
     def on_validation_batch_end(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
         """Leave where nothing has been trained yet."""
-        if trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING:
+        if self.received and (trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING):
             self._leave(trainer)
 
     def _leave(self, trainer: L.Trainer) -> None:

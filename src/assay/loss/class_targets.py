@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from assay.loss.at_least_float32 import at_least_float32
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ def class_targets(outputs: Tensor, targets: Tensor, *, pixels: bool = False) -> 
         ValueError: If shapes or dtypes do not fit.
     """
     logits = at_least_float32(outputs)
+    usual = targets.dtype == torch.int64 and logits.ndim == 2 and targets.shape == logits.shape[:1]
+    if usual and logits.shape[1] > 1:  # in each step, so it is found out in few words
+        return logits, targets
     if logits.ndim < 2 or (logits.ndim > 2 and not pixels) or logits.shape[1] < 2:
         msg = (
             f"a loss over classes needs one logit per class, [B, C] with C at least 2, got outputs "

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from assay.loss.at_least_float32 import at_least_float32
 from assay.loss.class_targets import class_targets
 from assay.loss.class_weight import ClassWeight, total_weight
+from assay.loss.softmax import softmax
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,7 @@ class CrossEntropy(nn.Module):
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Softmax over the classes: float `[B, C, ...]`."""
-        return at_least_float32(outputs).softmax(dim=1)
+        return softmax(outputs)
 
     def set_class_weight(self, weight: Tensor | None) -> None:
         """Weigh the classes anew from now on.

@@ -7,8 +7,8 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from assay.loss.at_least_float32 import at_least_float32
 from assay.loss.class_targets import class_targets
+from assay.loss.softmax import softmax
 
 
 @final
@@ -74,4 +74,4 @@ class Dice(nn.Module):
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Softmax over the classes: float `[B, C, ...]`."""
-        return at_least_float32(outputs).softmax(dim=1)
+        return softmax(outputs)

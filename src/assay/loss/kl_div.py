@@ -7,8 +7,8 @@ from typing import ClassVar, final
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from assay.loss.at_least_float32 import at_least_float32
 from assay.loss.class_targets import class_targets
+from assay.loss.softmax import softmax
 
 
 @final
@@ -63,4 +63,4 @@ class KLDiv(nn.Module):
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Softmax over the classes at temperature 1: float `[B, C]`."""
-        return at_least_float32(outputs).softmax(dim=1)
+        return softmax(outputs)

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from assay.loss.at_least_float32 import at_least_float32
 from assay.loss.class_targets import class_targets
 from assay.loss.class_weight import ClassWeight
+from assay.loss.softmax import softmax
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +102,7 @@ class LDAM(nn.Module):
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Softmax of the scaled logits, without margins: float `[B, C]`."""
-        return (self.scale * at_least_float32(outputs)).softmax(dim=1)
+        return softmax(self.scale * at_least_float32(outputs))
 
     def set_class_weight(self, weight: Tensor | None) -> None:
         """Weigh the classes anew from now on.

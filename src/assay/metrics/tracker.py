@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from torchmetrics import MetricCollection
 
 _MOST_STEPS, _MOST_BYTES = 64, 1 << 20
-"""Pending at once. Of more bytes an update computes for so long that what it costs besides does not count."""
+"""Pending at once. Of more bytes an update computes for so long that what it costs besides does not count. Of
+training steps fewer, since what is pending of them is in each checkpoint."""
 
 
 @final
@@ -24,8 +26,8 @@ class Tracker:
     """A `MetricCollection` and the mean loss of a stage.
 
     A torchmetrics update costs up to a few hundred microseconds however small the batch, so predictions are
-    kept for up to 64 steps or 1 MiB and handed over together; the metrics see the same samples in the same
-    order. Nothing waits for the device before `compute`.
+    kept up to 1 MiB, and of training up to 64 steps, and handed over together; the metrics see the same
+    samples in the same order. Nothing waits for the device before `compute`.
 
     Not a module: metrics are no part of a model's weights.
 
@@ -46,6 +48,7 @@ class Tracker:
         self._sizes: list[int] = []
         self._loss_sum: Tensor | None = None
         self._count = self._bytes = 0
+        self._most_steps = _MOST_STEPS if stage == "train" else math.inf
         self._device: torch.device | None = None
 
     def update(self, loss: Tensor, predictions: Tensor, targets: Tensor) -> None:
@@ -57,10 +60,10 @@ class Tracker:
             targets: `[B, ...]`, hard.
         """
         self._losses.append(loss)
-        self._sizes.append(len(targets))
+        self._sizes.append(targets.shape[0])
         self._pending.append((predictions, targets))
         self._bytes += predictions.nbytes + targets.nbytes
-        if self._bytes >= _MOST_BYTES or len(self._pending) >= _MOST_STEPS:
+        if self._bytes >= _MOST_BYTES or len(self._pending) >= self._most_steps:
             self.flush()
 
     @torch.no_grad()

@@ -30,6 +30,9 @@ def keep_layout(optimizer: Optimizer) -> None:
 class _Look:
     """Before the first step, and before the next one, when there are gradients: closures make them later."""
 
+    any_time = True
+    """See `assay.torch_internals.lean_step`."""
+
     def __init__(self) -> None:
         self._aligned = self._checked = False
 
