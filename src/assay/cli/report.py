@@ -37,7 +37,7 @@ def report(
     """
     with reported(debug, as_json=as_json) as document:
         from assay.report.report import report as write_report
-        from assay.run.summary import new_data
+        from assay.run.summary import predicting
 
         written = write_report(paths, out, png, csv)
         document.say("report", written)
@@ -47,9 +47,11 @@ def report(
         lines += [("png", f"{len(written.pictures)} pictures in {png}")] if png else []
         lines += [("csv", f"{len(written.tables)} tables in {csv}")] if csv else []
         run, above = shlex.quote(str(paths[0])), shlex.quote(str(paths[0].parent))
-        lines += [("next", f"assay predict {run} {new_data(paths[0])}"), ("", f"assay compare {above}")]
-        if written.of != "run":
-            lines[-2:] = [("next", f"assay compare {shlex.join(map(str, paths))}"), ("", f"assay best {run}")]
+        if written.of == "run":
+            commands = [*predicting(paths[0]), f"assay compare {above}"]
+        else:
+            commands = [f"assay compare {shlex.join(map(str, paths))}", f"assay best {run}"]
+        lines += zip(("next", *[""] * len(commands)), commands, strict=False)
         for name, text in lines:
             console.print(f"[bold]{name:<6}[/bold]", end="")
             console.print(text, markup=False)

@@ -76,7 +76,7 @@ def evaluate(
 
 
 def _say(found: Evaluation) -> None:
-    from assay.run.summary import new_data, scores_of
+    from assay.run.summary import predicting, scores_of
 
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{found.subset:<5}[/bold] {scores_of(found.metrics, found.subset)}")
@@ -88,12 +88,12 @@ def _say(found: Evaluation) -> None:
         console.print(note, markup=False)
     if found.not_kept:
         console.print(f"not kept in the record: {found.not_kept}", markup=False)
-    run = shlex.quote(str(found.run_dir))
     if found.predictions:
         console.print("[bold]kept[/bold]  ", end="")
         console.print(str(found.run_dir / found.predictions), markup=False)
-    console.print("[bold]next[/bold]  ", end="")
-    console.print(f"assay predict {run} {new_data(found.run_dir)}", markup=False)
+    for label, command in zip(("next", ""), predicting(found.run_dir), strict=False):
+        console.print(f"[bold]{label:<4}[/bold]  ", end="")
+        console.print(command, markup=False)
 
 
 def predict(  # noqa: PLR0917 - typer passes them by name

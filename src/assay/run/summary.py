@@ -15,6 +15,9 @@ from assay.errors import AssayError
 from assay.quoting import counted
 from assay.record.runs.previous import since_previous
 from assay.record.score_text import format_score
+from assay.run.saved_config import judged_config
+from assay.targets.own_task import check_tasks, strangers
+from assay.targets.trust import KEY
 from assay.task.task_of import known_task, task_of
 from assay.terminal import Console, in_a_line
 
@@ -103,11 +106,7 @@ def say_run(console: Console, result: RunResult) -> None:
     for label, text in zip(("since", ""), since(result.run_dir), strict=False):
         console.print(f"[bold]{label:<5}[/bold] {escape(text)}")
     console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
-    run = shlex.quote(str(result.run_dir))
-    commands = [f"assay report {run}"]
-    kept = (result.run_dir / "checkpoints" / f"{name}.ckpt" for name in ("best", "last"))
-    if any(path.is_file() for path in kept):
-        commands.append(f"assay predict {run} {new_data(result.run_dir)}")
+    commands = [f"assay report {shlex.quote(str(result.run_dir))}", *predicting(result.run_dir)]
     commands.append(f"assay train -m {_again(result.overrides)}seed=1,2,3")
     for label, command in zip(("next", *[""] * len(commands)), commands, strict=False):
         console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
@@ -136,6 +135,30 @@ def since(run_dir: Path) -> list[str]:
     before = step.before.path
     place = before.relative_to(here) if before.is_relative_to(here) else before
     return [in_a_line(f"{place}: {changed}"), *([in_a_line("   ".join(moves))] if moves else [])]
+
+
+def predicting(run_dir: Path) -> list[str]:
+    """What to type to predict with a run, and what has to be done before where that would be refused.
+
+    Args:
+        run_dir: Of a run, perhaps somebody else's.
+
+    Returns:
+        Nothing where it has no weights, or what nobody may trust.
+    """
+    kept = (run_dir / "checkpoints" / f"{name}.ckpt" for name in ("best", "last"))
+    if not any(path.is_file() for path in kept):
+        return []
+    try:
+        config = load_mapping(run_dir / "config.yaml")
+        config.pop(KEY, None)
+        needed = strangers(config)
+        check_tasks(judged_config(run_dir, needed))
+    except AssayError:
+        return []
+    command = f"assay predict {shlex.quote(str(run_dir))} {new_data(run_dir)}"
+    trust = f"put {KEY}: [{', '.join(needed)}] into conf/project.yaml, if you trust that code; then"
+    return [trust, command] if needed else [command]
 
 
 def new_data(run_dir: Path) -> str:

@@ -12,7 +12,8 @@ from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
 from assay.paths import project_conf
 from assay.quoting import is_dotted_path
-from assay.targets.judge_name import trusted_in
+from assay.targets.allowlist import is_allowed
+from assay.targets.judge_name import targets, trusted_in
 from assay.targets.resolve import called, own_class
 from assay.targets.trust import KEY, is_library, project_packages, within
 from assay.task.interface import check_interface
@@ -104,6 +105,22 @@ def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
     check_interface(task, key)
     remember_task(task)
     return task
+
+
+def strangers(config: DictConfig) -> list[str]:
+    """Packages that a job names, for its classes or its task, and that the user has not said to trust.
+
+    Args:
+        config: A job, perhaps somebody else's; nothing of what it names is imported.
+
+    Raises:
+        ConfigError: A target is an interpolation of anything but plain text.
+    """
+    named = [*targets(config), *((key, name) for key, name in _named(config) if name not in TASKS)]
+    names = {name for _, name in named if isinstance(name, str) and is_dotted_path(name)}
+    trusted = (*trusted_in(config), *project_packages(project_conf()))
+    roots = {name.partition(".")[0] for name in names if not is_allowed(name) and not within(name, trusted)}
+    return sorted(root for root in roots if not is_library(root))
 
 
 def import_trusted(names: Iterable[str]) -> None:
