@@ -119,15 +119,6 @@ def test_what_is_missing_or_damaged_becomes_a_marked_box(
         assert any(figure.title == "test/confusion_matrix" for figure in page.figures)
 
 
-def test_a_config_from_elsewhere_is_not_shown(run_dir: Path, tmp_path: Path) -> None:
-    (tmp_path / "secrets.yaml").write_text("passphrase: hunter2")
-    (run_dir / "config.yaml").unlink()
-    (run_dir / "config.yaml").symlink_to(tmp_path / "secrets.yaml")
-    page = run_page(run_dir)
-    assert "hunter2" not in render(page)
-    assert any("secrets.yaml, outside of the run" in note for note in notes(page))
-
-
 def test_a_log_and_a_record_of_somebody_elses(run_dir: Path) -> None:
     with (run_dir / "log.txt").open("ab") as file:
         file.truncate(65 << 20)  # a hole: nothing is written

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from assay.config.yaml_file import load_mapping
-from assay.config.yaml_lines import shortened
 from assay.errors import AssayError
 from assay.figure.figure import Figure, Heatmap
-from assay.files.sealed import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.paths import project_conf
 from assay.quoting import duration
@@ -23,8 +19,6 @@ from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
 from assay.record.runs.curves import read_curves
 from assay.record.score_text import format_score
-from assay.report.difference import values_of
-from assay.report.page.config_sources import config_sources
 from assay.report.page.history_figures import (
     curve_figures,
     memory_figures,
@@ -36,7 +30,6 @@ from assay.report.page.page import (
     Cards,
     Cell,
     Code,
-    Facts,
     Figures,
     Note,
     Page,
@@ -47,6 +40,12 @@ from assay.report.page.page import (
     Section,
     Table,
     Tone,
+)
+from assay.report.page.provenance import (
+    config_blocks,
+    environment_blocks,
+    read_values,
+    reproduce_blocks,
 )
 from assay.targets.own_task import import_task
 from assay.targets.trust import project_packages
@@ -64,14 +63,11 @@ if TYPE_CHECKING:
 TONES: Final[dict[str, Tone]] = {"finished": "good", "failed": "bad", "interrupted": "warn", "pruned": "dim"}
 """Of each status."""
 _ENDED: Final = {"failed": "failed", "interrupted": "been interrupted", "pruned": "been pruned"}
-_PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "torchmetrics", "hydra-core", "numpy")
 _LARGEST_MATRIX: Final = 10_000
 _HOW_SAID: Final = "With what the model said, and what is right where the two differ."
 _MOST_COLOURS: Final = 60
 _LARGEST_PICTURES: Final = 600_000
 """Bytes of all pictures on a page."""
-_PRESETS: Final = ("experiment", "sweep", "debug")
-"""Groups whose options set values of others."""
 _TOKENS: Final = "tokens"
 _MARKED: Final = (
     "The darker a token, the less the model expected it; the pointer over it tells how many bits."
@@ -88,7 +84,7 @@ def run_page(run_dir: Path) -> Page:
     """
     record = RunRecord.load(run_dir)
     status = "running" if record.status == "running" and is_written(run_dir) else record.outcome.status
-    values, config_note = _config(run_dir)
+    values, config_note = read_values(run_dir)
     predictions, missing = _predictions(run_dir)
     about = [
         record.started.replace("T", " ").replace("+00:00", " UTC"),
@@ -103,9 +99,9 @@ def run_page(run_dir: Path) -> Page:
         Section("training", "Training", _training(run_dir, values.get("spec.num_train", ""))),
         Section("predictions", "Predictions", _judged(record, predictions, missing)),
         Section("samples", "Samples", _samples(run_dir, predictions), _HOW_SAID),
-        Section("config", "Config", _sources(values, config_note, record)),
-        Section("environment", "Environment", _environment(record)),
-        Section("reproduce", "Reproduce", _reproduce(run_dir, record)),
+        Section("config", "Config", config_blocks(values, config_note, record)),
+        Section("environment", "Environment", environment_blocks(record)),
+        Section("reproduce", "Reproduce", reproduce_blocks(run_dir, record)),
     ]
     title = record.name if record.name == record.run_id else f"{record.name} / {record.run_id}"
     return Page("Run", title, sections, (status, TONES.get(status, "")), [fact for fact in about if fact])
@@ -326,99 +322,6 @@ class _Told:
         at = self._index[key]
         tone: Tone = "" if self._right is None or self._right[at] else "bad"
         return task_of(self._predictions.task).said(self._predictions, at), key, tone
-
-
-def _config(run_dir: Path) -> tuple[dict[str, str], str]:
-    """Values as they stand in the file: an interpolation in somebody's config is not resolved here."""
-    path = RunDirectory(run_dir).config
-    if not path.resolve().is_relative_to(run_dir.resolve()):  # a page is shown to others
-        return {}, f"{path} is a link to {path.resolve()}, outside of the run: what it says is not shown"
-    try:
-        whole = yaml_is_whole(read_whole(path))
-        return values_of(load_mapping(path)), "" if whole else f"{path} is not as the run has written it"
-    except OSError as error:
-        return {}, f"{path} cannot be read: {error.strerror}"
-    except AssayError as error:
-        return {}, error.message
-
-
-def _sources(values: dict[str, str], problem: str, record: RunRecord) -> list[Block]:
-    typed = Code(shlex.join(record.overrides) or "nothing: all defaults", "Typed")
-    warnings = [Note(problem, "warn")] if problem else []
-    if not values:
-        return [*warnings, typed]
-    kept = {key: value for key, value in values.items() if not key.startswith("hydra.")}
-    tones: dict[str, Tone] = {"typed": "best", "option": "", "follows": "dim", "default": "dim"}
-    rows: list[list[Cell | str]] = [
-        [key, Cell(shortened(value), title=value), Cell(source, tone=tones[kind]), Cell(kind, tone="dim")]
-        for key, value, source, kind in config_sources(kept, record)
-    ]
-    caption = (
-        "typed: on the command line, as a value or as an option of a group. option: of a group that nobody "
-        "chose by hand. follows: from the data or another value. default: of the main config."
-    )
-    presets = [f"{group}={record.choices[group]}" for group in _PRESETS if record.choices.get(group)]
-    if presets and not record.set_by:
-        caption += f" What {' or '.join(presets)} sets is shown as an option or a default, too: this "
-        caption += "run has not kept which values those are."
-    return [
-        *warnings,
-        typed,
-        Table(("key", "value", "from", "how"), rows, caption, filtered=True, wraps=True),
-    ]
-
-
-def _environment(record: RunRecord) -> list[Block]:
-    machine, git = record.machine, record.git or {}
-    gpus = machine.get("gpus") or []
-    memory = machine.get("memory_bytes")
-    state = (
-        f"{str(git.get('commit'))[:12]}{', with changes' if git.get('dirty') else ''}"
-        if git
-        else "no repository"
-    )
-    facts = [
-        ("machine", str(machine.get("hostname", ""))),
-        ("system", str(machine.get("platform", ""))),
-        ("processor", f"{machine.get('cpu', '')}, {machine.get('cores', '?')} cores"),
-        ("memory", f"{memory / 2**30:.1f} GiB" if isinstance(memory, int | float) else ""),
-        ("GPU", ", ".join(map(str, gpus)) if isinstance(gpus, list) and gpus else "none"),
-        ("Python", str(machine.get("python", ""))),
-        *((name, str(record.packages[name])) for name in _PACKAGES if name in record.packages),
-        ("code", state),
-        ("branch", str(git.get("branch") or "")),
-        ("data", record.data_sha256[:16]),
-        ("weights", record.weights_sha256[:16]),
-    ]
-    packages = "\n".join(f"{name}=={version}" for name, version in sorted(record.packages.items()))
-    blocks: list[Block] = [Facts([(name, value) for name, value in facts if value])]
-    return (
-        [*blocks, Code(packages, f"All {len(record.packages)} packages", folded=True)] if packages else blocks
-    )
-
-
-def _reproduce(run_dir: Path, record: RunRecord) -> list[Block]:
-    kept = [word for word in record.overrides if not word.startswith("hydra.run.dir=")]
-    lines = [
-        "# the same run again, bit for bit where the machine allows it",
-        f"assay reproduce {shlex.quote(str(run_dir))}",
-        "",
-        "# a new run with the same words, and with other seeds",
-        shlex.join(["assay", "train", *kept]),
-        shlex.join(
-            ["assay", "train", "-m", *(word for word in kept if not word.startswith("seed=")), "seed=1,2,3"]
-        ),
-    ]
-    git = record.git or {}
-    notes: list[Block] = []
-    if not git.get("commit"):
-        notes.append(Note("The code was not in a git repository: only the config says what ran."))
-    elif git.get("dirty"):
-        whole = git.get("patch_complete")
-        notes.append(
-            Note("The code had changes; code.patch has them" + (", as a whole." if whole else " in part."))
-        )
-    return [Code("\n".join(lines)), *notes]
 
 
 def _best(record: RunRecord) -> str:

@@ -21,7 +21,6 @@ from assay.data.image_folder import ImageFolder, images_below
 from assay.data.images.image_file import as_tensor as picture_as_tensor
 from assay.data.images.image_file import read_image, size_of, upright_size
 from assay.data.loading.placement import padded_length
-from assay.data.segmentation_folder import SegmentationFolder
 from assay.data.table import Table
 from assay.data.tabular.csv_dialect import AUTO
 from assay.data.tabular.row_errors import judge_rows
@@ -31,10 +30,14 @@ from assay.data.text_table import TextTable
 from assay.data.transform.normalize import Normalize
 from assay.data.transform.transforms import Transforms, stack
 from assay.errors import DataError
+from assay.run.predict.picture_decoding import decoding_of
+from assay.run.predict.raw_rows import as_frame, as_rows
+from assay.run.predict.sample_type import of_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from assay.data.segmentation_folder import SegmentationFolder
     from assay.data.tabular.table_encoder import TableEncoder
 
 _SCALING = (
@@ -43,13 +46,10 @@ _SCALING = (
     *(v2.ConvertImageDtype, v2.ToDtype, v2.ToImage),
 )
 """Transforms that leave each part of a picture where it is."""
-_Decoding = tuple[str, tuple[int, int] | None]
 
 _ROWS = 8192
-_LONGEST_PATH = 200
 _FAR = 30.0
 """Standard deviations from the training data, on average, that no input of the same kind is away."""
-_MODE_OF = {1: "GRAY", 3: "RGB"}
 
 
 @final
@@ -109,7 +109,7 @@ class Preprocess(nn.Module):
         self.normalize = Normalize(tuple(spec.get("mean") or ()), tuple(spec.get("std") or ()))
         self.input_shape = tuple(spec.get("input_shape") or ())
         self._raw_shape = tuple(raw_shape)
-        self._decoding = _decoding_of(source, self._raw_shape, str(spec.get("input_dtype") or ""))
+        self._decoding = decoding_of(source, self._raw_shape, str(spec.get("input_dtype") or ""))
         self.takes_pictures = self._decoding is not None
         self.array_names = source.input_names if isinstance(source, Arrays) else ("inputs",)
         table = source if isinstance(source, Table | TextTable) else None
@@ -172,11 +172,11 @@ class Preprocess(nn.Module):
         if isinstance(raw, Image.Image | Path):
             return self._stacked([self._picture_of(raw)]), True
         if isinstance(raw, pd.DataFrame | pd.Series | Mapping):
-            frame = _as_frame([raw])
+            frame = as_frame([raw])
             return self.rows(frame), not isinstance(raw, pd.DataFrame) and len(frame) == 1
         if isinstance(raw, list | tuple) and raw:
             if all(isinstance(one, pd.DataFrame | pd.Series | Mapping) for one in raw):
-                return self.rows(_as_frame(raw)), False
+                return self.rows(as_frame(raw)), False
             if any(isinstance(one, str | Path | Image.Image | np.ndarray | Tensor) for one in raw):
                 return self._stacked([sample for one in raw for sample in self._each(one)]), False
         batch, single = self._as_batch(raw)
@@ -377,7 +377,7 @@ class Preprocess(nn.Module):
 
     def _checked(self, samples: Tensor) -> Tensor:
         self._check_shape(samples)
-        return _of_type(samples, str(self.spec.get("input_dtype") or ""))
+        return of_type(samples, str(self.spec.get("input_dtype") or ""))
 
     def _check_shape(self, samples: Tensor) -> None:
         wanted = self.input_shape
@@ -396,78 +396,3 @@ class Preprocess(nn.Module):
     @property
     def _wanted(self) -> str:
         return ", ".join(str(size) for size in self.input_shape)
-
-
-def _decoding_of(source: Any, raw_shape: tuple[int, ...], dtype: str) -> _Decoding | None:
-    """Mode and size of pictures as the run's source decodes them."""
-    if isinstance(source, ImageFolder | SegmentationFolder):
-        return source.mode, source.image_size
-    if len(raw_shape) == 3 and raw_shape[0] in _MODE_OF and dtype == "uint8":
-        return _MODE_OF[raw_shape[0]], None
-    return None
-
-
-def as_rows(raw: Any, column: str) -> Any:
-    """Texts as rows of a table; anything else as it is.
-
-    Args:
-        raw: A string, or a list, array or series of strings, among others.
-        column: What the texts are called.
-
-    Raises:
-        DataError: The string is the name of a file.
-
-    >>> as_rows("some text", "text")
-    {'text': 'some text'}
-    """
-    if isinstance(raw, str):
-        if len(raw) < _LONGEST_PATH and "\n" not in raw and Path(raw).is_file():
-            raise DataError(
-                f"{raw!r} is a text for this model, and there is a file of this name",
-                hint=f"for the texts in the file: pathlib.Path({raw!r})",
-            )
-        return {column: raw}
-    of_texts = (isinstance(raw, pd.Series) and column not in raw.index) or (
-        isinstance(raw, list | tuple | np.ndarray) and len(raw) and all(isinstance(one, str) for one in raw)
-    )
-    return pd.DataFrame({column: list(raw)}) if of_texts else raw
-
-
-def _as_frame(raw: Sequence[Any]) -> pd.DataFrame:
-    if not any(isinstance(one, pd.DataFrame) for one in raw):
-        rows = [dict(one) for one in raw]
-        if len(rows) == 1 and any(
-            isinstance(value, list | np.ndarray | pd.Series) for value in rows[0].values()
-        ):
-            return pd.DataFrame(rows[0])  # a mapping of columns
-        return pd.DataFrame(rows)
-    frames = [one if isinstance(one, pd.DataFrame) else pd.DataFrame([dict(one)]) for one in raw]
-    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
-
-
-def _of_type(samples: Tensor, name: str) -> Tensor:
-    """Samples in the type that the data had, where that changes no value's meaning."""
-    trained_on = getattr(torch, name, None)
-    if not isinstance(trained_on, torch.dtype) or samples.dtype == trained_on:
-        return samples
-    if trained_on.is_floating_point and samples.dtype != torch.uint8:
-        return samples if samples.is_floating_point() else samples.float()
-    low, high = (float(samples.min()), float(samples.max())) if samples.numel() else (0.0, 0.0)
-    hint = "convert it as the training data was, for example inputs.float()"
-    if trained_on == torch.uint8 and samples.is_floating_point():
-        if low >= 0 and high <= 1:
-            return samples
-        hint = "floats from 0 to 1 may stand for it: inputs / 255; or inputs.to(torch.uint8)"
-    elif not samples.is_floating_point() and not trained_on.is_floating_point:
-        least, most = (0, 1) if trained_on == torch.bool else _limits(trained_on)
-        if least <= low and high <= most:
-            return samples.to(trained_on)
-    raise DataError(
-        f"the input is {samples.dtype} from {low:.4g} to {high:.4g}; the model was trained on {trained_on}",
-        hint=hint,
-    )
-
-
-def _limits(dtype: torch.dtype) -> tuple[int, int]:
-    info = torch.iinfo(dtype)
-    return info.min, info.max
