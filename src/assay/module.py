@@ -93,10 +93,8 @@ class Module(L.LightningModule):
         self._probabilities = task.probabilities(loss)
         self._memory_format = torch.channels_last if channels_last else None
         self.task = task
-        # What a task leaves as it is would be asked in each step.
-        kind = type(task)
+        kind = type(task)  # what it leaves as it is need not be asked in each step
         self._loss_targets = None if kind.loss_targets is Task.loss_targets else task.loss_targets
-        self._compares_views = task.compares_views and augment is not None
         self._for_loss = None if kind.for_loss is Task.for_loss else task.for_loss
         self._target_scale = target_scale or None
         self.finetune = finetune
@@ -172,7 +170,7 @@ class Module(L.LightningModule):
             batch: As in training.
         """
         inputs, targets = self._supervised(batch)
-        if not self._compares_views or self._augment is None:
+        if self._augment is None or not self.task.compares_views:
             return self._evaluate(inputs, targets)[1]
         # What is judged are features of the samples; what the loss compares are projections of their views.
         features, (views, samples) = self(inputs), self._augment(inputs, targets)
@@ -282,10 +280,9 @@ class Module(L.LightningModule):
             return
         self.train_tracker.update(*taken.observed)
         taken.forget()
-        trainer = self.trainer
-        step = trainer.global_step
-        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # Lightning sets it elsewhere
-        if step % every == 0 and step != taken.logged and trainer.is_global_zero:
+        trainer: Any = self.trainer
+        step: int = trainer.global_step
+        if step % trainer.log_every_n_steps == 0 and step != taken.logged and trainer.is_global_zero:
             taken.logged = step
             for logger in trainer.loggers:
                 logger.log_metrics({"train/loss_step": float(outputs["loss"])}, step=step)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "assay"
 TO_COME: tuple[str, ...] = (
-    "loop/lightning_internals.py",
     "report/page/run_page.py",
     "run/export/model_card.py",
     "run/predict/preprocess.py",
