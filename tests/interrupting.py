@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
@@ -51,6 +53,42 @@ class Interrupt(Checkpoint):
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, *_: Any) -> None:
         self._seen("epoch")
+
+
+@final
+class Snapshots(Checkpoint):
+    """Keeps a run's directory as it is at some points, as if the process had died right after them.
+
+    Args:
+        folder: For the copies; see `at`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._counts: Counter[Hook] = Counter()
+
+    def at(self, hook: Hook, count: int) -> Path:
+        """The directory after the so manyth call of a hook, from 1."""
+        return self._folder / f"{hook} {count}" / "run"
+
+    def _seen(self, trainer: L.Trainer, hook: Hook) -> None:
+        if trainer.sanity_checking:
+            return
+        self._counts[hook] += 1
+        trainer.strategy.checkpoint_io.teardown()  # what is written in the background is there then
+        shutil.copytree(trainer.default_root_dir, self.at(hook, self._counts[hook]))
+
+    @override
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        self._seen(trainer, "batch")
+
+    @override
+    def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
+        self._seen(trainer, "validation")
+
+    @override
+    def on_train_epoch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        self._seen(trainer, "epoch")
 
 
 @final
