@@ -6,7 +6,9 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
+
+from typing_extensions import override
 
 from assay.callbacks.optuna_study import close_storage, no_news
 from assay.config.value import check_whole_number
@@ -16,7 +18,7 @@ from assay.sweep.search.compatibility import NO_PRUNER, check_installed, check_p
 from assay.sweep.search.constraint import read_constraints
 from assay.sweep.search.importance import importance
 from assay.sweep.search.samplers import Samplers, distribution
-from assay.sweep.search.search import Proposal
+from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import Choice, read_space
 from assay.sweep.search.study import make_own, open_study, storage_of
 from assay.sweep.search.warm_start import add_earlier, earlier_runs
@@ -47,7 +49,7 @@ class _Trial:
 
 
 @final
-class OptunaSearch:
+class OptunaSearch(Search):
     """Searches with one of Optuna's samplers; any number of jobs may run at once.
 
     A trial is one configuration. Where the seed is swept, it is one job per seed, and its value is the mean
@@ -79,7 +81,7 @@ class OptunaSearch:
         ConfigError: Optuna is not installed, or an argument cannot be used.
     """
 
-    learns: ClassVar[bool] = True
+    learns = True
 
     def __init__(
         self,
@@ -139,10 +141,12 @@ class OptunaSearch:
         """The bounds on metrics."""
         return self._constraints
 
+    @override
     def importance(self) -> tuple[list[tuple[str, float]], str]:
         """Which parameters matter; see `assay.sweep.search.importance.importance`."""
         return importance(self.study)
 
+    @override
     def close(self) -> None:
         """Give the storage's connections back."""
         if self._opened is not None:
@@ -172,6 +176,7 @@ class OptunaSearch:
     # -- proposals -------------------------------------------------------------------------------------------
 
     @property
+    @override
     def total(self) -> int:
         """Jobs in all; fewer once a trial fails or is pruned before all its seeds have run."""
         seeds = len(self._space.seeds)
@@ -179,10 +184,12 @@ class OptunaSearch:
         return started + max(0, self._limit - len(self._trials)) * seeds
 
     @property
+    @override
     def ahead(self) -> bool:
         """Never: what comes next depends on what came before."""
         return False
 
+    @override
     def samples(self) -> list[tuple[str, ...]]:
         """Both ends of every range, and each choice."""
         first = {
@@ -199,6 +206,7 @@ class OptunaSearch:
         ]
         return [self._space.job(values, self._space.seeds[0]) for values in (first, last, *between)]
 
+    @override
     def next(self) -> Proposal | None:
         """A further seed of a trial that has come through; else a new trial."""
         while self._queue:
@@ -245,6 +253,7 @@ class OptunaSearch:
         token = _token(trial.number, seed)
         return Proposal(self._space.job(trial.values, seed), self.trial(token), token)
 
+    @override
     def trial(self, token: str) -> dict[str, Any] | None:
         """What the job needs that goes ahead of its trial's further seeds; None for the others."""
         number, seed = _parsed(token)
@@ -260,14 +269,8 @@ class OptunaSearch:
 
     # -- ends ------------------------------------------------------------------------------------------------
 
+    @override
     def tell(self, token: str, outcome: Outcome, scores: Sequence[float] | None) -> None:
-        """Say how a job has ended.
-
-        Args:
-            token: Of its proposal.
-            outcome: How it ended.
-            scores: One per objective; None unless it has finished.
-        """
         number, seed = _parsed(token)
         trial = self._trials[number]
         if seed not in trial.ended and outcome.status != "interrupted":
@@ -315,12 +318,9 @@ class OptunaSearch:
             study.sampler = optuna.samplers.RandomSampler(0)
             study.tell(trial.number, values, state=state)
 
+    @override
     def restore(self, known: Sequence[Known]) -> None:
-        """Take up a study where it was left.
-
-        Args:
-            known: Every proposal of the journal, in order.
-        """
+        """Take up a study where it was left."""
         stored = {trial.number: trial for trial in self.study.get_trials(deepcopy=False)}
         for token, _, _ in known:
             number, seed = _parsed(token)
