@@ -28,7 +28,7 @@ def record(**fields: Any) -> RunRecord:
         "packages": {"torch": "2.15", "a": "1"},
         "machine": MACHINE,
     }
-    plain = RunRecord("r", "r", "finished", "2026-01-01", 0, "f", weights_sha256="1" * 64)
+    plain = RunRecord("r", "r", "finished", "2026-01-01", 0, "f", "c", weights_sha256="1" * 64)
     return replace(plain, **{**known, **fields})
 
 

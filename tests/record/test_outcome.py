@@ -43,11 +43,6 @@ def test_only_what_the_machine_did_may_end_differently(cause: Cause) -> None:
     assert Outcome("failed", cause).transient == expected
 
 
-def test_an_outcome_in_the_words_of_the_first_journals_is_read() -> None:
-    old = '{"state": "done", "cause": "", "transient": false, "metrics": {"a": Infinity}, "seconds": 1}'
-    assert Outcome.from_json(old) == Outcome("finished", metrics={"a": float("inf")}, seconds=1)
-
-
 def test_what_is_not_an_outcome_is_refused() -> None:
     assert Outcome.from_json(WHOLE.to_json()) == WHOLE
     plain: dict[str, Any] = json.loads(WHOLE.to_json())

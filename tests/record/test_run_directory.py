@@ -32,7 +32,7 @@ def test_create_makes_parents_and_names_the_files(tmp_path: Path) -> None:
 def test_a_run_is_never_written_over(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "a")
     RunDirectory.create(tmp_path / "a")  # nothing ran there yet
-    RunRecord("a", "b", "running", "", 0, "").save(run.path)
+    RunRecord("a", "b", "running", "", 0, "", "").save(run.path)
     with pytest.raises(AssayError, match="already holds a run"):
         RunDirectory.create(tmp_path / "a")
 
@@ -91,7 +91,7 @@ def test_a_folder_that_goes_away_meanwhile_is_said(
 
 
 def test_a_half_record_is_found_and_reads_as_such(tmp_path: Path) -> None:
-    RunRecord("a", "b", "finished", "", 0, "").save(tmp_path / "whole")
+    RunRecord("a", "b", "finished", "", 0, "", "").save(tmp_path / "whole")
     content = (tmp_path / "whole" / "record.json").read_text()
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "record.json").write_text(content[: len(content) // 2])
@@ -104,7 +104,7 @@ def test_a_half_record_is_found_and_reads_as_such(tmp_path: Path) -> None:
 def test_a_thousand_records_are_read_about_as_fast_as_their_json(tmp_path: Path) -> None:
     packages = {f"package-{index}": "1.2.3" for index in range(170)}
     text = RunRecord(
-        "a", "b", "finished", "", 0, "", packages=packages, metrics={str(i): 0.1 for i in range(20)}
+        "a", "b", "finished", "", 0, "", "", packages=packages, metrics={str(i): 0.1 for i in range(20)}
     )
     text.save(tmp_path)
     content = (tmp_path / "record.json").read_bytes()

@@ -25,7 +25,7 @@ def record(**fields: Any) -> RunRecord:
         "started": "2026-01-01T00:00:00+00:00",
         "seed": 0,
     }
-    return RunRecord(**{**given, "fingerprint": "f" * 64, **fields})
+    return RunRecord(**{**given, "fingerprint": "f" * 64, "config_fingerprint": "c" * 64, **fields})
 
 
 def written(folder: Path) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def record(*entries: dict[str, Any]) -> RunRecord:
         "started": "2026",
         "seed": 1,
         "fingerprint": "f",
+        "config_fingerprint": "c",
     }
     return RunRecord(**told, **copy.deepcopy(HERE), resumed=list(entries))  # type: ignore[arg-type]  # as they come
 

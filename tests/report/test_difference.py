@@ -32,7 +32,7 @@ def write_run(name: str, *overrides: str, **fields: object) -> RunRecord:
     config.spec = SPEC
     Path(name).mkdir()
     (Path(name) / "config.yaml").write_text(OmegaConf.to_yaml(config, resolve=True), encoding="utf-8")
-    record = RunRecord(name, "x", "finished", "2026-01-01T00:00:00+00:00", config.seed, "f", **fields)  # type: ignore[arg-type]  # as given
+    record = RunRecord(name, "x", "finished", "2026-01-01T00:00:00+00:00", config.seed, "f", "c", **fields)  # type: ignore[arg-type]  # as given
     record.save(Path(name))
     return record
 

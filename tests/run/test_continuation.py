@@ -16,7 +16,7 @@ from assay.run.continuation import same_data, same_logs, threads_of
 
 
 def record(**fields: Any) -> RunRecord:
-    return RunRecord("run", "x", "interrupted", "2026-01-01T00:00:00+00:00", 1, "fingerprint", **fields)
+    return RunRecord("run", "x", "interrupted", "2026-01-01T00:00:00+00:00", 1, "fingerprint", "", **fields)
 
 
 class Digested(L.LightningDataModule):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def record(**fields: Any) -> RunRecord:
-    plain: dict[str, Any] = {"run_id": "0", "name": "x", "started": now(), "seed": 0, "fingerprint": "0"}
+    plain: dict[str, Any] = {"run_id": "0", "name": "x", "started": now(), "seed": 0}
+    plain |= {"fingerprint": "0", "config_fingerprint": "0"}
     return RunRecord(**(plain | fields))
 
 

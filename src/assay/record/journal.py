@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 FILE: Final = "journal.jsonl"
 VERSION: Final = 2
-_READABLE: Final = (1, 2)
-"""Journals of version 1 say `state` and `done` for `status` and `finished`."""
 _FIELDS: Final[dict[str, dict[str, type]]] = {
     "sweep": {"version": int, "overrides": list},
     "command": {"overrides": list},
@@ -53,7 +51,7 @@ class Attempt:
 
     Attributes:
         number: From 1; the parts of one attempt share it.
-        started: UTC, ISO 8601: when it was handed to the launcher. Empty in journals of before.
+        started: UTC, ISO 8601: when it was handed to the launcher.
         ended: The same; empty while it runs, or where its sweep was killed.
         status: How it ended; `running` where nobody has said so.
         cause: Of a failure.
@@ -112,7 +110,7 @@ class Journal:
         path: The file.
         header: Its first event: what was typed, where, when.
         commands: What was typed each time, first to last.
-        objectives: What the jobs are compared by, and `minimize` or `maximize`; none in journals of before.
+        objectives: What the jobs are compared by, and `minimize` or `maximize`.
         jobs: By number.
     """
 
@@ -266,9 +264,9 @@ class Journal:
     def _apply(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "sweep":
-            if event["version"] not in _READABLE:
+            if event["version"] != VERSION:
                 raise AssayError(
-                    f"{self.path} has version {event['version']!r}; this assay reads 1 to {VERSION}",
+                    f"{self.path} has version {event['version']!r}; this assay reads {VERSION}",
                     hint="go on with the version of assay that began the sweep",
                 )
             kept = {key: value for key, value in event.items() if key not in ("event", "crc")}

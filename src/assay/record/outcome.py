@@ -16,8 +16,6 @@ Cause = Literal[
 ]
 """Kind of a failure; empty for a run that did not fail. `machine` is a device, a network or a disk."""
 _TRANSIENT: Final = ("machine", "killed", "timed_out", "cannot_write")
-_BEFORE: Final = {"done": "finished"}
-"""Words of the first journals."""
 _KINDS: Final[dict[str, type | tuple[type, ...]]] = {
     **dict.fromkeys(("reason", "signal"), str),
     **dict.fromkeys(("metrics", "best"), dict),
@@ -78,7 +76,7 @@ class Outcome:
 
     @classmethod
     def from_plain(cls, plain: Any) -> Outcome:
-        """Read an outcome among other keys, also in the words of the first journals.
+        """Read an outcome among other keys.
 
         Args:
             plain: From JSON, perhaps of somebody else's.
@@ -88,17 +86,15 @@ class Outcome:
         """
         if not isinstance(plain, dict):
             raise ValueError(f"{plain!r:.50} is not an outcome")
-        old: str = plain.get("state", "")
-        renamed = {"status": _BEFORE.get(old, old), **plain}
         for name, words in (("status", get_args(Status)[1:]), ("cause", get_args(Cause))):
-            if renamed.get(name, "") not in words:
-                raise ValueError(f"{name} is {renamed.get(name)!r:.50}")
+            if plain.get(name, "") not in words:
+                raise ValueError(f"{name} is {plain.get(name)!r:.50}")
         for name, kinds in _KINDS.items():
-            if name in renamed and not isinstance(renamed[name], kinds):
-                raise ValueError(f"{name} is {renamed[name]!r:.50}")
-        if not all(isinstance(warning, str) for warning in renamed.get("warnings", ())):
+            if name in plain and not isinstance(plain[name], kinds):
+                raise ValueError(f"{name} is {plain[name]!r:.50}")
+        if not all(isinstance(warning, str) for warning in plain.get("warnings", ())):
             raise ValueError("warnings are not all text")
-        return cls(**{name: renamed[name] for name in ("status", "cause", *_KINDS) if name in renamed})
+        return cls(**{name: plain[name] for name in ("status", "cause", *_KINDS) if name in plain})
 
 
 def exit_code(status: Status, signal_name: str = "") -> int:

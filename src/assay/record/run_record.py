@@ -79,7 +79,7 @@ class RunRecord:
     started: str
     seed: int
     fingerprint: str
-    config_fingerprint: str = ""
+    config_fingerprint: str
     overrides: list[str] = field(default_factory=list)
     choices: dict[str, Any] = field(default_factory=dict)
     set_by: dict[str, str] = field(default_factory=dict)

@@ -105,7 +105,9 @@ def outside_configs() -> Iterator[Case]:
 
 
 def _record(**fields: Any) -> str:
-    record = RunRecord("evil_run", "x", "interrupted", "2026-01-01T00:00:00+00:00", 0, "0" * 64, **fields)
+    record = RunRecord(
+        "evil_run", "x", "interrupted", "2026-01-01T00:00:00+00:00", 0, "0" * 64, "0" * 64, **fields
+    )
     return seal_json(json.dumps(asdict(record), indent=2))
 
 

@@ -12,6 +12,7 @@ RECORD = RunRecord(
     "2026-01-01T00:00:00+00:00",
     0,
     "f",
+    "c",
     overrides=[
         "optimizer=sgd",
         "optimizer.lr=0.1",

@@ -13,7 +13,7 @@ MACHINE = {"hostname": "node7", "gpus": ["H100"], "environment": {"CUDA_VISIBLE_
 
 def record(**fields: Any) -> RunRecord:
     given = {"status": "finished", "started": "2026-01-01T00:00:00+00:00", **fields}
-    return RunRecord("id", "name", seed=1, fingerprint="", machine=MACHINE, **given)
+    return RunRecord("id", "name", seed=1, fingerprint="", config_fingerprint="", machine=MACHINE, **given)
 
 
 def test_a_run_that_went_on_ran_twice() -> None:

@@ -44,6 +44,7 @@ def write(
         started="",
         seed=0,
         fingerprint="",
+        config_fingerprint="",
         choices={"optimizer": optimizer},
         metrics={"val/loss": loss + 1, "size": 3.0},
         best={"monitor": "val/loss", "value": loss, "epoch": 1},

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def record(**fields: Any) -> RunRecord:
     plain: dict[str, Any] = {"run_id": "0", "name": "x", "status": "finished", "started": now(), "seed": 0}
-    return RunRecord(**(plain | {"fingerprint": "0"} | fields))
+    return RunRecord(**(plain | {"fingerprint": "0", "config_fingerprint": "0"} | fields))
 
 
 @pytest.fixture

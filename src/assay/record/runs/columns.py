@@ -22,20 +22,6 @@ _FINGERPRINT: Final = "config"
 Values = list[dict[str, str | None]]
 
 
-def identity(run: Run) -> str:
-    """What repetitions of one configuration share.
-
-    Args:
-        run: One of them.
-    """
-    if run.config_fingerprint:
-        return run.config_fingerprint
-    typed = sorted((key, text) for key, text in run.typed.items() if is_config(key))
-    return repr(
-        (typed, sorted((key, shown(option)) for key, option in run.choices.items() if is_config(key)))
-    )
-
-
 def config_columns(
     runs: Sequence[Run], asked: Sequence[str], configs: ConfigValues
 ) -> tuple[list[str], Values, list[str]]:
@@ -52,7 +38,7 @@ def config_columns(
     if len(runs) == 1:
         keys = [key for key in runs[0].typed if is_config(key)]
     values = [{key: _text(value(run, key, configs)) for key in keys} for run in runs]
-    if len({identity(run) for run in runs}) < len(runs) and len({run.seed for run in runs}) > 1:
+    if len({run.config_fingerprint for run in runs}) < len(runs) and len({run.seed for run in runs}) > 1:
         keys = [*keys, "seed"]
         values = [{**own, "seed": str(run.seed)} for run, own in zip(runs, values, strict=True)]
     names = {run.typed.get("name") for run in runs}
@@ -62,10 +48,10 @@ def config_columns(
     notes: list[str] = []
     for alike in _alike(values, runs):
         more, left_out = _untyped(
-            list({identity(runs[number]): runs[number] for number in alike}.values()), configs
+            list({runs[number].config_fingerprint: runs[number] for number in alike}.values()), configs
         )
         for number in alike:
-            values[number] |= {key: more[key][identity(runs[number])] for key in more}
+            values[number] |= {key: more[key][runs[number].config_fingerprint] for key in more}
         keys += [key for key in more if key not in keys]
         if left_out:
             notes.append(f"rows that were typed alike differ in {left_out} more keys; `assay diff` names all")
@@ -90,17 +76,19 @@ def _alike(values: Values, runs: Sequence[Run]) -> list[list[int]]:
     for number, own in enumerate(values):
         together.setdefault(tuple(map(plain_value, own.values())), []).append(number)
     return [
-        numbers for numbers in together.values() if len({identity(runs[number]) for number in numbers}) > 1
+        numbers
+        for numbers in together.values()
+        if len({runs[number].config_fingerprint for number in numbers}) > 1
     ]
 
 
 def _untyped(runs: Sequence[Run], configs: ConfigValues) -> tuple[dict[str, dict[str, str | None]], int]:
     """In what configs differ that were typed alike: values by key and identity, and how many are left out."""
     try:
-        all_values = {identity(run): configs.all_of(run) for run in runs}
+        all_values = {run.config_fingerprint: configs.all_of(run) for run in runs}
         follow = set.intersection(*(set(RunRecord.load(run.path).interpolations) for run in runs))
     except AssayError:
-        return {_FINGERPRINT: {identity(run): identity(run)[:8] for run in runs}}, 0
+        return {_FINGERPRINT: {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}}, 0
     keys = dict.fromkeys(key for own in all_values.values() for key in own)
     differ = [
         key
@@ -110,7 +98,7 @@ def _untyped(runs: Sequence[Run], configs: ConfigValues) -> tuple[dict[str, dict
     found = {key: {mark: own.get(key) for mark, own in all_values.items()} for key in differ[:_MOST]}
     apart = {tuple(own.get(key) for key in found) for own in all_values.values()}
     if len(apart) < len(runs):
-        found[_FINGERPRINT] = {identity(run): identity(run)[:8] for run in runs}
+        found[_FINGERPRINT] = {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}
     return found, max(0, len(differ) - _MOST)
 
 

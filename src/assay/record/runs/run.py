@@ -31,7 +31,7 @@ class Run:
         seconds: From start to end.
         seed: Of the run.
         fingerprint: What decides its outcome in the config.
-        config_fingerprint: The same without seed and fold; empty in records of earlier versions.
+        config_fingerprint: The same without seed and fold; what repetitions share.
         typed: What was typed, by key, the last one first to count; see `typed_values`.
         choices: Option of each config group.
         metrics: Last value of each scalar.

@@ -66,7 +66,7 @@ def read_sweep(directory: Path) -> Contents:
         directory.resolve().name,
         str(directory),
         tuple(jobs),
-        _objectives(journal, jobs),
+        _objectives(journal),
         shared,
         tuple(shlex.join(["assay", "train", "-m", *command]) for command in journal.commands),
         tuple(notices),
@@ -164,10 +164,6 @@ def _places(directory: Path, records: list[JobRecord]) -> dict[int, Path]:
     return places
 
 
-def _objectives(journal: Journal, jobs: list[Job]) -> tuple[Objective, ...]:
-    """As the journal says; a journal of before leaves it to what the jobs kept their best checkpoint by."""
-    if journal.objectives:
-        return tuple(Objective(name, direction) for name, direction in journal.objectives)  # type: ignore[arg-type]  # checked by the journal
-    monitors = (job.outcome.best.get("monitor") for job in jobs if job.outcome is not None)
-    monitor = next((str(one) for one in monitors if one), "")
-    return tuple(objectives({"objective": monitor or None}, {}))
+def _objectives(journal: Journal) -> tuple[Objective, ...]:
+    named = tuple(Objective(name, direction) for name, direction in journal.objectives)  # type: ignore[arg-type]  # checked by the journal
+    return named or tuple(objectives({}, {}))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from assay.errors import AssayError
 from assay.quoting import counted
-from assay.record.runs.columns import config_columns, identity
+from assay.record.runs.columns import config_columns
 from assay.record.runs.config_values import ConfigValues
 from assay.record.runs.plain_value import plain_value
 from assay.record.runs.run import is_config
@@ -204,7 +204,7 @@ def _grouped(runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues) ->
         if keys:
             mark: Any = tuple(plain_value(value(run, key, configs)) for key in keys)
         else:
-            mark = identity(run)
+            mark = run.config_fingerprint
         together.setdefault(mark, []).append(run)
     for number, key in enumerate(keys):
         if runs and all(mark[number] is None for mark in together):
@@ -289,7 +289,7 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
     repeated = sum(len(row.runs) - row.repetitions for row in rows)
     if repeated:
         notes.append(f"of runs of the same config and seed the last finished one counts: {repeated} left out")
-    if group_by and any(len({identity(run) for run in row.runs}) > 1 for row in rows):
+    if group_by and any(len({run.config_fingerprint for run in row.runs}) > 1 for row in rows):
         notes.append(f"grouped by {', '.join(group_by)}: runs of one row differ in more than their seed")
     if any(len({run.code for run in row.runs}) > 1 for row in rows):
         notes.append("some rows hold runs of different code (commit or uncommitted changes)")
@@ -300,10 +300,6 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
     if any(0 < row.folds < len(row.counted) for row in rows):
         notes.append(
             "seeds of one fold are tested on the same samples: their mean counts once, and n is folds"
-        )
-    if any(not run.config_fingerprint for row in rows for run in row.runs):
-        notes.append(
-            "older records lack config_fingerprint: their runs are told apart by what was typed alone"
         )
     if any(0 < row.scores[name].n < (row.folds or len(row.counted)) for row in rows for name in row.scores):
         notes.append(
