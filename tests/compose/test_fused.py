@@ -153,7 +153,7 @@ def test_a_run_says_what_it_came_to_and_did_it(digits_run: Trained) -> None:
     [
         ("optimizer.fused=auto", "optimizer.fused=null", None),
         ("optimizer.fused=null", "optimizer.fused=auto", True),
-        ("~optimizer.fused", "+optimizer.fused=auto", True),
+        pytest.param("~optimizer.fused", "+optimizer.fused=auto", True, marks=pytest.mark.long),
         ("~optimizer.fused", "", "no key"),
     ],
 )

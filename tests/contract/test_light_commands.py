@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from assay.paths import CONF_DIR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 PROBE = """
 import sys
@@ -24,11 +30,41 @@ heavy = sorted({"torch", "lightning", "torchvision", "torchmetrics", "sklearn", 
 print(f"code={code} heavy={heavy}", file=sys.stderr)
 """
 
+FORKS = """
+import json, os, sys
+import assay.cli.app
+for line in sys.stdin:
+    output, probe, words = json.loads(line)
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT), 2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.argv[1:] = words
+        exec(probe)
+        sys.stderr.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(flush=True)
+"""
+"""Runs each command in a fork: what all of them import is imported once."""
+
 COMPOSE = """
 import sys, hydra, rich.console, typer
 with hydra.initialize_config_dir(sys.argv[1], version_base="1.3"):
     hydra.compose("train")
 """
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS],
+        env={**os.environ, "COMP_LINE": "assay train optimizer.l"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
 
 
 @pytest.mark.parametrize(
@@ -55,17 +91,15 @@ with hydra.initialize_config_dir(sys.argv[1], version_base="1.3"):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
 )
-def test_without_torch(arguments: list[str], code: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE, *arguments],
-        env={**os.environ, "COMP_LINE": "assay train optimizer.l"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.stderr.splitlines()[-1] == f"code={code} heavy=[]", done.stderr
-    assert "Traceback" not in done.stderr
+def test_without_torch(arguments: list[str], code: int, forks: subprocess.Popen[str], tmp_path: Path) -> None:
+    assert forks.stdin is not None
+    assert forks.stdout is not None
+    forks.stdin.write(json.dumps([str(tmp_path / "said"), PROBE, arguments]) + "\n")
+    forks.stdin.flush()
+    assert forks.stdout.readline() == "\n"
+    said = (tmp_path / "said").read_text(encoding="utf-8")
+    assert said.splitlines()[-1] == f"code={code} heavy=[]", said
+    assert "Traceback" not in said
 
 
 def seconds(code: str, *arguments: str) -> float:
@@ -78,6 +112,6 @@ def seconds(code: str, *arguments: str) -> float:
 
 def test_answers_about_as_fast_as_hydra_composes() -> None:
     commands = (["--help"], ["train", "optimzer=sgd"], ["explain", "optimizer.lr"])
-    least = min(seconds(COMPOSE, str(CONF_DIR)) for _ in range(3))
+    most = 4 * min(seconds(COMPOSE, str(CONF_DIR)) for _ in range(2))
     for arguments in commands:
-        assert min(seconds(PROBE, *arguments) for _ in range(3)) < 4 * least, arguments
+        assert any(seconds(PROBE, *arguments) < most for _ in range(3)), arguments

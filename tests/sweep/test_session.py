@@ -93,14 +93,26 @@ def test_a_mistake_anywhere_is_found_before_the_first_job_runs(last: str) -> Non
     key = last.partition("=")[0].lstrip("+").partition("/")[0]
     assert key in str(caught.value)
     assert not Path("sweep").exists()
-    with pytest.raises(ConfigError) as checked:  # assay check -m
+
+
+@pytest.mark.parametrize("last", ["optimizer.lr=0.1,fast", "hydra.sweeper.direction=up"])
+def test_a_check_finds_it_too(last: str) -> None:
+    with pytest.raises(ConfigError) as checked:
         check([*QUICK, *HERE, "seed=1,2", last])
-    assert key in str(checked.value)
+    assert last.partition("=")[0] in str(checked.value)
 
 
-@pytest.mark.parametrize("jobs", [["seed=1,2"], ["hydra/sweeper=random", "optimizer.lr=interval(0.1,0.2)"]])
-@pytest.mark.parametrize("subdir", ["same", "${name}", "${hydra:job.override_dirname}"])
-def test_jobs_that_share_a_directory_are_refused(jobs: list[str], subdir: str) -> None:
+RANDOM = ("hydra/sweeper=random", "hydra.sweeper.num_samples=2", "optimizer.lr=interval(0.1,0.2)")
+
+
+@pytest.mark.parametrize(
+    ("subdir", "jobs"),
+    [
+        *((subdir, ("seed=1,2",)) for subdir in ("same", "${name}", "${hydra:job.override_dirname}")),
+        ("${hydra:job.override_dirname}", RANDOM),
+    ],
+)
+def test_jobs_that_share_a_directory_are_refused(subdir: str, jobs: tuple[str, ...]) -> None:
     names = ["hydra.job.config.override_dirname.exclude_keys=[seed,optimizer.lr]"]
     typed = [*QUICK, *HERE, *jobs, f"hydra.sweep.subdir='{subdir}'", *names]
     for refuses in (start, check):

@@ -91,7 +91,7 @@ def test_pruning_takes_fewer_steps_to_the_same_best(trials: int, fork_server: Fo
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("trials", "kills"), [(16, 1), pytest.param(200, 4, marks=LONG)])
+@pytest.mark.parametrize(("trials", "kills"), [(8, 1), pytest.param(200, 4, marks=LONG)])
 def test_a_killed_study_ends_with_the_trials_it_was_to_have(tmp_path: Path, trials: int, kills: int) -> None:
     words: tuple[str, ...] = ("train", "-m", *search("study", trials, "median"))
     journal = tmp_path / "study" / "journal.jsonl"

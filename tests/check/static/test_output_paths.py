@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from tests.mounting import mounted
 from typer.testing import CliRunner
 
+from assay.check.prove import Prover
 from assay.check.static.output_paths import check_output_paths
 from assay.cli.app import app
 from assay.compose.compose import compose, job_config
@@ -111,9 +112,18 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     locked.chmod(0o700)
 
 
-def refused(verb: str, words: list[str], key: str, says: str, places: Path) -> None:
-    if any("locked" in word for word in words) and os.access(places / "locked", os.W_OK):
+@pytest.fixture(scope="module")
+def prover() -> Prover:
+    """One for all jobs, as in a sweep."""
+    return Prover()
+
+
+def skip_where_nothing_is_locked(typed: str, places: Path) -> None:
+    if "locked" in typed and os.access(places / "locked", os.W_OK):
         pytest.skip("nothing can be mounted here")
+
+
+def refused(verb: str, words: list[str], key: str, says: str, places: Path) -> None:
     before = sorted(places.rglob("*"))
     result = CliRunner().invoke(app, [verb, *words])
     assert result.exit_code in (1, 2), result.output
@@ -126,23 +136,37 @@ def refused(verb: str, words: list[str], key: str, says: str, places: Path) -> N
 
 
 @pytest.mark.parametrize(("typed", "key", "says"), SINGLE, ids=lambda value: value[:60])
-def test_a_run_that_could_not_be_written_is_refused(typed: str, key: str, says: str, places: Path) -> None:
-    refused("check", [*JOB, *typed.split(" ")], key, says, places)
+def test_a_run_that_could_not_be_written_is_refused(
+    typed: str, key: str, says: str, places: Path, prover: Prover
+) -> None:
+    skip_where_nothing_is_locked(typed, places)
+    before = sorted(places.rglob("*"))
+    with pytest.raises(ConfigError) as caught:  # noqa: PT012 - some of it is found by what is built
+        config = job_config(compose([*JOB, *typed.split(" ")]))
+        check_output_paths(config)
+        prover.prove(config)
+    assert str(caught.value).startswith(f"{key}: ")
+    assert says in str(caught.value)
+    hint = caught.value.hint
+    assert f"{key}=" in hint or "there is: " in hint or f"~{key}" in hint
+    assert sorted(places.rglob("*")) == before, "nothing was written"
 
 
-@pytest.mark.parametrize(("typed", "key", "says"), SINGLE[:3] + SINGLE[11:14] + SINGLE[24:26])
-def test_train_refuses_it_too(typed: str, key: str, says: str, places: Path) -> None:
-    refused("train", [*JOB, *typed.split(" ")], key, says, places)
+@pytest.mark.parametrize("verb", ["check", "train"])
+@pytest.mark.parametrize(("typed", "key", "says"), [SINGLE[0], SINGLE[12], SINGLE[24]])
+def test_the_command_says_so(typed: str, key: str, says: str, verb: str, places: Path) -> None:
+    refused(verb, [*JOB, *typed.split(" ")], key, says, places)
 
 
 @pytest.mark.parametrize(
     ("typed", "key", "says", "verb"),
-    [*((*case, "check") for case in SWEEPS), *((*case, "train") for case in SWEEPS[::3])],
+    [*((*case, "check") for case in SWEEPS), *((*case, "train") for case in SWEEPS[::6])],
     ids=lambda value: value[:60],
 )
 def test_a_sweep_that_could_not_be_written_is_refused(
     typed: str, key: str, says: str, verb: str, places: Path
 ) -> None:
+    skip_where_nothing_is_locked(typed, places)
     words = ["-m", *JOB, "seed=1,2", "hydra/launcher=serial"]
     refused(verb, [*words, *typed.split(" ")], key, says, places)
 
@@ -168,8 +192,16 @@ def test_a_directory_that_holds_a_run_is_refused(places: Path) -> None:
         "logger.csv.path=folder/metrics.csv",
     ],
 )
-def test_what_can_be_written_is_not_refused(typed: str, places: Path) -> None:
-    result = CliRunner().invoke(app, ["check", *JOB, typed])
+def test_what_can_be_written_is_not_refused(typed: str, places: Path, prover: Prover) -> None:
+    before = sorted(places.rglob("*"))
+    config = job_config(compose([*JOB, typed]))
+    check_output_paths(config)
+    prover.prove(config)
+    assert sorted(places.rglob("*")) == before, "nothing was written"
+
+
+def test_the_command_does_not_refuse_it(places: Path) -> None:
+    result = CliRunner().invoke(app, ["check", *JOB, "hydra.run.dir=new/folder"])
     assert result.exit_code == 0, result.output
 
 

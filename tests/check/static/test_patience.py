@@ -34,10 +34,12 @@ def prover() -> Prover:
         ("trainer.max_epochs=3", True),
         ("trainer.max_epochs=2", False),
         ("trainer.max_epochs=5 trainer.check_val_every_n_epoch=2", False),
-        ("trainer.max_epochs=6 trainer.check_val_every_n_epoch=2", True),
-        ("trainer.max_epochs=1 trainer.val_check_interval=3", False),
+        pytest.param("trainer.max_epochs=6 trainer.check_val_every_n_epoch=2", True, marks=pytest.mark.long),
+        pytest.param("trainer.max_epochs=1 trainer.val_check_interval=3", False, marks=pytest.mark.long),
         ("trainer.max_epochs=1 trainer.val_check_interval=0.25", True),
-        ("trainer.max_epochs=2 callbacks.early_stopping.patience=0", True),
+        pytest.param(
+            "trainer.max_epochs=2 callbacks.early_stopping.patience=0", True, marks=pytest.mark.long
+        ),
         ("trainer.max_epochs=1 callbacks.early_stopping.patience=0", False),
     ],
 )
@@ -55,17 +57,18 @@ def test_early_stopping(train: Train, prover: Prover, typed: str, reached: bool)
 @pytest.mark.parametrize(
     ("typed", "reached"),
     [
-        ("trainer.max_epochs=4", True),
+        pytest.param("trainer.max_epochs=4", True, marks=pytest.mark.long),
         ("trainer.max_epochs=3", False),
         ("trainer.max_epochs=7 scheduler.frequency=2", False),
-        ("trainer.max_epochs=8 scheduler.frequency=2", True),
+        pytest.param("trainer.max_epochs=8 scheduler.frequency=2", True, marks=pytest.mark.long),
         (
             "trainer.max_epochs=2 scheduler.interval=step scheduler.frequency=4 trainer.val_check_interval=4",
             True,
         ),
-        (
+        pytest.param(
             "trainer.max_epochs=1 scheduler.interval=step scheduler.frequency=4 trainer.val_check_interval=4",
             False,
+            marks=pytest.mark.long,
         ),
     ],
 )

@@ -14,8 +14,6 @@ from assay.sweep.launcher.slurm import SlurmLauncher
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SETUP = ["export OMP_SETUP=yes", "sleep 3"]
-
 
 @pytest.fixture
 def launcher(tmp_path: Path) -> Iterator[SlurmLauncher]:

@@ -41,6 +41,7 @@ def launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     launcher.close()
 
 
+@pytest.mark.long
 def test_a_job_runs_to_its_end(launcher: Any, make_job_spec: MakeJobSpec) -> None:
     check_runs_to_its_end(launcher, make_job_spec)
 

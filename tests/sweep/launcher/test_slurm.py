@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from tests.sweep.conftest import TINY, begin, run, until
-from tests.sweep.launcher.local_slurm import SETUP, launcher, process_of, weights
+from tests.sweep.launcher.local_slurm import launcher, process_of, weights
 from tests.sweep.launcher.shared import ENDLESS, check_failure, next_end
 
 from assay.errors import ConfigError
-from assay.record.run_record import RunRecord
 from assay.sweep.launcher.slurm import SlurmLauncher
 from assay.sweep.launcher.slurm_queue import SlurmQueue
 from assay.sweep.session import go_on, start
@@ -26,17 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["launcher"]
 
 LAUNCHER = ("hydra/launcher=slurm", "hydra.launcher.cluster=local")
-
-
-def test_lines_of_setup_run_before_a_job_that_is_stopped(tmp_path: Path, make_job_spec: MakeJobSpec) -> None:
-    launcher = SlurmLauncher(tmp_path / "sweep", cluster="local", setup=SETUP)
-    stopped = make_job_spec(*ENDLESS, number=1)
-    launcher.start(stopped)
-    until(lambda: Path(stopped.run_dir, "metrics.csv").is_file())
-    launcher.stop(1, now=False)
-    assert next_end(launcher).status == "interrupted"
-    assert Path(stopped.run_dir, "checkpoints", "last.ckpt").is_file()
-    launcher.close()
 
 
 def test_slurm_is_asked_about_jobs_of_assay_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,14 +43,11 @@ def test_slurm_is_asked_about_jobs_of_assay_alone(tmp_path: Path, monkeypatch: p
     assert cancelled == ["7"]
 
 
-def test_jobs_end_well_and_badly(launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
-    bad, good = make_job_spec("callbacks.poison.kind=exception", number=1), make_job_spec("seed=3", number=2)
-    outcomes = run(launcher, bad, good)
-    assert (outcomes[1].status, outcomes[1].cause) == ("failed", "exception")
-    assert outcomes[1].reason.startswith("ValueError: this is poison (")
-    assert outcomes[2].metrics == RunRecord.load(Path(good.run_dir)).metrics
-    assert outcomes[2].status == "finished"
-    assert not list((launcher._folder).glob("*.outcome")), "what was told is not told again"
+def test_a_job_ends_badly(launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
+    outcome = run(launcher, make_job_spec("callbacks.poison.kind=exception", number=1))[1]
+    assert (outcome.status, outcome.cause) == ("failed", "exception")
+    assert outcome.reason.startswith("ValueError: this is poison (")
+    assert not list(launcher._folder.glob("*.outcome")), "what was told is not told again"
 
 
 def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(
@@ -74,7 +59,7 @@ def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(
     launcher.start(hangs)
     ids = {number: one.job_id for number, one in launcher._running.items()}
     launcher._running.clear()  # as if it had been killed
-    until(lambda: all(Path(one.run_dir, "record.json").is_file() for one in (runs, hangs)))
+    until(Path(runs.run_dir, "record.json").is_file)
     again = SlurmLauncher(tmp_path / "sweep", cluster="local")
     assert set(again.kept()) == {0, 1}
     again.start(runs)

@@ -6,23 +6,26 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.conftest import unchanged_process
 from tests.sweep.conftest import environment, run, until
-from tests.sweep.launcher.local_slurm import SETUP, launcher, process_of, weights
+from tests.sweep.launcher.local_slurm import launcher, process_of, weights
 from tests.sweep.launcher.shared import check_stopped_job_saves, next_end
 
 from assay.record.run_record import RunRecord
+from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.launcher.slurm import SlurmLauncher
 
 if TYPE_CHECKING:
+    import pytest
     from tests.sweep.conftest import MakeJobSpec
 
 __all__ = ["launcher"]
 
 
 def test_a_job_that_loses_its_machine_goes_on_at_the_next(
-    launcher: SlurmLauncher, make_job_spec: MakeJobSpec, tmp_path: Path
+    launcher: SlurmLauncher, make_job_spec: MakeJobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run it is compared with is one that nobody stops, after lines for the shell."""
+    """The run it is compared with is one that nobody stops, in this process."""
     job_spec = make_job_spec("trainer.max_epochs=75", "seed=3")
     launcher.start(job_spec)
     until(Path(job_spec.run_dir, "metrics.csv").is_file)
@@ -35,17 +38,26 @@ def test_a_job_that_loses_its_machine_goes_on_at_the_next(
     assert len(record.resumed) == 1
     assert record.resumed[0]["from_step"] > 0
     whole = make_job_spec("trainer.max_epochs=75", "seed=3", number=1)
-    after_lines = SlurmLauncher(tmp_path / "other", cluster="local", setup=SETUP)
-    ended = run(after_lines, whole)[1]
-    after_lines.close()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))  # for the job's own callback
+    with unchanged_process():
+        ended = run(SerialLauncher(), whole)[1]
     assert (ended.status, ended.metrics) == ("finished", record.metrics)
-    assert environment(whole)["OMP_SETUP"] == "yes"
+    assert end.metrics == record.metrics
+    assert not list(launcher._folder.glob("*.outcome")), "what was told is not told again"
     assert weights(job_spec.run_dir) == weights(whole.run_dir)
     ours, theirs = (Path(one.run_dir, "metrics.csv").read_bytes() for one in (job_spec, whole))
     assert ours == theirs
 
 
 def test_a_job_that_is_told_to_stop_saves_and_is_not_queued_again(
-    launcher: SlurmLauncher, make_job_spec: MakeJobSpec
+    tmp_path: Path, make_job_spec: MakeJobSpec
 ) -> None:
-    check_stopped_job_saves(launcher, make_job_spec)
+    """Lines for the shell run before it."""
+    lines = ["export OMP_SETUP=yes", "sleep 3"]
+    launcher = SlurmLauncher(tmp_path / "sweep", cluster="local", setup=lines)
+    try:
+        stopped = check_stopped_job_saves(launcher, make_job_spec)
+    finally:
+        launcher.close()
+    assert environment(stopped)["OMP_SETUP"] == "yes"
