@@ -272,3 +272,10 @@ def test_what_an_option_sets_outside_of_its_group(project: Path) -> None:
     assert found["trainer.max_epochs"] == small, "of two that set a value, the later one counts"
     assert "optimizer.momentum" not in found, "typed"
     assert origins(["optimizer=sgd", "optimizer.lr=1"]).set_across_groups() == {}
+
+
+def test_an_option_may_set_keys_with_a_dot_in_their_names() -> None:
+    """`sweep=lr` does, below `hydra.sweeper.params`."""
+    found = origins(["sweep=lr"]).set_across_groups()
+    assert found["hydra.sweeper.num_trials"] == "sweep=lr"
+    assert found["hydra.sweeper.params.optimizer.lr"] == "sweep=lr"

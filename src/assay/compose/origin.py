@@ -55,7 +55,9 @@ class Origins:
         Args:
             key: Full key, such as `optimizer.betas[0]`.
         """
-        parts = split(key)
+        return self._chain(split(key))
+
+    def _chain(self, parts: _Parts) -> list[Setting]:
         layers: dict[int, Setting] = {}
         for at, kind, layer, setting in self._events:
             replaced = kind != "mapping" and parts[: len(at)] == at
@@ -141,7 +143,7 @@ class Origins:
             path, key = setting.path, joined(at)
             if kind == "mapping" or path is None or "[" in key:
                 continue
-            if any(one.brought(path) for one in wide) and self.chain(key)[-1] is setting:
+            if any(one.brought(path) for one in wide) and self._chain(at)[-1] is setting:
                 found[key] = self._option_of(path)
         return found
 
