@@ -269,7 +269,7 @@ class Table:
                 raise DataError(f"{key}: {name!r} is the target", hint="name another column")
             if asked.features is None and name not in (*asked.keep, *asked.exclude):
                 told = f"{key}={name}: it divides the samples and is not a feature"
-                self._note(f"{told}; to use it as one, too: {_override('keep', name)}")
+                self._note(f"{told}; to use it as one, too: {override('data.source.keep', [name])}")
                 divide.append(name)
         return divide
 
@@ -293,10 +293,6 @@ def _option(subset: str) -> str:
     return "test_path" if subset == "test" else "path"
 
 
-def _override(option: str, column: str) -> str:
-    return override(f"data.source.{option}", [column])
-
-
 def _names(option: str, given: Any) -> list[str]:
     names = [given] if isinstance(given, str | int | float) else list(given or ())
     if option == "target" and not names:
@@ -312,7 +308,7 @@ def _read_columns(frame: pd.DataFrame, forms: Mapping[str, str], categories: Seq
             raise DataError(
                 f"data: {str(frame[name][wrong].iloc[0])[:40]!r} in the column {name!r}, row "
                 f"{int(frame.index[int(wrong.argmax())])} (rows count from 0), is not a date like others",
-                hint=f"rewrite it, or {_override('exclude', name)}",
+                hint=f"rewrite it, or {override('data.source.exclude', [name])}",
             )
         frame[name] = read
     for name in categories:
@@ -365,5 +361,6 @@ def _check_size(frame: pd.DataFrame, names: Sequence[str]) -> None:
                 raise DataError(
                     f"data: the column {name!r} has {values[large][0]:.3g} in row {row} (rows count from 0), "
                     "too large for 32-bit numbers",
-                    hint=f"scale the column, leave such rows out, or {_override('exclude', name)}",
+                    hint="scale the column, leave such rows out, or "
+                    + override("data.source.exclude", [name]),
                 )

@@ -179,7 +179,7 @@ def _test(
     if not same and not other:
         raise AssayError(
             f"the data is not what {run_dir} was trained on: its SHA-256 is another one, so its test "
-            "part may hold samples that were trained",
+            "subset may hold samples that were trained",
             hint="bring it back; to test all of what there is now, name it: data.source.KEY=VALUE",
         )
     trainer = build(
