@@ -123,7 +123,7 @@ CASES = {
     ),
 }
 RANKS = ("processes.buffers", "processes.buffers_due")
-"""Of several processes; not tried here, see `tests/training/test_killed_ranks.py`."""
+"""Of several processes: `tests/training/test_killed_ranks.py` tries `buffers`, nobody `buffers_due`."""
 LIGHTNING = ("combined_loader",)
 """Of Lightning's own state of a loop."""
 

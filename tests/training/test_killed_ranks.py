@@ -17,6 +17,8 @@ import pytest
 from tests.interrupting import outcome
 from tests.training.forking import Forks
 
+from assay.checkpoint.checkpoint_file import CheckpointFile
+from assay.checkpoint.select_checkpoint import newest_valid
 from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:
@@ -203,3 +205,18 @@ def test_a_rank_that_dies_after_a_batch(forks: Forks, whole: Whole, tmp_path: Pa
     assert ended.code == 1
     assert forks.command(*RESUME, cwd=tmp_path).code == 0
     assert outcome(tmp_path / "run") == whole.outcome
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_without_the_buffers_of_a_rank_the_end_differs(forks: Forks, whole: Whole, tmp_path: Path) -> None:
+    """A control: a validation follows this batch, in which each rank has statistics of its own."""
+    forks.command(*TRAIN, "callbacks.dying.batch=3", cwd=tmp_path)
+    path = newest_valid(tmp_path / "run").path
+    assert path is not None
+    checkpoint = CheckpointFile().load_checkpoint(path)
+    for process in checkpoint["loops"]["fit_loop"]["state_dict"]["carried"]["processes"]:
+        del process["buffers"]
+    CheckpointFile().save_checkpoint(checkpoint, path)
+    assert forks.command(*RESUME, cwd=tmp_path).code == 0
+    assert outcome(tmp_path / "run") != whole.outcome
