@@ -22,7 +22,10 @@ ROOT = Path(__file__).parents[2]
 COMMAND = re.compile(
     r"(?:^|\s|\$\(|`)assay ((?:train|configs|info|-sc|--|[a-z]+\b)(?:'[^']*'|[^`#)'])*?)(?=  |[`#)]|$)"
 )
-PAGES = ("README.md", "docs/sweep.md", "docs/results.md", "CONTRIBUTING.md", "examples/my_project/README.md")
+PAGES = (
+    *("README.md", "docs/sweep.md", "docs/results.md", "docs/self_supervision.md", "CONTRIBUTING.md"),
+    "examples/my_project/README.md",
+)
 OWN_PROJECT = ROOT / "examples" / "my_project"
 
 

@@ -18,7 +18,10 @@ from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it s
 from assay.run.train import train
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/sweep.md", "docs/exact.md", "examples/my_project/README.md")
+PAGES = (
+    *("README.md", "docs/sweep.md", "docs/exact.md", "docs/self_supervision.md"),
+    "examples/my_project/README.md",
+)
 ROW = re.compile(
     r"\| `assay (?P<command>train[^`]*)` \| (?P<metric>\S+) \| \S+ \| (?P<floor>\S+) \| (?P<when>\w+) \|"
 )
@@ -44,6 +47,12 @@ WITHOUT_A_SCORE = {
     "train data=table data.source.path=visits.csv data.source.target=ill data.split.group=patient",
     "train data=table data.source.path=visits.csv data.source.target=ill data.split.column=split",
     "train data=table data.source.path=sales.csv data.source.target=price data.split.time=date",
+    # Less is better of errors; tests/training/test_from_inputs.py trains such folders and such a table.
+    "train data=image_folder data.source.root=photos data.source.image_size=[64,64] task=self_supervised "
+    "trainer.max_epochs=40",
+    "train data=image_folder data.source.root=photos data.source.image_size=[64,64] task=reconstruction "
+    "model=conv_autoencoder",
+    "train task=reconstruction data=table data.source.path=houses.csv data.source.target=null",
     "train debug=one_batch",  # one step, to see that everything runs
 }
 OWN = {"model=wide", "data=diabetes_grades"}

@@ -12,6 +12,7 @@ from assay.record.statistics import mean_of
     ("name", "value", "text"),
     [
         ("test/accuracy", 0.5, "50.00 %"),
+        ("test/probe_accuracy", 0.9167, "91.67 %"),
         ("val/f1", 1.0, "100.00 %"),
         ("test/recall_at_5", 0.92222, "92.22 %"),
         ("test/loss", 0.000123456, "0.0001235"),

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from assay.record.statistics import Mean
 
 _SHARES: Final = (
-    *("accuracy", "precision", "recall", "f1", "auroc", "one_nn"),
+    *("accuracy", "precision", "recall", "f1", "auroc", "one_nn", "probe_accuracy"),
     *("balanced accuracy", "average precision", "exact match"),
     *("mean iou", "mean_iou", "mean dice", "mean_dice", "pixel accuracy", "pixel_accuracy"),
 )
