@@ -96,7 +96,10 @@ def test_it_draws_better_digits_than_a_kernel_density(gan: Any, tmp_path: Path) 
     assert min(one["test/rarest"] for one in scores) > 0.04
 
 
-@pytest.mark.parametrize(("hook", "count"), [("batch", 4), ("validation", 2), ("epoch", 1)])
+@pytest.mark.parametrize(
+    ("hook", "count"),
+    [("batch", 4), ("validation", 2), pytest.param("epoch", 1, marks=pytest.mark.long)],
+)
 def test_it_goes_on_exactly(train: Train, hook: Hook, count: int, whole: dict[str, str]) -> None:
     run_dir = train(*SHORT, callbacks=[Interrupt(hook, count)], config_dir=PROJECT / "conf").run_dir
     with chdir(run_dir.parent), unchanged_process():
