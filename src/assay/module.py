@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torchmetrics import MetricCollection
 
     from assay.data.transform.target_scale import TargetScale
-    from assay.finetune.fine_tuning import FineTuning
+    from assay.finetune.interface import FineTuning
     from assay.task.predictions import Kind
 
     Batch = tuple[Tensor, Tensor]

@@ -48,7 +48,7 @@ LIGHT = (
     "run.summary",
     "sweep",
     "targets.allowlist",
-    "targets.judge_name",
+    "targets.check_targets",
     "targets.external_values",
     "targets.trust",
     "task",

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from assay.cli.app import app
 from assay.errors import AssayError
-from assay.record.compare import causes
+from assay.record.run_differences import causes
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord
 from assay.record.segment import differences_within

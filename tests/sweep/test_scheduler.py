@@ -17,7 +17,7 @@ from assay.record.journal import Journal
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.policy import Policy
+from assay.sweep.retry_policy import Policy
 from assay.sweep.scheduler import Scheduler
 from assay.sweep.search.grid import GridSearch
 from assay.sweep.stop_request import StopRequest
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from assay.record.journal import JobRecord
     from assay.sweep.job_spec import JobSpec
-    from assay.sweep.policy import Retry
+    from assay.sweep.retry_policy import Retry
 
 FINISHED = Outcome("finished", metrics={"val/loss": 0.5})
 KILLED = Outcome("failed", "killed", "its process was killed by SIGKILL")

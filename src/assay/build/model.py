@@ -13,7 +13,7 @@ from assay.build.node import build
 from assay.config.value import value_of
 from assay.errors import ConfigError
 from assay.finetune.lora import LoRA, adapted_in, merge
-from assay.targets.judge_name import trusted_in
+from assay.targets.check_targets import trusted_in
 from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from assay.finetune.fine_tuning import FineTuning
+    from assay.finetune.interface import FineTuning
 
 
 def build_model(config: DictConfig) -> tuple[nn.Module, FineTuning | None]:

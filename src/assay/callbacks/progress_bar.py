@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 from typing_extensions import override
 
-from assay.callbacks import progress_text
+from assay.callbacks import progress_layout
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class ProgressBar(LightningProgressBar):
         self._close()
         name, loop = ("test", trainer.test_loop) if trainer.testing else ("val", trainer.validate_loop)
         if not (loop.verbose or trainer.sanity_checking):  # then Lightning prints a table
-            groups = progress_text.scalars(trainer.callback_metrics, [name])
+            groups = progress_layout.scalars(trainer.callback_metrics, [name])
             values = groups.get("", {}) | groups.get(name, {})
             self._say(name, perf_counter() - self._stage.started, {"": values})
 
@@ -210,7 +210,7 @@ class ProgressBar(LightningProgressBar):
         return self.line_interval if self._live is None else self.refresh_interval
 
     def _begin_epoch(self, trainer: L.Trainer, done: int) -> None:
-        label = progress_text.epoch(trainer, trainer.current_epoch + 1)
+        label = progress_layout.epoch(trainer, trainer.current_epoch + 1)
         total = min(trainer.num_training_batches, done + _batches_to_go(trainer))
         self._training = _Stage(label, total, done)
         self._begin(self._training)
@@ -249,17 +249,19 @@ class ProgressBar(LightningProgressBar):
             return
         (label, seconds, stages), self._finished, self._last_line = self._finished, None, now
         if self._enabled:
-            self._say(label, seconds, progress_text.scalars(trainer.callback_metrics, stages))
+            self._say(label, seconds, progress_layout.scalars(trainer.callback_metrics, stages))
 
     def _say(self, label: str, seconds: float, groups: dict[str, dict[str, float]]) -> None:
         if self._enabled:
             width = self._console.width if self._console.is_terminal else math.inf
-            text = progress_text.line(label, seconds, groups, width)
+            text = progress_layout.line(label, seconds, groups, width)
             self._console.print(text, soft_wrap=True, highlight=False)
 
     def _line(self) -> Table | Text:
         stage = self._stage
-        return progress_text.with_bar(stage.label, self._text(), stage.done, stage.total, self._console.width)
+        return progress_layout.with_bar(
+            stage.label, self._text(), stage.done, stage.total, self._console.width
+        )
 
     def _text(self) -> Text:
         """How far, how fast, how long, how good."""
@@ -267,14 +269,14 @@ class ProgressBar(LightningProgressBar):
         total = f"/{stage.total:.0f}" if stage.total < math.inf else ""
         parts = [Text(f"{stage.done:{max(0, len(total) - 1)}}{total}")]
         if (throughput := stage.throughput()) is not None:
-            parts.append(Text(progress_text.rate(throughput), style="cyan"))
+            parts.append(Text(progress_layout.rate(throughput), style="cyan"))
             if total:
-                left = f"{progress_text.duration((stage.total - stage.done) / throughput)} left"
+                left = f"{progress_layout.duration((stage.total - stage.done) / throughput)} left"
                 if of_training and (in_all := self._time_left_in_all(stage)) < math.inf:
-                    left += f" ({progress_text.duration(in_all)} in all)"
+                    left += f" ({progress_layout.duration(in_all)} in all)"
                 parts.append(Text(left, style="green"))
         if of_training and stage.done > 0:
-            parts.append(progress_text.pairs(self._running()))
+            parts.append(progress_layout.pairs(self._running()))
         return Text("  ").join(part for part in parts if part)
 
     def _time_left_in_all(self, stage: _Stage) -> float:

@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from torch.optim.lr_scheduler import ConstantLR, LambdaLR, MultiStepLR, ReduceLROnPlateau, StepLR
 from typing_extensions import override
 
-from assay.callbacks import progress_text
+from assay.callbacks import progress_layout
 from assay.quoting import counted
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ class RunLog(Callback):
     @override
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Write the line of the test."""
-        groups = progress_text.scalars(trainer.callback_metrics, ["test"])
-        log.info("%s", progress_text.line("test", perf_counter() - self._started, groups).plain)
+        groups = progress_layout.scalars(trainer.callback_metrics, ["test"])
+        log.info("%s", progress_layout.line("test", perf_counter() - self._started, groups).plain)
 
     @override
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -122,10 +122,10 @@ class RunLog(Callback):
         if finished is None or not trainer.is_global_zero:
             return
         epoch, seconds, validated = finished
-        groups = progress_text.scalars(
+        groups = progress_layout.scalars(
             trainer.callback_metrics, ("train", "val") if validated else ("train",)
         )
-        log.info("%s", progress_text.line(progress_text.epoch(trainer, epoch), seconds, groups).plain)
+        log.info("%s", progress_layout.line(progress_layout.epoch(trainer, epoch), seconds, groups).plain)
 
     def _say_rates(self, trainer: L.Trainer) -> None:
         before, self._rates = self._rates, _rates(trainer)

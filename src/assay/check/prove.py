@@ -15,7 +15,7 @@ from torch import nn
 from assay.build.compatibility import check_fit, check_outputs, check_parts, num_outputs
 from assay.build.datamodule import describe, open_data, open_declared
 from assay.build.device import check_device
-from assay.build.fine_tuning import check_fine_tuning, notes_on_model, warnings_of
+from assay.build.fine_tuning_checks import check_fine_tuning, notes_on_model, warnings_of
 from assay.build.library_warnings import quiet
 from assay.build.monitor_mode import known_directions
 from assay.build.node import build
@@ -59,7 +59,7 @@ from assay.data.data_module import DataModule
 from assay.data.training_statistics import target_statistics
 from assay.data.transform.normalize import input_dtype
 from assay.errors import ConfigError
-from assay.targets.judge_name import trusted_in
+from assay.targets.check_targets import trusted_in
 from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:

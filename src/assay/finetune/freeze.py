@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from typing_extensions import override
 
-from assay.finetune.fine_tuning import FineTuning, freezable, freeze, names_that_match
+from assay.finetune.interface import FineTuning, freezable, freeze, names_that_match
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from typing_extensions import override
 
-from assay.finetune.fine_tuning import FineTuning, freezable, freeze, names_that_match
+from assay.finetune.interface import FineTuning, freezable, freeze, names_that_match
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

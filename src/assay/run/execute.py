@@ -18,7 +18,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from assay.build.fine_tuning import notes_on_model
+from assay.build.fine_tuning_checks import notes_on_model
 from assay.build.monitor_mode import known_directions, monitors
 from assay.callbacks.pruning import Pruned
 from assay.check.proof.initial_outputs import far_from_targets

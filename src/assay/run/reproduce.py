@@ -22,10 +22,10 @@ from assay.errors import AssayError, ConfigError
 from assay.files.symlinks import RESULTS, read_whole
 from assay.process.children import kill, received, start, wait
 from assay.record.code_at import code_at
-from assay.record.compare import causes, differences, relative_differences
 from assay.record.manifest import changed_since
 from assay.record.outcome import exit_code_of
 from assay.record.provenance import changed_files, git_state, packages
+from assay.record.run_differences import causes, differences, relative_differences
 from assay.record.run_record import RunRecord
 from assay.record.segment import differences_within, package_changes
 from assay.run.interpolations import as_written
@@ -264,7 +264,7 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
 
 
 def _needs_own_code(run_dir: Path) -> bool:
-    from assay.targets.judge_name import check_targets
+    from assay.targets.check_targets import check_targets
     from assay.targets.trust import KEY
 
     config = _config(run_dir)

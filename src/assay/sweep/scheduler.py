@@ -19,8 +19,8 @@ from assay.record.objective import scores_of
 from assay.record.outcome import Outcome
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec
-from assay.sweep.policy import Retry, after_failure
 from assay.sweep.resources import num_gpus
+from assay.sweep.retry_policy import Retry, after_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from assay.record.journal import Journal
     from assay.record.objective import Objective
     from assay.sweep.launcher.launcher import Launcher
-    from assay.sweep.policy import Policy
+    from assay.sweep.retry_policy import Policy
     from assay.sweep.search.search import Proposal, Search
     from assay.sweep.stop_request import StopRequest
 

@@ -22,9 +22,9 @@ from assay.record.provenance import check_clean
 from assay.record.run_lock import writing
 from assay.run.summary import say_warnings
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared
+from assay.sweep.killed_sweep import recovered, wait_for
 from assay.sweep.output.progress import SweepProgress, shown
 from assay.sweep.output.summary import gathered, say_results, write_results
-from assay.sweep.recovery import recovered, wait_for
 from assay.sweep.result import SweepResult
 from assay.sweep.resume_setting import merged, setting_of, without_trust
 from assay.sweep.scheduler import Scheduler, job_record_of

@@ -142,7 +142,7 @@ _SLOTS: Final = {
         ("assay.optimizer.parameter_groups",),
     ),
     "finetune": Slot(
-        ("assay.finetune.fine_tuning.FineTuning",), "a way of fine-tuning", "assay.finetune.freeze.Freeze"
+        ("assay.finetune.interface.FineTuning",), "a way of fine-tuning", "assay.finetune.freeze.Freeze"
     ),
     "callbacks": Slot(
         ("lightning.pytorch.Callback",), "a Lightning callback", "lightning.pytorch.callbacks.EarlyStopping"

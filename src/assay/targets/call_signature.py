@@ -16,7 +16,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from assay.targets.annotation import example_of
-from assay.targets.judge_name import trusted_in
+from assay.targets.check_targets import trusted_in
 from assay.targets.resolve import resolve
 from assay.task.task_name import TaskName
 

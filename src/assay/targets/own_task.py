@@ -13,7 +13,7 @@ from assay.errors import ConfigError
 from assay.paths import project_conf
 from assay.quoting import is_dotted_path
 from assay.targets.allowlist import is_allowed
-from assay.targets.judge_name import targets, trusted_in
+from assay.targets.check_targets import targets, trusted_in
 from assay.targets.resolve import called, own_class
 from assay.targets.trust import KEY, is_library, project_packages, within
 from assay.task.interface import check_interface

@@ -15,7 +15,7 @@ from assay.config.omegaconf_internals import child_node, is_interpolation, is_nu
 from assay.error_location import one_line_of
 from assay.errors import AssayError, ConfigError
 from assay.targets.allowlist import FUNCTIONS, HOMES, REFUSED, Slot, is_allowed, slot_of
-from assay.targets.judge_name import check_name, check_trust, targets, trusted_in
+from assay.targets.check_targets import check_name, check_trust, targets, trusted_in
 from assay.targets.trust import KEY, make_importable, within
 
 if TYPE_CHECKING:

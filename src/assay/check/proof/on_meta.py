@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from torch import nn
 
-    from assay.finetune.fine_tuning import FineTuning
+    from assay.finetune.interface import FineTuning
 
 
 def model_on_meta(config: DictConfig, precision: Precision) -> tuple[nn.Module, FineTuning | None]:

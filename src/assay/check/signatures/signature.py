@@ -21,8 +21,8 @@ from assay.errors import ConfigError
 from assay.targets.allowlist import slot_of
 from assay.targets.annotation import Made, accepts, as_typed, choices_of, example_of, in_words
 from assay.targets.call_signature import call_of, names_of
+from assay.targets.check_targets import trusted_in
 from assay.targets.instantiate import WORDS, check_words
-from assay.targets.judge_name import trusted_in
 from assay.targets.own_task import import_tasks
 from assay.targets.resolve import resolve, resolve_targets
 

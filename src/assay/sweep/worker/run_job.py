@@ -161,8 +161,8 @@ def _begin(job_spec: JobSpec) -> None:
 def _go_on(job_spec: JobSpec, run_dir: Path) -> None:
     from assay.config.serialize import from_text
     from assay.run.resume import resume
+    from assay.targets.check_targets import trusted_in
     from assay.targets.external_values import said_in
-    from assay.targets.judge_name import trusted_in
 
     config = from_text(job_spec.config)
     resume(run_dir, trusted_packages=trusted_in(config), said=said_in(config), raise_errors=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from assay.record import predictions_file
-from assay.record.compare import causes, differences, first_row
+from assay.record.run_differences import causes, differences, first_row
 from assay.record.run_record import RunRecord
 from assay.record.segment import package_changes
 from assay.task.predictions import Predictions

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from assay.finetune.fine_tuning import freezable, names_that_match
+from assay.finetune.interface import freezable, names_that_match
 
 
 def test_the_head_and_new_layers_are_never_frozen() -> None:

@@ -1,4 +1,4 @@
-"""What a progress bar says, as text: numbers, durations, metrics by stage."""
+"""What a progress bar looks like: its line, numbers, durations, metrics by stage."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from assay.finetune.fine_tuning import FineTuning
+    from assay.finetune.interface import FineTuning
 
 
 def check_fine_tuning(config: DictConfig, finetune: FineTuning | None) -> None:
