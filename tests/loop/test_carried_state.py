@@ -35,7 +35,8 @@ SEVERAL = (
 )
 SECOND = (
     "+callbacks.second={_target_:lightning.pytorch.callbacks.ModelCheckpoint,filename:second,"
-    "dirpath:'${run_dir}/checkpoints',monitor:val/accuracy,mode:force_min,save_last:link}"
+    "dirpath:'${run_dir}/checkpoints',monitor:val/accuracy,mode:force_min,save_last:link,"
+    "enable_version_counter:false}"
 )
 WHOLE = ("log", "metrics", "logged", "gradients", "matrices", "buffers", "validated")
 """Items that are taken as one."""
@@ -111,7 +112,8 @@ CASES = {
     "link": Case(
         (
             *(*COMMON, "callbacks.checkpoint.monitor=val/loss", "callbacks.checkpoint.mode=force_max"),
-            *("+callbacks.checkpoint.save_last=link", SECOND, "trainer.max_epochs=2"),
+            *("+callbacks.checkpoint.save_last=link", SECOND, "trainer.max_epochs=3"),
+            "callbacks.last_checkpoint.filename=each",  # the links are called last
         ),
         *("batch", 9),  # the first epoch's loss is the highest: nothing better comes
         ("ModelCheckpoint._last_checkpoint_saved",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from lightning.pytorch.callbacks import Callback, EarlyStopping, LambdaCallback, ModelCheckpoint
@@ -18,6 +18,9 @@ from assay.loop.lightning_checkpoint_internals import (
     take_up_logged,
 )
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 def test_what_a_callback_keeps_is_given_back() -> None:
     saver, other = ModelCheckpoint(), ModelCheckpoint()
@@ -27,6 +30,29 @@ def test_what_a_callback_keeps_is_given_back() -> None:
     take_up_bookkeeping(other, state)
     assert bookkeeping(other) == state
     assert bookkeeping(EarlyStopping("val/loss")) == {}
+
+
+@pytest.mark.parametrize(
+    ("saved", "links_to"),
+    [
+        ("old/best.ckpt", "new/best.ckpt"),
+        ("new/best.ckpt", "new/best.ckpt"),
+        ("new/deep/best.ckpt", "new/deep/best.ckpt"),
+        ("new/../thesis.ckpt", None),
+        ("thesis.ckpt", None),
+        ("old/gone.ckpt", None),
+    ],
+)
+def test_a_link_is_made_to_what_lies_in_the_folder_of_a_run_that_was_moved(
+    tmp_path: Path, saved: str, links_to: str | None
+) -> None:
+    for name in ("old/best.ckpt", "new/best.ckpt", "new/deep/best.ckpt", "thesis.ckpt", "old/gone.ckpt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    saver = ModelCheckpoint(tmp_path / "new")
+    take_up_bookkeeping(saver, {"_last_checkpoint_saved": str(tmp_path / saved)})
+    expected = str(tmp_path / links_to) if links_to else ""
+    assert bookkeeping(saver)["_last_checkpoint_saved"] == expected
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -49,6 +50,16 @@ def take_up_bookkeeping(callback: object, state: Mapping[str, Any]) -> None:
                 f"the checkpoint says {name}={value!r:.80} of {type(callback).__name__}: it was changed"
             )
         setattr(callback, name, value)
+    if isinstance(callback, ModelCheckpoint):
+        _link_within_folder(callback)
+
+
+def _link_within_folder(callback: ModelCheckpoint) -> None:
+    """Have a later `save_last=link` point to what lies in the callback's folder, wherever that is now."""
+    saved, folder = Path(callback._last_checkpoint_saved), Path(callback.dirpath or "")
+    if ".." in saved.parts or not saved.is_relative_to(folder):
+        saved = folder / saved.name
+    callback._last_checkpoint_saved = str(saved) if saved.is_file() else ""
 
 
 def _kinds(callback: object) -> dict[str, type]:
