@@ -22,14 +22,14 @@ from typing_extensions import override
 
 from assay.data.samples import Samples
 from assay.figure.figure import Bars, Figure
-from assay.task.prediction_batch import PredictionBatch
+from assay.task.prediction.prediction_batch import PredictionBatch
 from assay.task.target_check import wrong_form
 from assay.task.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.task.predictions import Kind, Predictions
+    from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score
 
 _SIDE: Final = 8

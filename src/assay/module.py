@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from assay.data.transform.target_scale import TargetScale
     from assay.finetune.interface import FineTuning
-    from assay.task.predictions import Kind
+    from assay.task.prediction.predictions import Kind
 
     Batch = tuple[Tensor, Tensor]
     Observation = tuple[Tensor, Tensor, Tensor]

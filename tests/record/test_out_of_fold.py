@@ -17,7 +17,7 @@ from assay.record import predictions_file
 from assay.record.journal import JobRecord
 from assay.record.out_of_fold import FoldRun, fold_runs, gathered, mean_scores, write
 from assay.record.outcome import Outcome
-from assay.task.predictions import Predictions
+from assay.task.prediction.predictions import Predictions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ import pytest
 
 from assay.errors import AssayError
 from assay.record import predictions_file
-from assay.task.predictions import Predictions
+from assay.task.prediction.predictions import Predictions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from assay.record import predictions_file
 from assay.record.run_differences import causes, differences, first_row
 from assay.record.run_record import RunRecord
 from assay.record.segment import package_changes
-from assay.task.predictions import Predictions
+from assay.task.prediction.predictions import Predictions
 
 if TYPE_CHECKING:
     from pathlib import Path

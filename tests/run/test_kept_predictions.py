@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Train, Trained
 
-    from assay.task.predictions import Predictions
+    from assay.task.prediction.predictions import Predictions
 
 MLP = ("model=mlp", "optimizer.lr=0.01")
 

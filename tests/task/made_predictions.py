@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.task.predictions import Predictions
+from assay.task.prediction.predictions import Predictions
 
 
 def of_classes(num_classes: int = 4, num_samples: int = 300, names: tuple[str, ...] = ()) -> Predictions:

@@ -20,7 +20,7 @@ from assay.record.score_text import format_score
 from assay.run.evaluate import evaluate
 from assay.run.train import train
 from assay.task.multitask import Multitask
-from assay.task.multitask_predictions import MultitaskPredictions
+from assay.task.prediction.multitask_predictions import MultitaskPredictions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # it has 
 from assay.augment.flip_crop import FlipCrop
 from assay.model.autoencoder import Autoencoder
 from assay.model.mlp import MLP
-from assay.task.prediction_batch import ReconstructionPredictions
+from assay.task.prediction.prediction_batch import ReconstructionPredictions
 from assay.task.reconstruction import Reconstruction
 
 TASK = Reconstruction()

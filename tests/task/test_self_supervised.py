@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from assay.task.predictions import Predictions
+from assay.task.prediction.predictions import Predictions
 from assay.task.self_supervised import SelfSupervised
 
 TASK = SelfSupervised()

@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
 from assay.error_location import one_line_of
-from assay.task.predictions import Predictions
+from assay.task.prediction.predictions import Predictions
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.task.predictions import Kind
+    from assay.task.prediction.predictions import Kind
     from assay.task.task import Task
 
 _FLUSH_EVERY = 16

@@ -19,7 +19,7 @@ from assay.data.text.text_split import Text, by_files, by_tail
 from assay.data.text.tokenizer import Tokenizer, check_tokenizer
 from assay.errors import DataError
 from assay.quoting import counted
-from assay.task.run_lengths import run_lengths
+from assay.task.prediction.run_lengths import run_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from assay.record.journal import JobRecord
-    from assay.task.predictions import Predictions
+    from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score
 
 FILE: Final = "out_of_fold.parquet"

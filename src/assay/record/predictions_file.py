@@ -11,7 +11,7 @@ from assay.errors import AssayError, first_line
 from assay.files.symlinks import read_whole
 from assay.quoting import is_dotted_path
 from assay.record import parquet_texts
-from assay.task.predictions import Predictions
+from assay.task.prediction.predictions import Predictions
 from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:

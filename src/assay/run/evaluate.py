@@ -45,7 +45,7 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from assay.task.predictions import Predictions
+    from assay.task.prediction.predictions import Predictions
 
 log = logging.getLogger("assay")
 FOLDER: Final = "evaluations"

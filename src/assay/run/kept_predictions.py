@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from assay.build.assembly import Assembly
     from assay.data.shown_samples import Shown
     from assay.record.samples_file import Reason
-    from assay.task.predictions import Predictions
+    from assay.task.prediction.predictions import Predictions
 
 log = logging.getLogger("assay")
 

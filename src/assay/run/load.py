@@ -37,7 +37,7 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.task.predictions import Kind
+    from assay.task.prediction.predictions import Kind
 
 log = logging.getLogger(__name__)
 _READS_FILES = (Arrays, ImageFolder, SegmentationFolder, Table, TextTable)

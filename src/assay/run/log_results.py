@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from assay.build.assembly import Assembly
     from assay.record.run_record import RunRecord
-    from assay.task.predictions import Predictions
+    from assay.task.prediction.predictions import Predictions
 
 log = logging.getLogger("assay")
 _NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+", re.ASCII)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from assay.task.predictions import Predictions
+    from assay.task.prediction.predictions import Predictions
 
 
 class FromInputs(Task):
@@ -55,7 +55,7 @@ class FromInputs(Task):
 
     @staticmethod
     def _label(predictions: Predictions, index: int) -> str:
-        from assay.task.embedding_figures import class_name
+        from assay.task.figures.embedding_figures import class_name
 
         if predictions.targets is None:
             return ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import numpy as np
 
 from assay.errors import ConfigError
-from assay.task.text_prediction import TextPrediction
+from assay.task.prediction.text_prediction import TextPrediction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.figure.figure import Figure
-    from assay.task.prediction_batch import PredictionBatch
-    from assay.task.predictions import Kind, Predictions
+    from assay.task.prediction.prediction_batch import PredictionBatch
+    from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score
 
 _MOST_BITS: Final = 64.0
@@ -91,13 +91,13 @@ class LanguageModelling(Task):
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:
-        from assay.task.token_figures import token_scores
+        from assay.task.figures.token_figures import token_scores
 
         return token_scores(predictions) if predictions.kind == "surprisals" else []
 
     @override
     def figures(self, predictions: Predictions) -> list[Figure]:
-        from assay.task.token_figures import token_figures
+        from assay.task.figures.token_figures import token_figures
 
         return token_figures(predictions) if predictions.kind == "surprisals" else []
 

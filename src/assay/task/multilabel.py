@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.figure.figure import Figure
-    from assay.task.prediction_batch import PredictionBatch
-    from assay.task.predictions import Kind, Predictions
+    from assay.task.prediction.prediction_batch import PredictionBatch
+    from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score
 
 
@@ -62,7 +62,7 @@ class Multilabel(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
-        from assay.task.prediction_batch import EmbeddingPredictions, LabelPredictions
+        from assay.task.prediction.prediction_batch import EmbeddingPredictions, LabelPredictions
 
         if kind == "embeddings" or outputs.shape[1] != len(names):
             return EmbeddingPredictions(outputs)
@@ -81,13 +81,13 @@ class Multilabel(Task):
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:
-        from assay.task.label_figures import label_scores
+        from assay.task.figures.label_figures import label_scores
 
         return label_scores(predictions) if predictions.kind == "probabilities" else []
 
     @override
     def figures(self, predictions: Predictions) -> list[Figure]:
-        from assay.task.label_figures import label_figures
+        from assay.task.figures.label_figures import label_figures
 
         return label_figures(predictions) if predictions.kind == "probabilities" else []
 
@@ -106,7 +106,7 @@ class Multilabel(Task):
 
     @override
     def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
-        from assay.task.label_figures import THRESHOLD
+        from assay.task.figures.label_figures import THRESHOLD
 
         if predictions.targets is None or predictions.kind != "probabilities":
             return None
@@ -115,7 +115,7 @@ class Multilabel(Task):
 
     @override
     def trivial(self, predictions: Predictions) -> list[str]:
-        from assay.task.label_figures import THRESHOLD
+        from assay.task.figures.label_figures import THRESHOLD
         from assay.task.trivial_model import label_warnings, samples_of
 
         if predictions.targets is None or predictions.kind != "probabilities":
@@ -125,8 +125,8 @@ class Multilabel(Task):
 
     @override
     def said(self, predictions: Predictions, index: int) -> str:
-        from assay.task.embedding_figures import class_name
-        from assay.task.label_figures import THRESHOLD
+        from assay.task.figures.embedding_figures import class_name
+        from assay.task.figures.label_figures import THRESHOLD
 
         def names(chosen: NDArray[Any]) -> str:
             return " + ".join(class_name(predictions, int(label)) for label in chosen.nonzero()[0]) or "none"

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from assay.figure.figure import Figure
     from assay.task.heads import Head
-    from assay.task.prediction_batch import PredictionBatch
-    from assay.task.predictions import Kind, Predictions
+    from assay.task.prediction.prediction_batch import PredictionBatch
+    from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score
 
 _CLASSES, _NUMBERS = Multiclass(), Regression()
@@ -106,7 +106,7 @@ class Multitask(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
-        from assay.task.multitask_predictions import MultitaskPredictions
+        from assay.task.prediction.multitask_predictions import MultitaskPredictions
 
         return MultitaskPredictions(outputs, names)
 

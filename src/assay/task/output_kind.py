@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from assay.errors import ConfigError
-from assay.task.predictions import KINDS
+from assay.task.prediction.predictions import KINDS
 
 if TYPE_CHECKING:
-    from assay.task.predictions import Kind
+    from assay.task.prediction.predictions import Kind
     from assay.task.task import Task
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from assay.figure.figure import Figure
-    from assay.task.prediction_batch import PredictionBatch
-    from assay.task.predictions import Kind, Predictions
+    from assay.task.prediction.prediction_batch import PredictionBatch
+    from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score
 
 _LOSSES: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCEWithLogitsLoss")
@@ -119,7 +119,7 @@ class Reconstruction(FromInputs):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
-        from assay.task.prediction_batch import EmbeddingPredictions
+        from assay.task.prediction.prediction_batch import EmbeddingPredictions
 
         return EmbeddingPredictions(outputs)
 
@@ -127,7 +127,7 @@ class Reconstruction(FromInputs):
     def typed_samples(
         self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...], spec: Mapping[str, Any]
     ) -> PredictionBatch[Any]:
-        from assay.task.prediction_batch import ReconstructionPredictions
+        from assay.task.prediction.prediction_batch import ReconstructionPredictions
 
         if kind != self.kind:  # of a module of one's own
             return self.typed(outputs, kind, names)
@@ -135,13 +135,13 @@ class Reconstruction(FromInputs):
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:
-        from assay.task.reconstruction_figures import error_scores
+        from assay.task.figures.reconstruction_figures import error_scores
 
         return error_scores(predictions)
 
     @override
     def figures(self, predictions: Predictions) -> list[Figure]:
-        from assay.task.reconstruction_figures import error_figures
+        from assay.task.figures.reconstruction_figures import error_figures
 
         return error_figures(predictions)
 

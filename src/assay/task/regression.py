@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.figure.figure import Figure
-    from assay.task.prediction_batch import PredictionBatch
-    from assay.task.predictions import Kind, Predictions
+    from assay.task.prediction.prediction_batch import PredictionBatch
+    from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score
 
 
@@ -74,7 +74,7 @@ class Regression(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
-        from assay.task.prediction_batch import EmbeddingPredictions, ValuePredictions
+        from assay.task.prediction.prediction_batch import EmbeddingPredictions, ValuePredictions
 
         return EmbeddingPredictions(outputs) if kind == "embeddings" else ValuePredictions(outputs, names)
 
@@ -85,13 +85,13 @@ class Regression(Task):
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:
-        from assay.task.value_figures import value_scores
+        from assay.task.figures.value_figures import value_scores
 
         return value_scores(predictions) if predictions.kind == "values" else []
 
     @override
     def figures(self, predictions: Predictions) -> list[Figure]:
-        from assay.task.value_figures import value_figures
+        from assay.task.figures.value_figures import value_figures
 
         return value_figures(predictions) if predictions.kind == "values" else []
 
@@ -115,8 +115,8 @@ class Regression(Task):
 
     @override
     def trivial(self, predictions: Predictions) -> list[str]:
+        from assay.task.figures.value_figures import target_names
         from assay.task.trivial_model import samples_of, value_warnings
-        from assay.task.value_figures import target_names
 
         if predictions.targets is None or predictions.kind != "values":
             return []
@@ -125,7 +125,7 @@ class Regression(Task):
 
     @override
     def said(self, predictions: Predictions, index: int) -> str:
-        from assay.task.value_figures import target_names
+        from assay.task.figures.value_figures import target_names
 
         if predictions.kind != "values":
             return ""

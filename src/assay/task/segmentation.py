@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.figure.figure import Figure
-    from assay.task.prediction_batch import PredictionBatch
-    from assay.task.predictions import Kind, Predictions
+    from assay.task.prediction.prediction_batch import PredictionBatch
+    from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score
 
 IGNORED: Final = 255
@@ -148,7 +148,7 @@ class Segmentation(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
-        from assay.task.mask_prediction import MaskPredictions
+        from assay.task.prediction.mask_prediction import MaskPredictions
 
         return MaskPredictions(outputs, names, kind)
 
@@ -187,31 +187,31 @@ class Segmentation(Task):
     def picture(
         self, picture: bytes | None, targets: NDArray[Any], shown: NDArray[Any], class_names: Sequence[str]
     ) -> bytes | None:
-        from assay.task.mask_picture import side_by_side
+        from assay.task.prediction.mask_picture import side_by_side
 
         return None if picture is None else side_by_side(picture, targets, shown)
 
     @override
     def legend(self, predictions: Predictions) -> list[tuple[str, bytes]]:
-        from assay.task.mask_picture import swatch
+        from assay.task.prediction.mask_picture import swatch
 
         return [(name, swatch(label)) for label, name in enumerate(predictions.class_names)]
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:
-        from assay.task.mask_figures import mask_scores
+        from assay.task.figures.mask_figures import mask_scores
 
         return mask_scores(predictions)
 
     @override
     def figures(self, predictions: Predictions) -> list[Figure]:
-        from assay.task.mask_figures import mask_figures
+        from assay.task.figures.mask_figures import mask_figures
 
         return mask_figures(predictions)
 
     @override
     def badness(self, predictions: Predictions) -> NDArray[Any]:
-        from assay.task.mask_figures import sample_iou
+        from assay.task.figures.mask_figures import sample_iou
 
         return 1 - sample_iou(predictions)
 
@@ -234,7 +234,7 @@ class Segmentation(Task):
 
     @override
     def said(self, predictions: Predictions, index: int) -> str:
-        from assay.task.mask_figures import said_of_mask
+        from assay.task.figures.mask_figures import said_of_mask
 
         return said_of_mask(predictions, index)
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assay.figure.figure import Figure
-    from assay.task.prediction_batch import PredictionBatch
-    from assay.task.predictions import Kind, Predictions
+    from assay.task.prediction.prediction_batch import PredictionBatch
+    from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score
 
 
@@ -52,7 +52,7 @@ class SelfSupervised(FromInputs):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
-        from assay.task.prediction_batch import EmbeddingPredictions
+        from assay.task.prediction.prediction_batch import EmbeddingPredictions
 
         return EmbeddingPredictions(outputs)
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.figure.figure import Figure
-    from assay.task.prediction_batch import PredictionBatch
-    from assay.task.predictions import Kind, Predictions
+    from assay.task.prediction.prediction_batch import PredictionBatch
+    from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score
 
 
@@ -117,7 +117,7 @@ class SingleLabel(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
-        from assay.task.prediction_batch import ClassPredictions, EmbeddingPredictions
+        from assay.task.prediction.prediction_batch import ClassPredictions, EmbeddingPredictions
 
         if kind == "embeddings" or outputs.shape[1] != len(names):
             return EmbeddingPredictions(outputs)
@@ -135,8 +135,8 @@ class SingleLabel(Task):
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:
-        from assay.task.class_figures import class_scores
-        from assay.task.embedding_figures import embedding_scores
+        from assay.task.figures.class_figures import class_scores
+        from assay.task.figures.embedding_figures import embedding_scores
 
         if predictions.kind == "embeddings":
             return embedding_scores(predictions)
@@ -144,8 +144,8 @@ class SingleLabel(Task):
 
     @override
     def figures(self, predictions: Predictions) -> list[Figure]:
-        from assay.task.class_figures import class_figures
-        from assay.task.embedding_figures import embedding_figures
+        from assay.task.figures.class_figures import class_figures
+        from assay.task.figures.embedding_figures import embedding_figures
 
         if predictions.kind == "embeddings":
             return embedding_figures(predictions)
@@ -172,7 +172,7 @@ class SingleLabel(Task):
 
     @override
     def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
-        from assay.task.embedding_figures import nearest_neighbours
+        from assay.task.figures.embedding_figures import nearest_neighbours
 
         targets = predictions.targets
         if targets is None:
@@ -184,7 +184,7 @@ class SingleLabel(Task):
 
     @override
     def trivial(self, predictions: Predictions) -> list[str]:
-        from assay.task.embedding_figures import nearest_neighbours
+        from assay.task.figures.embedding_figures import nearest_neighbours
         from assay.task.trivial_model import class_warnings, embedding_warnings, samples_of
 
         outputs, targets, names = predictions.outputs, predictions.targets, predictions.class_names
@@ -201,7 +201,7 @@ class SingleLabel(Task):
 
     @override
     def said(self, predictions: Predictions, index: int) -> str:
-        from assay.task.embedding_figures import class_name, nearest_neighbours
+        from assay.task.figures.embedding_figures import class_name, nearest_neighbours
 
         targets = predictions.targets
         target = "" if targets is None else class_name(predictions, int(targets[index]))

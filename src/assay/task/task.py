@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from assay.figure.figure import Figure
-    from assay.task.prediction_batch import PredictionBatch
-    from assay.task.predictions import Kind, Predictions
+    from assay.task.prediction.prediction_batch import PredictionBatch
+    from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score
     from assay.task.task_name import TaskName
 

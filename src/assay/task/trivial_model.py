@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.predictions import Predictions
+    from assay.task.prediction.predictions import Predictions
 
 _FEWEST: Final = 10
 """Samples from which on a score is compared with that of one answer to all."""

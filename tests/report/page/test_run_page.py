@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Trained
 
-    from assay.task.predictions import Predictions
+    from assay.task.prediction.predictions import Predictions
 
 
 @pytest.fixture

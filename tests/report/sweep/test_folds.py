@@ -13,7 +13,7 @@ from assay.report.page.page import Cell, Note, Table
 from assay.report.sweep.contents import Contents, Job
 from assay.report.sweep.folds import fold_blocks
 from assay.report.sweep.groups import ranked
-from assay.task.predictions import Predictions
+from assay.task.prediction.predictions import Predictions
 
 if TYPE_CHECKING:
     from pathlib import Path

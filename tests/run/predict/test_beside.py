@@ -10,7 +10,7 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.run.predict.beside import writing_beside
-from assay.task.mask_prediction import MaskPredictions
+from assay.task.prediction.mask_prediction import MaskPredictions
 
 if TYPE_CHECKING:
     from pathlib import Path

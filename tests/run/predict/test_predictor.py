@@ -14,13 +14,13 @@ from tests.run.predict.conftest import rows_of_test, said_in_test
 
 import assay
 from assay.errors import DataError
-from assay.task.prediction import (
+from assay.task.prediction.prediction import (
     ClassPrediction,
     EmbeddingPrediction,
     LabelPrediction,
     ValuePrediction,
 )
-from assay.task.prediction_batch import (
+from assay.task.prediction.prediction_batch import (
     ClassPredictions,
     EmbeddingPredictions,
     LabelPredictions,

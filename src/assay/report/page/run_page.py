@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.record.samples_file import KeptSample
-    from assay.task.predictions import Predictions
+    from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score
 
 TONES: Final[dict[str, Tone]] = {"finished": "good", "failed": "bad", "interrupted": "warn", "pruned": "dim"}

@@ -13,7 +13,7 @@ from assay.errors import AssayError, ConfigError, cannot_write
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.task.prediction_batch import PredictionBatch
+    from assay.task.prediction.prediction_batch import PredictionBatch
 
 
 @final

@@ -17,7 +17,7 @@ from assay.quoting import counted
 from assay.run.predict.beside import writing_beside
 from assay.run.predict.inputs import Block, blocks
 from assay.run.predict.output_file import check_name, writing
-from assay.task.prediction_batch import MOST_COLUMNS
+from assay.task.prediction.prediction_batch import MOST_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from assay.run.predict.beside import Beside
     from assay.run.predict.predictor import Predictor
     from assay.run.predict.preprocess import Preprocess
-    from assay.task.prediction_batch import PredictionBatch
+    from assay.task.prediction.prediction_batch import PredictionBatch
 
     _Write = Callable[[PredictionBatch[Any]], Mapping[str, Any]]
 

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from assay.data.transform.target_scale import target_scale
 from assay.errors import DataError
 from assay.task.generate import Sampling, generate
+from assay.task.prediction.text_prediction import TextPrediction, TextPredictions
 from assay.task.task_of import task_of
-from assay.task.text_prediction import TextPrediction, TextPredictions
 
 if TYPE_CHECKING:
     from assay.run.predict.preprocess import Preprocess
     from assay.task.generate import Codec
-    from assay.task.prediction_batch import PredictionBatch
-    from assay.task.predictions import Kind
+    from assay.task.prediction.prediction_batch import PredictionBatch
+    from assay.task.prediction.predictions import Kind
 
 
 @final

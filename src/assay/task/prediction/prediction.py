@@ -12,7 +12,7 @@ from assay.terminal import printable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from assay.task.predictions import Kind
+    from assay.task.prediction.predictions import Kind
 
 
 @final

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, final, 
 import numpy as np
 from typing_extensions import override
 
-from assay.task.prediction import (
+from assay.task.prediction.prediction import (
     ClassPrediction,
     EmbeddingPrediction,
     LabelPrediction,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from assay.task.predictions import Kind
+    from assay.task.prediction.predictions import Kind
 
 One = TypeVar("One")
 MOST_COLUMNS = 100

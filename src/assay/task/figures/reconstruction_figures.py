@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from assay.figure.figure import Bars, Figure
-from assay.task.embedding_figures import embedding_figures
+from assay.task.figures.embedding_figures import embedding_figures
 from assay.task.score import bootstrapped
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from assay.task.predictions import Predictions
+    from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score
 
 _NUM_BINS: Final = 24

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from assay.task.mask_prediction import MaskPredictions
+from assay.task.prediction.mask_prediction import MaskPredictions
 from assay.task.task_of import task_of
 
 NAMES = ("road", "c\x1b[31m")

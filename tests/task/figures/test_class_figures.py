@@ -10,10 +10,10 @@ from tests.task.made_predictions import of_classes
 
 from assay.figure.figure import Bars, Heatmap, Line
 from assay.figure.to_plotly import to_plotly
-from assay.task.class_figures import class_figures, class_scores
+from assay.task.figures.class_figures import class_figures, class_scores
 
 if TYPE_CHECKING:
-    from assay.task.predictions import Predictions
+    from assay.task.prediction.predictions import Predictions
 
 
 def figures(predictions: Predictions) -> dict[str, tuple[Any, ...]]:

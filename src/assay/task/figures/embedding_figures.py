@@ -13,7 +13,7 @@ from assay.task.score import bootstrapped
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from assay.task.predictions import Predictions
+    from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score
 
 _MOST_COLOURS: Final = 10

@@ -7,8 +7,8 @@ from tests.task.made_predictions import of_classes
 from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibrationError
 
 from assay.figure.figure import Bars, Line
-from assay.task.class_figures import class_scores
-from assay.task.curve_figures import calibration, calibration_error, ranking_figures
+from assay.task.figures.class_figures import class_scores
+from assay.task.figures.curve_figures import calibration, calibration_error, ranking_figures
 
 
 def test_the_calibration_error_is_its_formula() -> None:

@@ -10,7 +10,7 @@ from tests.task.made_predictions import of_embeddings
 
 from assay.figure.figure import Points
 from assay.metrics.recall_at_k import RecallAtK
-from assay.task.embedding_figures import embedding_figures, embedding_scores
+from assay.task.figures.embedding_figures import embedding_figures, embedding_scores
 
 
 def test_recall_is_what_the_run_measures() -> None:

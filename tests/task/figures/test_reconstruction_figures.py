@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from assay.figure.figure import Bars, Points
-from assay.task.predictions import Predictions
-from assay.task.reconstruction_figures import error_figures, error_scores
+from assay.task.figures.reconstruction_figures import error_figures, error_scores
+from assay.task.prediction.predictions import Predictions
 
 
 def made(errors: np.ndarray, *, latent: int = 3, labels: bool = True) -> Predictions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assay.task.prediction_batch import (
+from assay.task.prediction.prediction_batch import (
     MOST_COLUMNS,
     ClassPredictions,
     EmbeddingPredictions,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from assay.task.prediction import (
+from assay.task.prediction.prediction import (
     ClassPrediction,
     EmbeddingPrediction,
     LabelPrediction,

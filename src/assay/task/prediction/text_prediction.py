@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 import numpy as np
 from typing_extensions import override
 
-from assay.task.prediction_batch import PredictionBatch
+from assay.task.prediction.prediction_batch import PredictionBatch
 from assay.terminal import printable
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.predictions import Predictions
+    from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score
 
 _MOST_BINS: Final = 24

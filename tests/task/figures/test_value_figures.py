@@ -8,7 +8,7 @@ from sklearn import metrics  # type: ignore[import-untyped]  # it has no stubs
 from tests.task.made_predictions import of_values
 
 from assay.figure.figure import Points
-from assay.task.value_figures import value_figures, value_scores
+from assay.task.figures.value_figures import value_figures, value_scores
 
 
 def test_scores_are_scikit_learns() -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, final, overload
 import numpy as np
 from typing_extensions import override
 
-from assay.task.mask_picture import mask_png
-from assay.task.prediction import probabilities_of
-from assay.task.prediction_batch import PredictionBatch
+from assay.task.prediction.mask_picture import mask_png
+from assay.task.prediction.prediction import probabilities_of
+from assay.task.prediction.prediction_batch import PredictionBatch
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.predictions import Kind
+    from assay.task.prediction.predictions import Kind
 
 _MOST_COLUMNS = 100
 _MOST_SAID = 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from assay.figure.figure import Bars, Figure
-from assay.task.curve_figures import calibration, mean_auroc, ranking_figures
+from assay.task.figures.curve_figures import calibration, mean_auroc, ranking_figures
 from assay.task.score import bootstrapped
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.predictions import Predictions
+    from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score
 
 THRESHOLD: Final = 0.5

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.task.predictions import Predictions
+from assay.task.prediction.predictions import Predictions
 
 
 def predictions(**changed: Any) -> Predictions:

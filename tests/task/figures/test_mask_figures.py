@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score, MulticlassJaccardIndex
 
-from assay.task.mask_figures import mask_figures, mask_scores, said_of_mask, sample_iou
-from assay.task.predictions import Predictions
+from assay.task.figures.mask_figures import mask_figures, mask_scores, said_of_mask, sample_iou
+from assay.task.prediction.predictions import Predictions
 from assay.task.segmentation import IGNORED
 from assay.task.task_of import task_of
 
