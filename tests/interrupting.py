@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+from abc import ABC, abstractmethod
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -25,8 +26,27 @@ Hook = Literal["batch", "validation", "epoch"]
 STATE = ("state_dict", "optimizer_states", "lr_schedulers", "current_model_state", "averaging_state")
 
 
+class _AfterHooks(Checkpoint, ABC):
+    """Is called right after the checkpoints of a point were saved."""
+
+    @abstractmethod
+    def _seen(self, trainer: L.Trainer, hook: Hook) -> None: ...
+
+    @override
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        self._seen(trainer, "batch")
+
+    @override
+    def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
+        self._seen(trainer, "validation")
+
+    @override
+    def on_train_epoch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        self._seen(trainer, "epoch")
+
+
 @final
-class Interrupt(Checkpoint):
+class Interrupt(_AfterHooks):
     """Ends the process's training right after the checkpoints of a point were saved.
 
     Args:
@@ -37,26 +57,15 @@ class Interrupt(Checkpoint):
     def __init__(self, hook: Hook, count: int) -> None:
         self._hook, self._left = hook, count
 
-    def _seen(self, hook: Hook) -> None:
+    @override
+    def _seen(self, trainer: L.Trainer, hook: Hook) -> None:
         self._left -= hook == self._hook
         if self._left == 0 and hook == self._hook:
             raise SystemExit(9)
 
-    @override
-    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        self._seen("batch")
-
-    @override
-    def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
-        self._seen("validation")
-
-    @override
-    def on_train_epoch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        self._seen("epoch")
-
 
 @final
-class Snapshots(Checkpoint):
+class Snapshots(_AfterHooks):
     """Keeps a run's directory as it is at some points, as if the process had died right after them.
 
     Args:
@@ -71,24 +80,13 @@ class Snapshots(Checkpoint):
         """The directory after the so manyth call of a hook, from 1."""
         return self._folder / f"{hook} {count}" / "run"
 
+    @override
     def _seen(self, trainer: L.Trainer, hook: Hook) -> None:
         if trainer.sanity_checking:
             return
         self._counts[hook] += 1
         trainer.strategy.checkpoint_io.teardown()  # what is written in the background is there then
         shutil.copytree(trainer.default_root_dir, self.at(hook, self._counts[hook]))
-
-    @override
-    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        self._seen(trainer, "batch")
-
-    @override
-    def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
-        self._seen(trainer, "validation")
-
-    @override
-    def on_train_epoch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        self._seen(trainer, "epoch")
 
 
 @final

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.making_runs import make_run
 
+from assay.config.yaml_file import load_mapping
 from assay.files.sealed import seal_yaml
 from assay.run.result import RunResult
 from assay.run.summary import new_data, predicting, say_run
@@ -92,7 +93,7 @@ def test_predicting_is_offered_where_it_works(config: str, expected: list[str], 
 )
 def test_what_a_run_predicts_from_is_named(spec: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(f"spec: {spec}\n")
-    assert new_data(tmp_path) == expected
+    assert new_data(tmp_path, load_mapping(tmp_path / "config.yaml")) == expected
 
 
 def test_what_is_said_to_type_next_is_one_command() -> None:

@@ -37,7 +37,7 @@ def report(
     """
     with reported(debug, as_json=as_json) as document:
         from assay.report.report import report as write_report
-        from assay.run.summary import predicting
+        from assay.run.summary import labelled, predicting
 
         written = write_report(paths, out, png, csv)
         document.say("report", written)
@@ -51,7 +51,7 @@ def report(
             commands = [*predicting(paths[0]), f"assay compare {above}"]
         else:
             commands = [f"assay compare {shlex.join(map(str, paths))}", f"assay best {run}"]
-        lines += zip(("next", *[""] * len(commands)), commands, strict=False)
+        lines += labelled(commands)
         for name, text in lines:
             console.print(f"[bold]{name:<6}[/bold]", end="")
             console.print(text, markup=False)

@@ -76,7 +76,7 @@ def evaluate(
 
 
 def _say(found: Evaluation) -> None:
-    from assay.run.summary import predicting, scores_of
+    from assay.run.summary import labelled, predicting, scores_of
 
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{found.subset:<5}[/bold] {scores_of(found.metrics, found.subset)}")
@@ -91,7 +91,7 @@ def _say(found: Evaluation) -> None:
     if found.predictions:
         console.print("[bold]kept[/bold]  ", end="")
         console.print(str(found.run_dir / found.predictions), markup=False)
-    for label, command in zip(("next", ""), predicting(found.run_dir), strict=False):
+    for label, command in labelled(predicting(found.run_dir)):
         console.print(f"[bold]{label:<4}[/bold]  ", end="")
         console.print(command, markup=False)
 

@@ -236,7 +236,9 @@ def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job
         check_single(overrides)
         set_by = set_across_groups(hydra, composed, overrides)
     config = written(job_config(composed))
-    return Job(tuple(overrides), config, choices(composed.hydra), fingerprint_of(config), "", set_by)
+    return Job(
+        tuple(overrides), config, choices(composed.hydra), fingerprint_of(config), shared="", set_by=set_by
+    )
 
 
 def compose_whole(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:

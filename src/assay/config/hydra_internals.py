@@ -75,14 +75,13 @@ class Repository(ConfigRepository):
         found = self._load(option)
         if found is None:
             return True  # where that is looked for is known to Hydra alone
-        elsewhere = (
-            one.package is not None
-            or str(getattr(one, "group" if isinstance(one, GroupDefault) else "path")).startswith("/")
-            or (isinstance(one, GroupDefault) and one.override)
-            for one in found.defaults_list or ()
-            if not one.is_self()
+        others = [one for one in found.defaults_list or () if not one.is_self()]
+        names = [getattr(one, "group" if isinstance(one, GroupDefault) else "path") for one in others]
+        return (
+            found.header.get("package") == "_global_"
+            or any(name.startswith("/") for name in names)
+            or any(one.package is not None or one.is_override() for one in others)
         )
-        return found.header.get("package") == "_global_" or any(elsewhere)
 
     def _load(self, config_path: str) -> ConfigResult | None:
         source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)

@@ -24,6 +24,8 @@ from assay.terminal import Console, in_a_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from omegaconf import DictConfig
+
     from assay.build.assembly import Assembly
     from assay.record.run_record import RunRecord
     from assay.run.result import RunResult
@@ -108,8 +110,13 @@ def say_run(console: Console, result: RunResult) -> None:
     console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
     commands = [f"assay report {shlex.quote(str(result.run_dir))}", *predicting(result.run_dir)]
     commands.append(f"assay train -m {_again(result.overrides)}seed=1,2,3")
-    for label, command in zip(("next", *[""] * len(commands)), commands, strict=False):
+    for label, command in labelled(commands):
         console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
+
+
+def labelled(commands: Sequence[str]) -> list[tuple[str, str]]:
+    """What to type next, line by line, of which the first says so."""
+    return [("" if number else "next", command) for number, command in enumerate(commands)]
 
 
 def since(run_dir: Path) -> list[str]:
@@ -150,22 +157,22 @@ def predicting(run_dir: Path) -> list[str]:
     if not any(path.is_file() for path in kept):
         return []
     try:
-        config = load_mapping(run_dir / "config.yaml")
-        config.pop(KEY, None)
-        needed = strangers(config)
-        check_tasks(judged_config(run_dir, needed))
+        written = load_mapping(run_dir / "config.yaml")
+        written.pop(KEY, None)
+        needed = strangers(written)
+        check_tasks(config := judged_config(run_dir, needed))
     except AssayError:
         return []
-    command = f"assay predict {shlex.quote(str(run_dir))} {new_data(run_dir)}"
+    command = f"assay predict {shlex.quote(str(run_dir))} {new_data(run_dir, config)}"
     trust = f"put {KEY}: [{', '.join(needed)}] into conf/project.yaml, if you trust that code; then"
     return [trust, command] if needed else [command]
 
 
-def new_data(run_dir: Path) -> str:
+def new_data(run_dir: Path, config: DictConfig) -> str:
     """What stands for new data in a command: rows, pictures, an array of that shape, or whatever there is."""
     spec: Any = {}
-    with suppress(AssayError, AttributeError):
-        spec = load_mapping(run_dir / "config.yaml").get("spec") or {}
+    with suppress(AttributeError):
+        spec = config.get("spec") or {}
         task = known_task(str(spec.get("task")))
         if task is not None and task.generates:
             return "--prompt TEXT"
@@ -173,7 +180,7 @@ def new_data(run_dir: Path) -> str:
         return "NEW_ROWS.csv"
     try:
         shape, is_bytes = tuple(map(int, spec["input_shape"])), spec["input_dtype"] == "uint8"
-    except (AssayError, AttributeError, LookupError, TypeError, ValueError):
+    except (AttributeError, LookupError, TypeError, ValueError):
         return "INPUT"
     if is_bytes and len(shape) == 3:
         return "PICTURES"

@@ -158,7 +158,7 @@ def run_job(
     Raises:
         AssayError: As for `train`.
     """
-    run_dir, report = Path(config.run_dir), proof.report
+    run_dir, report, warnings = Path(config.run_dir), proof.report, proof.report.warnings
     kept = {"set_by": dict(set_by or {}), "data_sha256": data_sha256, "micro_batch": dict(micro_batch or {})}
     processes = num_local_processes(config)
     if processes > 1:
@@ -178,8 +178,9 @@ def run_job(
         plain = assembly.plain
         _add(callbacks, assembly)
         with begun(run_dir, config, overrides, chosen, plain=plain, **kept) as record:
-            options: Any = {"warnings": report.warnings, "callbacks": callbacks}
-            execute(assembly, record, run_dir, raise_errors=raise_errors, **options)
+            execute(
+                assembly, record, run_dir, raise_errors=raise_errors, warnings=warnings, callbacks=callbacks
+            )
     return result_of(run_dir)
 
 
