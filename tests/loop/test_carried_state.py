@@ -35,7 +35,7 @@ SEVERAL = (
 )
 SECOND = (
     "+callbacks.second={_target_:lightning.pytorch.callbacks.ModelCheckpoint,filename:second,"
-    "dirpath:'${run_dir}/checkpoints',monitor:val/accuracy,mode:force_min,save_last:link,"
+    "dirpath:'${run_dir}/checkpoints',monitor:val/accuracy,mode:force_min,"
     "enable_version_counter:false}"
 )
 WHOLE = ("log", "metrics", "logged", "gradients", "matrices", "buffers", "validated")

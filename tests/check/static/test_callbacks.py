@@ -44,8 +44,6 @@ def refused(**groups: Any) -> ConfigError:
     "groups",
     [
         {"callbacks": {"ema": EMA, "checkpoint": checkpoint(filename="best", monitor="val/loss")}},
-        {"callbacks": {"one": checkpoint(), "other": checkpoint(monitor="val/loss")}},
-        {"callbacks": {"one": checkpoint(filename="best"), "other": checkpoint(filename="{epoch}")}},
         {"logger": {"one": csv(save_dir="/a", version="x"), "other": csv(save_dir="/b", version="x")}},
     ],
 )
@@ -76,23 +74,6 @@ def test_two_accumulations() -> None:
     schedule = {"_target_": "torch.optim.lr_scheduler.CosineAnnealingLR", "T_max": "${spec.total_steps}"}
     error = refused(callbacks={"accumulation": node}, scheduler=schedule)
     assert "scheduler.T_max is computed from" in error.message
-
-
-@pytest.mark.parametrize(
-    ("callbacks", "key", "message"),
-    [
-        ({"a": checkpoint(filename="last", monitor="val/loss")}, "a", "last.ckpt"),
-        (
-            {"a": checkpoint(filename="best"), "b": checkpoint(filename="best")},
-            "b",
-            "callbacks.a writes best.ckpt",
-        ),
-    ],
-)
-def test_checkpoints_that_take_each_others_place(callbacks: Any, key: str, message: str) -> None:
-    error = refused(callbacks=callbacks)
-    assert error.key == f"callbacks.{key}.filename"
-    assert message in error.message
 
 
 def test_logs_that_take_each_others_place() -> None:

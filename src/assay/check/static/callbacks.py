@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import lightning.pytorch.callbacks as lightning_callbacks
-from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
+from lightning.pytorch.callbacks import WeightAveraging
 from lightning.pytorch.loggers import CSVLogger
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -73,7 +73,6 @@ def check_callbacks(config: DictConfig) -> None:
             _check_accumulation(config, key)
         if _averages(kind):
             _check_updates(config, key)
-    _check_files(config, [key for key, kind in chosen.items() if issubclass(kind, ModelCheckpoint)])
     _check_logs(config)
 
 
@@ -157,27 +156,6 @@ def _check_updates(config: DictConfig, key: str) -> None:
             key=f"{key}.update_every_n_steps",
             hint=f"{key}.update_every_n_steps=1",
         )
-
-
-def _check_files(config: DictConfig, keys: list[str]) -> None:
-    """Two that write into one file would take each other's place."""
-    written: dict[str, str] = {}
-    for key in keys:
-        node = OmegaConf.select(config, key)
-        file = _text(node, "filename") if node.get("filename") else "{epoch}-{step}"
-        if file == "last" and node.get("monitor") is not None:
-            raise ConfigError(
-                "last.ckpt is what a run that is stopped leaves, and would take the place of the best",
-                key=f"{key}.filename",
-                hint=f"{key}.filename=best",
-            )
-        if file in written and (node.get("filename") or node.get("enable_version_counter") is False):
-            raise ConfigError(
-                f"{written[file]} writes {file}.ckpt already",
-                key=f"{key}.filename",
-                hint=f"{key}.filename=…",
-            )
-        written[file] = key
 
 
 def _check_logs(config: DictConfig) -> None:
