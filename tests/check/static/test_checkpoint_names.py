@@ -95,11 +95,19 @@ def test_checkpoints_that_lie_beside_each_other(callbacks: Any) -> None:
         ),
         (
             {"a": checkpoint(filename="best"), "b": checkpoint(filename="best")},
-            *("b.filename", "callbacks.a writes best.ckpt already", "callbacks.b.filename='best-{epoch:02d}'"),
+            *(
+                "b.filename",
+                "callbacks.a writes best.ckpt already",
+                "callbacks.b.filename='best-{epoch:02d}'",
+            ),
         ),
         (
             {"a": checkpoint(filename="best"), "b": checkpoint(filename="./best")},
-            *("b.filename", "callbacks.a writes best.ckpt already", "callbacks.b.filename='best-{epoch:02d}'"),
+            *(
+                "b.filename",
+                "callbacks.a writes best.ckpt already",
+                "callbacks.b.filename='best-{epoch:02d}'",
+            ),
         ),
         (
             {"a": checkpoint(filename="{epoch}"), "b": checkpoint(filename="{epoch:d}")},

@@ -37,3 +37,23 @@ def test_names_that_were_given_are_a_column(tmp_path: Path) -> None:
     columns, values, _ = config_columns(read_runs([tmp_path]), (), ConfigValues())
     assert columns == ["name", "model"]
     assert values[0] == {"name": "baseline", "model": "mlp"}
+
+
+def test_an_experiment_is_a_column_where_every_run_has_one(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "experiment=narrow")
+    make_run(tmp_path / "b", "experiment=wide", "model=wide")
+    columns, values, _ = config_columns(read_runs([tmp_path]), (), ConfigValues())
+    assert columns == ["experiment", "model"]
+    assert [own["experiment"] for own in values] == ["narrow", "wide"]
+    make_run(tmp_path / "c", "model=deep")
+    columns, values, _ = config_columns(read_runs([tmp_path]), (), ConfigValues())
+    assert columns == ["model"]
+    assert [own["model"] for own in values] == ["mlp", "wide", "deep"]
+
+
+def test_what_an_experiment_sets_is_shown_where_another_run_has_none(tmp_path: Path) -> None:
+    make_run(tmp_path / "a")
+    make_run(tmp_path / "b", "experiment=faster", config={"trainer": {"max_epochs": 9}})
+    columns, values, _ = config_columns(read_runs([tmp_path]), (), ConfigValues())
+    assert columns == ["trainer.max_epochs"]
+    assert [own["trainer.max_epochs"] for own in values] == ["5", "9"]

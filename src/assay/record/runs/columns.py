@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from assay.config.unread_keys import PACKAGES
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
 from assay.record.runs.plain_value import plain_value, shown
@@ -59,9 +60,15 @@ def config_columns(
 
 
 def _candidates(runs: Sequence[Run]) -> list[str]:
+    """Groups and what was typed; not an experiment that only some have: its values differ, or nothing does."""
     groups = dict.fromkeys(key for run in runs for key in run.choices)
     typed = dict.fromkeys(key for run in runs for key in run.typed if key not in groups)
-    return [key for key in (*groups, *typed) if is_config(key)]
+    without = {
+        key
+        for key in groups
+        if PACKAGES.get(key) == "_global_" and not all(run.choices.get(key) for run in runs)
+    }
+    return [key for key in (*groups, *typed) if is_config(key) and key not in without]
 
 
 def _differs(key: str, runs: Sequence[Run], configs: ConfigValues) -> bool:
