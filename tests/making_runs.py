@@ -30,6 +30,8 @@ CHOICES = {
     "optimizer": "adamw",
     "loss": "ce",
 }
+PRESETS = ("sweep", "experiment")
+"""They set values of others, and no node of a config is theirs."""
 METRICS = "epoch,step,val/loss,val/accuracy\n1,10,0.9,0.5\n2,20,0.5,0.75\n"
 
 
@@ -47,6 +49,8 @@ def make_run(
         key, _, text = override.partition("=")
         if key in choices:
             choices[key] = text
+            if key in PRESETS:
+                continue
             plain[key] = {**plain.get(key, {}), "_target_": f"somewhere.{text}"}
         else:
             first, _, last = key.partition(".")

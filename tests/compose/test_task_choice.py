@@ -54,6 +54,25 @@ def test_a_table(table: str, target: str, more: list[str], loss: str, metric: st
     assert metric in metrics
 
 
+AUTOENCODER, ERROR = "assay.model.autoencoder.Autoencoder", "mse"
+
+
+@pytest.mark.parametrize("more", [[], ["data.source.task=reconstruction"], ["task=reconstruction"]])
+def test_without_a_target_a_table_or_arrays_are_reconstructed(table: str, more: list[str]) -> None:
+    loss, model, metrics = chosen(typed(table, "null", *more))
+    assert (loss, model) == (MSE, AUTOENCODER)
+    assert ERROR in metrics
+
+
+def test_what_is_typed_wins_over_what_suits_a_reconstruction() -> None:
+    arrays = ["data=arrays", "data.source.root=own.npz", "data.source.targets=null"]
+    assert chosen(arrays)[:2] == (MSE, AUTOENCODER)
+    assert chosen([*arrays, "loss=huber", "model=linear"])[:2] == (
+        "torch.nn.HuberLoss",
+        "torch.nn.Sequential",
+    )
+
+
 @pytest.mark.parametrize("in_folder", [True, False])
 @pytest.mark.parametrize(
     ("targets", "more", "loss", "metric"),

@@ -296,7 +296,9 @@ def test_a_file_that_is_no_table(tmp_path: Path, name: str) -> None:
         Table(str(tmp_path / name), "y").read()
 
 
-@pytest.mark.parametrize("wrong", [{"task": "ranking"}, {"missing": "drop"}, {"encoding": "utf-9"}])
+@pytest.mark.parametrize(
+    "wrong", [{"task": "ranking"}, {"task": "reconstruction"}, {"missing": "drop"}, {"encoding": "utf-9"}]
+)
 def test_arguments_out_of_range(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="was expected"):
         Table("somewhere.csv", "y", **wrong)

@@ -52,7 +52,7 @@ WITHOUT_A_SCORE = {
     "trainer.max_epochs=40",
     "train data=image_folder data.source.root=photos data.source.image_size=[64,64] task=reconstruction "
     "model=conv_autoencoder",
-    "train task=reconstruction data=table data.source.path=houses.csv data.source.target=null",
+    "train data=table data.source.path=houses.csv data.source.target=null",
     "train debug=one_batch",  # one step, to see that everything runs
 }
 OWN = {"model=wide", "data=diabetes_grades"}

@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import AssayError
+from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import TASKS, infer_task
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collection[str]) -> list[str]:
-    """The overrides that choose the loss and metrics of the data's task.
+    """The overrides that choose the loss and metrics of the data's task, and a model that suits it.
 
     Hydra lets what an experiment, the data or the person chooses win: group `task` comes first in
     `train.yaml`. The option of a task of the user's own, `my_project.survival.CoxModel`, is `cox_model`.
@@ -33,7 +34,8 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collec
         options: Of group `task`; none is for what every job starts from.
 
     Returns:
-        Such as `task=regression`; empty where nothing has to be chosen, or a task was.
+        Such as `task=regression`, with what the data would choose otherwise; empty where nothing has to be
+        chosen, or a task was.
     """
     if _typed("task", overrides) or _typed("data.task", overrides):
         return []
@@ -50,7 +52,9 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collec
         name = look(source) if look is not None else ""
     own = OmegaConf.select(config, "module._target_") == OUR_MODULE
     option = _WORDS.sub("_", str(name).rpartition(".")[2]).lower()
-    return [f"task={option}"] if own and option in options else []
+    if not own or option not in options:
+        return []
+    return [f"task={option}", *suited([*overrides, f"task={option}"])]
 
 
 def suited(overrides: Sequence[str]) -> list[str]:
@@ -75,6 +79,8 @@ def _typed(group: str, overrides: Sequence[str]) -> bool:
 def _of_table(source: dict[str, Any]) -> str:
     """By the target's columns; nothing where they cannot be read, which is said when the data is."""
     targets = source.get("target")
+    if targets is None and "tokenizer" not in source:  # texts are not reconstructed
+        return Reconstruction.name
     if not isinstance(targets, str | list) or "???" in (source.get("path"), targets):
         return ""
     from assay.data.tabular.table_file import read_table  # pandas takes half a second to import
@@ -98,6 +104,8 @@ def _of_table(source: dict[str, Any]) -> str:
 def _of_arrays(source: dict[str, Any]) -> str:
     """By the header of the array; nothing where there is none, which is said when the data is read."""
     root, name = source.get("root"), source.get("targets")
+    if name is None:
+        return Reconstruction.name
     if "???" in (root, name) or not isinstance(root, str) or not isinstance(name, str):
         return ""
     from assay.data.array_file import NoArrayError, header_of

@@ -130,8 +130,9 @@ class Table:
             )
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
         self.targets = [] if target is None else _names("target", target)
-        if target is None and task != "auto" and not task_of(task).learns_from_inputs:
-            raise ValueError(f"target=None: the name of a column was expected for task={task!r}")
+        if task != "auto" and task_of(task).learns_from_inputs != (target is None):
+            wanted = "null" if target is not None else "the name of a column"
+            raise ValueError(f"target={target!r}: {wanted} was expected for task={task!r}")
         self._asked_of_columns = Asked(
             targets=self.targets,
             features=None if features is None else _names("features", features),

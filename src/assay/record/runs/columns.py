@@ -60,7 +60,7 @@ def config_columns(
 
 
 def _candidates(runs: Sequence[Run]) -> list[str]:
-    """Groups and what was typed; not an experiment that only some have: its values differ, or nothing does."""
+    """Groups, then what was typed; no experiment that only some have: what differs are its values."""
     groups = dict.fromkeys(key for run in runs for key in run.choices)
     typed = dict.fromkeys(key for run in runs for key in run.typed if key not in groups)
     without = {
