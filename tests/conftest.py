@@ -18,6 +18,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig, OmegaConf
+from tests.always import mark_the_others
 from torch import Tensor, nn
 from typing_extensions import override
 
@@ -49,8 +50,10 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave most of a long family to the long proofs, and put the longest files first."""
+    mark_the_others(items, whole=not any("::" in one for one in config.args))
     paths = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: paths.get(item.path, len(paths)))
 

@@ -51,6 +51,12 @@ def job(*typed: str) -> DictConfig:
     return config
 
 
+@pytest.mark.always(
+    "",
+    "trainer.val_check_interval=0.5",
+    "trainer.check_val_every_n_epoch=2 trainer.val_check_interval=5",
+    "trainer.max_steps=2 trainer.accumulate_grad_batches=3 trainer.val_check_interval=6",
+)
 @pytest.mark.parametrize(
     "typed",
     [
@@ -97,6 +103,11 @@ def test_less_than_a_batch(name: str) -> None:
     check_length(job(caught.value.hint.split()[0]))
 
 
+@pytest.mark.always(
+    "-True",
+    "scheduler.interval=step scheduler.frequency=4-False",
+    "trainer.check_val_every_n_epoch=2 scheduler.frequency=2-True",
+)
 @pytest.mark.parametrize(
     ("typed", "fine"),
     [

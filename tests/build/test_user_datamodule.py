@@ -72,6 +72,7 @@ KINDS = (
 )
 
 
+@pytest.mark.always("drop_last", "batch_sampler", "shortest")
 @pytest.mark.filterwarnings("ignore")  # of Lightning's, on the trainer of the comparison
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_steps_are_those_that_lightning_counts(kind: str) -> None:

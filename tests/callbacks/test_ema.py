@@ -49,6 +49,7 @@ def averaged(steps: list[np.ndarray[Any, Any]], decay: float, warmup: float | No
     return average
 
 
+@pytest.mark.always("0.9-0.5-1", "0.8-0.5-3")
 @pytest.mark.parametrize(
     ("decay", "warmup", "every"), [(0.9, 0.5, 1), (0.9, None, 1), (0.999, 0.1, 1), (0.8, 0.5, 3)]
 )

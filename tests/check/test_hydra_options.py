@@ -79,6 +79,13 @@ def drawn(change: str, of: int) -> bool:
     return int(hashlib.sha256(change.encode()).hexdigest(), 16) % of == 0
 
 
+@pytest.mark.always(
+    "hydra/launcher=local-True",
+    "hydra/launcher=slurm-True",
+    "hydra/sweeper=optuna-True",
+    "hydra/sweeper/pruner=hyperband-True",
+    "hydra/sweeper/sampler=cmaes-True",
+)
 @pytest.mark.filterwarnings("ignore:.*has been deprecated:FutureWarning")  # what Optuna is to drop
 @pytest.mark.parametrize("always", [True, pytest.param(False, marks=pytest.mark.long)])
 @pytest.mark.parametrize("option", OPTIONS)

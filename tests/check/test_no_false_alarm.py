@@ -237,6 +237,7 @@ READ_LONG = {"stdlib_gpt", "text_topics"}
 """Experiments whose texts take seconds to read; tests/experiment/test_small_jobs.py tries smaller ones."""
 
 
+@pytest.mark.always("digits_distillation", "digits_segmentation", "wine_multitask")
 @pytest.mark.parametrize(
     "name",
     [

@@ -128,6 +128,7 @@ PREDICTED = (
 )
 
 
+@pytest.mark.always("data=diabetes optimizer=muon", "loss=ldam augment=mixup optimizer=rmsprop")
 @pytest.mark.parametrize("typed", PREDICTED, ids=lambda typed: " ".join(typed) or "default")
 def test_the_run_takes_what_the_check_said(typed: tuple[str, ...]) -> None:
     benchmark = runpy.run_path(str(BENCHMARK))

@@ -109,6 +109,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.always("optimizer.capturable", "trainer.precision")
 @pytest.mark.parametrize("key", DECIDE)
 def test_a_job_of_a_sweep_is_settled_as_it_is_alone(key: str, tmp_path: Path) -> None:
     own = ["precision=bf16", "data=iris", "+optimizer.foreach=null"]
@@ -148,6 +149,7 @@ def test_a_run_says_what_it_came_to_and_did_it(digits_run: Trained) -> None:
     assert [group["fused"] for group in state["param_groups"]] == [True]
 
 
+@pytest.mark.always("optimizer.fused=null-optimizer.fused=auto-True")
 @pytest.mark.parametrize(
     ("begun", "typed", "expected"),
     [

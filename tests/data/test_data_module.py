@@ -293,6 +293,7 @@ class Ends(L.Callback):
             raise ZeroDivisionError
 
 
+@pytest.mark.always("-1-True", "10-False")
 @pytest.mark.parametrize("persistent", [True, False])
 @pytest.mark.parametrize("stop_at", [-1, 10])
 def test_no_process_outlives_a_run(

@@ -96,6 +96,7 @@ def test_it_draws_better_digits_than_a_kernel_density(gan: Any, tmp_path: Path) 
     assert min(one["test/rarest"] for one in scores) > 0.04
 
 
+@pytest.mark.always("batch-4")
 @pytest.mark.parametrize(
     ("hook", "count"),
     [("batch", 4), ("validation", 2), pytest.param("epoch", 1, marks=pytest.mark.long)],

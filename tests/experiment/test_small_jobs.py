@@ -88,6 +88,7 @@ def test_every_task_is_that_of_a_job(small: Small) -> None:
     assert not {*WITHOUT_EXPERIMENT} & {option.name for option in list_options("experiment")}
 
 
+@pytest.mark.always("digits_segmentation-batch-5", "stdlib_gpt-batch-5", "wine_multitask-batch-5")
 @pytest.mark.parametrize(
     ("hook", "count"),
     [pytest.param(*point, marks=[pytest.mark.long] * (number > 0)) for number, point in enumerate(POINTS)],
@@ -133,6 +134,7 @@ def stated(run: Trained) -> str:
     return as_typed({**known, "dtype": spec["input_dtype"], "num_samples": parts})
 
 
+@pytest.mark.always("digits_segmentation", "text_topics", "wine_multitask")
 @each
 def test_a_declared_job_is_proved_without_reading_its_data(
     small: Small, name: str, monkeypatch: pytest.MonkeyPatch
@@ -167,6 +169,7 @@ def test_evaluated_and_compared_it_has_the_scores_of_its_test(
         assert all(one[metric]["mean"] == pytest.approx(value, abs=1e-6) for one in scores)
 
 
+@pytest.mark.always("digits_segmentation", "stdlib_gpt", "wine_multitask")
 @each
 def test_its_page_shows_scores_and_figures(small: Small, name: str) -> None:
     run = small(name)
@@ -204,6 +207,7 @@ def test_a_file_of_samples_is_predicted_as_the_samples_are(small: Small, name: s
             assert found[column].astype(str).tolist() == expected[column].astype(str).tolist()
 
 
+@pytest.mark.always("digits_segmentation", "wine_multitask")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.long] * (name in SELDOM | EXPORTED_ELSEWHERE)) for name in NAMES],

@@ -218,6 +218,7 @@ def check(folder: Path, name: str, hook: str, count: int, whole: dict[str, Any] 
     return True
 
 
+@pytest.mark.always("accumulating-on_train_batch_end-9", "plateau-on_validation_end-4")
 @pytest.mark.parametrize(("name", "hook", "count"), USUAL)
 def test_a_run_saved_here_ends_the_same(tmp_path: Path, name: str, hook: str, count: int) -> None:
     (tmp_path / "whole").mkdir()

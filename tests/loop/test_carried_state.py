@@ -195,6 +195,7 @@ def end_instead(*_: Any) -> None:
     raise SystemExit(9)
 
 
+@pytest.mark.always("step", "stream", "better")
 @pytest.mark.parametrize("name", CASES)
 def test_without_an_item_the_end_differs(
     train: Train, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -81,6 +81,7 @@ def whole(train: Train) -> Trained:
     return train(*SMALL, "precision=fp64", "augment=mixup")
 
 
+@pytest.mark.always("7", "auto")
 @pytest.mark.parametrize("size", ["7", "1", "20", "auto"])
 def test_pieces_of_a_mixed_batch_add_up_to_it(train: Train, whole: Trained, size: str) -> None:
     room = Room(None)
@@ -92,6 +93,7 @@ def test_pieces_of_a_mixed_batch_add_up_to_it(train: Train, whole: Trained, size
         assert all(torch.equal(one, pieces.weights[name]) for name, one in whole.weights.items())
 
 
+@pytest.mark.always("backward-3")
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("where", ["forward", "backward"])
 def test_a_step_that_found_no_room_is_taken_again(train: Train, where: str, accumulate: int) -> None:
@@ -112,6 +114,7 @@ BATCH_NORM = ("model=small_cnn", "model.widths=[4,8]", "augment=mixup")
 DROPOUT = ("model.dropout=0.5", "trainer.accumulate_grad_batches=2")
 
 
+@pytest.mark.always("batch_norm")
 @pytest.mark.parametrize(
     ("parts", "steps", "from_step"), [(BATCH_NORM, 3, 3), (DROPOUT, 1, 1)], ids=["batch_norm", "dropout"]
 )

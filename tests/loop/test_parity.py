@@ -42,6 +42,18 @@ def pairs() -> list[Row]:
     return uncut + cover({**long, "deed": long["deed"][1:]}, 2, possible, among="deed")
 
 
+@pytest.mark.always(
+    "assay non finite",
+    "none",
+    "early stopping in validation",
+    "checkpoint, two",
+    "swa",
+    "accumulation scheduler",
+    "rich bar",
+    "lr monitor",
+    "batch size finder",
+    "assay ema",
+)
 @pytest.mark.parametrize("row", cover(VALUES, 1, possible), ids=lambda row: row["callbacks"])
 def test_each_setting_somewhere(row: Row, tmp_path: Path) -> None:
     found, _ = told_apart(row, tmp_path)

@@ -61,6 +61,7 @@ class Send(Callback):
         self._send("sanity", trainer)
 
 
+@pytest.mark.always("SIGTERM", "SIGINT")
 @pytest.mark.parametrize("name", SIGNALS)
 def test_the_step_is_finished_and_saved(train: Train, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     before = {number: signal.getsignal(number) for number in signal.valid_signals()}
@@ -185,6 +186,7 @@ def test_a_process_that_loads_data_leaves_it_to_its_parent() -> None:
     assert not stop.received
 
 
+@pytest.mark.always("3-1-more1")
 @pytest.mark.parametrize(
     ("batch", "epoch", "more"),
     [

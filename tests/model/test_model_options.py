@@ -90,6 +90,13 @@ def test_trains_a_step(option: str, input_shape: tuple[int, ...], num_outputs: i
     assert not torch.equal(model(inputs), outputs)
 
 
+@pytest.mark.always(
+    "convnext_tiny-(3, 224, 224)-10",
+    "lenet-(1, 8, 8)-1",
+    "mlp-(3, 224, 224)-10",
+    "timm-(1, 8, 8)-1",
+    "vit-(3, 224, 224)-10",
+)
 @pytest.mark.parametrize(
     ("input_shape", "num_outputs"),
     [
@@ -168,6 +175,7 @@ def test_takes_the_containers_of_a_config_as_they_are(option: str) -> None:
     assert build(option, (1, 8, 8), 2, convert="none")(torch.zeros(2, 1, 8, 8)).shape == (2, 2)
 
 
+@pytest.mark.always("unet", "deeplab_mobilenet")
 @pytest.mark.parametrize("option", MASKS)
 def test_a_class_for_each_pixel(option: str) -> None:
     shape = (1, 33, 40) if option == "unet" else (1, 40, 48)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SMALL = ["resnet18", "squeezenet1_1", "shufflenet_v2_x0_5", "mobilenet_v3_small", "mnasnet0_5"]
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("name", zoo.list_models(module=zoo))
 def test_every_classification_network_is_built_and_its_head_known(name: str) -> None:
     if name.startswith("regnet"):

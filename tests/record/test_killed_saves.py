@@ -103,6 +103,7 @@ JOB = ("data=iris", "model=linear", "optimizer=sgd", "callbacks=[default]", "tra
 WRITING = ("write", "fsync", "replace")
 
 
+@pytest.mark.always("28-True-13", "5-False-33")
 @pytest.mark.parametrize("k", points(CALLS))
 @pytest.mark.parametrize(("code", "lasting"), [(errno.ENOSPC, True), (errno.EIO, False)])
 def test_a_disk_that_fails(train: "Train", tmp_path: Path, k: int, code: int, lasting: bool) -> None:

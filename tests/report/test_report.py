@@ -34,6 +34,7 @@ def test_each_figure_is_a_picture(digits_run: Trained, tmp_path: Path) -> None:
         assert picture.width > 600
 
 
+@pytest.mark.always("--csv DIR-60")
 @pytest.mark.parametrize(
     ("option", "room"), [("--out FILE", 1_000_000), ("--png DIR", 10_000), ("--csv DIR", 60)]
 )
@@ -52,6 +53,7 @@ def test_a_full_disk_leaves_nothing_half_written(
     )
 
 
+@pytest.mark.always("csv-confusion_matrix.csv-1")
 @pytest.mark.parametrize(
     ("key", "name", "rewrites"), [("png", "roc.png", 0), ("csv", "confusion_matrix.csv", 1)]
 )

@@ -42,6 +42,7 @@ def stage(metrics: Any, name: str) -> dict[str, float]:
     return {key: value for key, value in metrics.items() if key.startswith(f"{name}/")}
 
 
+@pytest.mark.always("multilabel", "embeddings")
 @pytest.mark.parametrize(
     "overrides",
     [

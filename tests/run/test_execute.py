@@ -41,6 +41,7 @@ DIVERGES = ("optimizer=sgd", "optimizer.lr=100", "optimizer.weight_decay=10", "d
 """Each step makes the weights a thousand times as large."""
 
 
+@pytest.mark.always("callbacks=ema")
 @pytest.mark.parametrize("asked", ["callbacks=ema", "callbacks=[]", "logger=tensorboard"])
 def test_the_parts_are_there(tmp_path: Path, asked: str, capsys: pytest.CaptureFixture[str]) -> None:
     result = trained(tmp_path, asked)

@@ -56,6 +56,7 @@ def scores(predictions: Predictions) -> dict[str, float]:
     return {"accuracy": metrics.accuracy_score(targets, outputs.argmax(1)), "auroc": area}
 
 
+@pytest.mark.always("overrides1-binary-probabilities-shape1", "overrides2-regression-values-shape2")
 @pytest.mark.parametrize(
     ("overrides", "task", "kind", "shape"),
     [

@@ -146,6 +146,7 @@ LOST: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.always("damaged")
 @pytest.mark.parametrize("how", LOST)
 def test_a_lost_best_checkpoint_is_told_at_once_and_only_a_better_one_takes_its_place(
     train: Train, tmp_path: Path, how: str
@@ -167,6 +168,7 @@ def last_weights(train: Train) -> Trained:
     return train(*JOB[:4], "callbacks=[last_checkpoint]")
 
 
+@pytest.mark.always("without_sum")
 @pytest.mark.parametrize("how", LOST)
 def test_where_none_is_better_than_the_lost_one_none_is_called_best(
     train: Train, last_weights: Trained, tmp_path: Path, how: str
@@ -312,6 +314,7 @@ def test_what_is_no_run_is_told_before_torch_is_imported(tmp_path: Path) -> None
     assert "torch" in sys.modules  # by this test; tests/contract looks at the command itself
 
 
+@pytest.mark.always("tensorboard")
 @pytest.mark.filterwarnings("ignore")  # MLflow has its own
 @pytest.mark.parametrize("logger", ["tensorboard", "mlflow"])
 def test_other_loggers_go_on_with_the_same_run(train: Train, tmp_path: Path, logger: str) -> None:
@@ -379,6 +382,7 @@ def test_a_clock_that_was_put_back(stopped: Path, monkeypatch: pytest.MonkeyPatc
     assert record(stopped)["finished"] == record(stopped)["resumed"][0]["at"] >= record(stopped)["started"]
 
 
+@pytest.mark.always("edited")
 @pytest.mark.parametrize(
     ("change", "says"),
     [

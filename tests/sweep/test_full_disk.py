@@ -49,6 +49,7 @@ def states() -> list[str]:
     return [job.status for _, job in sorted(jobs.items())]
 
 
+@pytest.mark.always("40960")
 @pytest.mark.parametrize("left", [40 << 10, 150 << 10])
 def test_a_sweep_stops_and_goes_on_when_there_is_room(
     left: int, small_disk: Path, fork_server: ForkServer, capfd: pytest.CaptureFixture[str]

@@ -52,15 +52,15 @@ def causes(result: SweepResult) -> dict[str, str]:
 
 
 @pytest.mark.timeout(600)
-def test_six_poison_jobs_among_24(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    kinds = ["none"] * 24
-    for place, kind in zip((1, 4, 9, 12, 17, 23), KINDS, strict=True):
+def test_six_poison_jobs_among_12(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    kinds = ["none"] * 12
+    for place, kind in zip((1, 4, 5, 7, 8, 11), KINDS, strict=True):
         kinds[place] = kind
     zipped = "hydra.sweeper.zip=[[seed,callbacks.poison.kind]]"
-    typed = [*TINY, *LIMITS, "seed=range(24)", f"callbacks.poison.kind={','.join(kinds)}", zipped]
+    typed = [*TINY, *LIMITS, "seed=range(12)", f"callbacks.poison.kind={','.join(kinds)}", zipped]
     result = start([*typed, "hydra.sweep.dir=sweep"])
     assert causes(result) == KINDS
-    assert Counter(job.status for job in result.jobs) == {"finished": 18, "failed": 6}
+    assert Counter(job.status for job in result.jobs) == {"finished": 6, "failed": 6}
     assert result.exit_code == 1
     with (tmp_path / "sweep" / "results.csv").open(newline="") as file:
         table = [row["cause"] for row in csv.DictReader(file)]

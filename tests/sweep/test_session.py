@@ -67,6 +67,14 @@ def test_a_job_is_what_it_is_alone() -> None:
     assert swept.fingerprint == alone.fingerprint
 
 
+@pytest.mark.always(
+    "optimizer.lr=0.1,fast",
+    "optimizer._target_=torch.optim.SGD,x.Y",
+    "hydra.sweeper.direction=up",
+    "hydra.launcher.max_retries=-1",
+    "hydra.sweeper.zip=[[seed,optimizer.lrr]]",
+    "hydra.launcher._target_=os.system",
+)
 @pytest.mark.parametrize(
     "last",
     [
@@ -105,6 +113,7 @@ def test_a_check_finds_it_too(last: str) -> None:
 RANDOM = ("hydra/sweeper=random", "hydra.sweeper.num_samples=2", "optimizer.lr=interval(0.1,0.2)")
 
 
+@pytest.mark.always("${name}-jobs1", "${hydra:job.override_dirname}-jobs2")
 @pytest.mark.parametrize(
     ("subdir", "jobs"),
     [

@@ -68,6 +68,7 @@ def gradual_run(train: Train, pretrained: Path) -> Trained:
     return train(*GRADUAL, f"model.weights={pretrained}")
 
 
+@pytest.mark.always("before an unfreezing")
 @pytest.mark.parametrize("batch", [4, 6], ids=["before an unfreezing", "after it"])
 def test_a_gradual_run_goes_on_bit_for_bit(
     train: Train, pretrained: Path, gradual_run: Trained, batch: int
@@ -113,6 +114,12 @@ def test_a_lora_run_gives_the_merged_model(train: Train, tmp_path: Path) -> None
         train(*VIT, *SHORT, f"model.weights={run.run_dir}")
 
 
+@pytest.mark.always(
+    "typed1-no linear or attention layer besides its head.*finetune=gradual",
+    "typed2-schedule\\\\.1\\\\[0\\\\]='nothing' is found",
+    "typed5-is not a network of timm; close to it: resnet18",
+    "typed7-model\\\\.weights=nowhere\\\\.pth is neither a file nor a run",
+)
 @pytest.mark.parametrize(
     ("typed", "says"),
     [

@@ -59,6 +59,7 @@ def resumed(run_dir: Path) -> str:
     return done.output
 
 
+@pytest.mark.always("20000-last.ckpt")
 @pytest.mark.parametrize(
     ("room", "named"),
     [(0, "record.json cannot be written: File too large. The run has failed"), (20_000, "last.ckpt")],

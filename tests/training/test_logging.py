@@ -68,6 +68,7 @@ def test_every_second_step(train: Train) -> None:
     assert steps == [2, 4, 6]
 
 
+@pytest.mark.always("logger=[tensorboard]")
 @pytest.mark.parametrize("logger", ["logger=[]", "logger=[tensorboard]"])
 def test_csv_is_always_written(train: Train, logger: str) -> None:
     run = train("data=digits", "model=linear", "trainer.limit_train_batches=2", logger)

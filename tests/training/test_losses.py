@@ -66,6 +66,15 @@ def test_every_option_is_trained() -> None:
     }
 
 
+@pytest.mark.always(
+    "focal-multiclass",
+    "bce-binary",
+    "bce_with_logits-multilabel",
+    "huber-regression",
+    "ldam-regression",
+    "mse-multilabel",
+    "triplet-multiclass",
+)
 @pytest.mark.parametrize("task", SUITED_LOSSES)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_task_and_loss(train: Train, data: dict[str, list[str]], task: str, loss: str) -> None:
@@ -155,6 +164,7 @@ def check_learns(run: Trained) -> None:
     assert run.result.metrics["val/accuracy"] > 0.25
 
 
+@pytest.mark.always("cross_entropy-cutmix", "kl_div-teacher")
 @pytest.mark.parametrize("augment", ["none", "mixup", "cutmix", "teacher"])
 @pytest.mark.parametrize("loss", ["cross_entropy", "focal", "ldam", "kl_div"])
 def test_classification_loss_and_augment(train: Train, teacher: Trained, loss: str, augment: str) -> None:
@@ -163,6 +173,7 @@ def test_classification_loss_and_augment(train: Train, teacher: Trained, loss: s
     check_learns(train(*DIGITS, f"optimizer.lr={lr}", f"loss={loss}", f"augment={augment}", *extra))
 
 
+@pytest.mark.always("mixup_or_cutmix-overrides0", "flip_crop_mixup-overrides2")
 @pytest.mark.parametrize(
     ("augment", "overrides"),
     [
@@ -192,6 +203,7 @@ TWO_CLASSES = (
 )
 
 
+@pytest.mark.always("bce_with_logits-binary-1-mixup", "cross_entropy-multiclass-2-cutmix")
 @pytest.mark.parametrize("augment", ["mixup", "cutmix"])
 @pytest.mark.parametrize(
     ("loss", "metrics", "outputs"), [("bce_with_logits", "binary", 1), ("cross_entropy", "multiclass", 2)]

@@ -39,6 +39,7 @@ def test_every_option_is_trained() -> None:
     assert every - of_texts - of_masks - without_targets == {*LEARNS, *STEPS, *BY_NAME}
 
 
+@pytest.mark.always("linear", "small_cnn", "vit")
 @pytest.mark.parametrize("model", LEARNS)
 def test_loss_falls(train: Train, model: str) -> None:
     lr, batches, share = LEARNS[model]
@@ -66,6 +67,7 @@ def test_loss_falls(train: Train, model: str) -> None:
     }
 
 
+@pytest.mark.always("resnet34")
 @pytest.mark.parametrize("model", STEPS)
 def test_takes_two_steps(train: Train, model: str) -> None:
     run = train(

@@ -28,6 +28,7 @@ def test_every_option_is_trained() -> None:
     assert {option.name for option in list_options("param_groups")} == {"all", "no_decay", "layer_decay"}
 
 
+@pytest.mark.always("sgd", "lbfgs", "muon")
 @pytest.mark.parametrize("optimizer", CLASSES)
 def test_loss_falls(train: Train, optimizer: str) -> None:
     extra = {

@@ -27,6 +27,7 @@ def test_every_option_is_tried() -> None:
     assert {option.name for option in list_options("precision")} == {*DTYPES, "fp16"}
 
 
+@pytest.mark.always("bf16", "fp64")
 @pytest.mark.parametrize("precision", DTYPES)
 def test_dtypes_of_a_run(train: Train, precision: str) -> None:
     weights, outputs, matmul = DTYPES[precision]

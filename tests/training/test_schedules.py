@@ -83,6 +83,7 @@ def test_every_option_is_trained() -> None:
 ACCUMULATED = ("cosine", "exponential", "onecycle", "warmup_cosine")
 
 
+@pytest.mark.always("none-1", "exponential-2", "onecycle-1", "warmup_cosine-2")
 @pytest.mark.parametrize(
     ("scheduler", "accumulate"), [*((name, 1) for name in SCHEDULES), *((name, 2) for name in ACCUMULATED)]
 )
@@ -112,6 +113,7 @@ def test_lr_of_each_step(train: Train, scheduler: str, accumulate: int) -> None:
     np.testing.assert_allclose(run.column("lr-SGD/default"), wanted, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.always("overrides1-reduced1", "overrides3-reduced3")
 @pytest.mark.parametrize(
     ("overrides", "reduced"),
     [
@@ -135,6 +137,7 @@ def test_plateau_follows_what_it_monitors(train: Train, overrides: list[str], re
     np.testing.assert_allclose([lrs[0] for lrs in run.watch.lrs], expected, rtol=1e-6)
 
 
+@pytest.mark.always("overrides1-40-80", "overrides3-2-4", "overrides5-3-8")
 @pytest.mark.parametrize(
     ("overrides", "per_epoch", "total"),
     [

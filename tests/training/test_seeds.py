@@ -52,6 +52,7 @@ def test_other_seed_other_run(train: Train, first: Trained) -> None:
     assert other.record["data_sha256"] == first.record["data_sha256"]
 
 
+@pytest.mark.always("overrides0", "overrides3")
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -195,6 +195,7 @@ def test_a_run_whose_tokenizer_is_lost_or_damaged_says_so(
         assay.load(run_dir)
 
 
+@pytest.mark.always("[fruit,long]-multilabel-text_transformer")
 @pytest.mark.parametrize(
     ("target", "task", "model"),
     [
@@ -255,6 +256,13 @@ REFUSED = {
 }
 
 
+@pytest.mark.always(
+    "model=mlp",
+    "augment=mixup",
+    "data/transform=resize",
+    "data.source.tokenizer=chars",
+    "data.source.text=length",
+)
 @pytest.mark.parametrize("override", REFUSED)
 def test_what_does_not_go_with_texts_is_refused(path: Path, override: str) -> None:
     with pytest.raises(AssayError) as error:
@@ -262,6 +270,7 @@ def test_what_does_not_go_with_texts_is_refused(path: Path, override: str) -> No
     assert REFUSED[override] in str(error.value)
 
 
+@pytest.mark.always("digits-text_transformer")
 @pytest.mark.parametrize("model", ["bag_of_embeddings", "text_transformer"])
 @pytest.mark.parametrize("data", ["digits", "iris"])
 def test_a_model_of_texts_refuses_other_data(data: str, model: str) -> None:

@@ -35,6 +35,7 @@ def test_large_enough() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
+@pytest.mark.long
 def test_the_payloads_are_real(tmp_path: Path) -> None:
     """A loader that does not judge leaves every marker; Hydra's own, blocklist and all, very many."""
     [found] = ran("naive.py", str(tmp_path))

@@ -34,6 +34,7 @@ OPTIONS = (
 )
 
 
+@pytest.mark.always("onecycle", "exponential", "inverse_sqrt")
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_schedule_is_followed_as_lightning_steps_it(option: str, train: Callable[..., Any]) -> None:
     typed = [f"scheduler={option}", "data=iris", "trainer.max_epochs=4", "optimizer=sgd"]

@@ -152,12 +152,17 @@ def test_a_run_that_could_not_be_written_is_refused(
     assert sorted(places.rglob("*")) == before, "nothing was written"
 
 
+@pytest.mark.always(
+    "hydra.run.dir=file-hydra.run.dir-'file': this is not a folder-check",
+    "callbacks.checkpoint.filename='{nope}'-callbacks.checkpoint.filename-no metric 'nope'-train",
+)
 @pytest.mark.parametrize("verb", ["check", "train"])
 @pytest.mark.parametrize(("typed", "key", "says"), [SINGLE[0], SINGLE[12], SINGLE[24]])
 def test_the_command_says_so(typed: str, key: str, says: str, verb: str, places: Path) -> None:
     refused(verb, [*JOB, *typed.split(" ")], key, says, places)
 
 
+@pytest.mark.always
 @pytest.mark.parametrize(
     ("typed", "key", "says", "verb"),
     [*((*case, "check") for case in SWEEPS), *((*case, "train") for case in SWEEPS[::6])],

@@ -28,6 +28,7 @@ def prover() -> Prover:
     return Prover()
 
 
+@pytest.mark.always("trainer.max_epochs=3-True", "trainer.max_epochs=2-False")
 @pytest.mark.parametrize(
     ("typed", "reached"),
     [
@@ -54,6 +55,9 @@ def test_early_stopping(train: Train, prover: Prover, typed: str, reached: bool)
     assert ("early stopping changed nothing: it looked at val/loss" in said) is not reached
 
 
+@pytest.mark.always(
+    "trainer.max_epochs=2 scheduler.interval=step scheduler.frequency=4 trainer.val_check_interval=4-True"
+)
 @pytest.mark.parametrize(
     ("typed", "reached"),
     [

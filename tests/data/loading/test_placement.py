@@ -150,6 +150,7 @@ def test_one_look_at_a_small_part_prepares_nothing() -> None:
     assert {type(batch) for batch in placement.batches(few, torch.device("cpu"))} == {Prepared}
 
 
+@pytest.mark.always("bf16")
 @pytest.mark.parametrize(
     "words",
     [

@@ -99,6 +99,7 @@ def test_stopped_anywhere_it_trains_each_sample_once(train: Train, kind: str, wo
         assert outcome(broken.run_dir) == outcome(whole.run_dir), count
 
 
+@pytest.mark.always("stream")
 @pytest.mark.parametrize("kind", WHOLE_EPOCHS)
 def test_what_can_only_be_read_from_its_beginning_goes_on_at_an_epoch(
     train: Train, kind: str, caplog: pytest.LogCaptureFixture

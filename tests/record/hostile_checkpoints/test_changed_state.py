@@ -73,6 +73,7 @@ def test_no_attribute_of_a_callback_is_set_but_its_own(
         )
 
 
+@pytest.mark.always("victim.txt-kth_best_model_path", "run/checkpoints/../../victim.txt-best_k_models")
 @pytest.mark.parametrize(
     "name", ["best_model_path", "kth_best_model_path", "last_model_path", "best_k_models"]
 )

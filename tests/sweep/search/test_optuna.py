@@ -136,6 +136,7 @@ def test_each_sampler_proposes_the_trials_asked_for(name: str, tmp_path: Path) -
     one.close()
 
 
+@pytest.mark.always("TPESampler", "CmaEsSampler")
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_serial_study_is_reproduced(name: str, tmp_path: Path) -> None:
     first: list[Line] = []
@@ -204,6 +205,7 @@ def test_several_objectives(tmp_path: Path) -> None:
     one.close()
 
 
+@pytest.mark.always("TPESampler")
 @pytest.mark.parametrize("name", ["TPESampler", "NSGAIISampler"])
 def test_constraints_draw_the_search_to_where_they_hold(name: str, tmp_path: Path) -> None:
     def end(overrides: Sequence[str]) -> tuple[Outcome, list[float] | None]:
@@ -346,6 +348,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
     return journal
 
 
+@pytest.mark.always("4", "14")
 @pytest.mark.parametrize("calls", [3, 4, 9, 14, 19])
 def test_a_killed_study_ends_with_exactly_its_trials(calls: int, whole: list[Line], tmp_path: Path) -> None:
     journal, killed = kill_and_resume(tmp_path / "killed", calls, 1, num_trials=5)
