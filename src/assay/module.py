@@ -238,10 +238,10 @@ class Module(L.LightningModule):
             if scale is None
             else self.loss(at_least_float32(outputs), scale.standardize(targets))
         )
-        seen = outputs.detach()
+        seen = outputs.detach() if outputs.requires_grad else outputs
         if not self._predicts_later:
             seen = self._predictions(seen)
-        return loss, (loss.detach(), seen, self.task.hard_targets(targets))
+        return loss, (loss.detach() if loss.requires_grad else loss, seen, self.task.hard_targets(targets))
 
     def compared(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The loss of outputs, in the form that the task gives them for it.

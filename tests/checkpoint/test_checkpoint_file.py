@@ -7,7 +7,6 @@ import pathlib
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import wait
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.demos.boring_classes import BoringModel
 from tests.record.killing import count_calls, dies_at
 
-from assay.checkpoint.checkpoint_file import CheckpointFile
+from assay.checkpoint.checkpoint_file import _SMALL, CheckpointFile
 from assay.errors import AssayError
 from assay.files.checksum import sha256
 
@@ -188,20 +187,42 @@ def test_in_the_background_the_state_is_that_of_the_call(
     assert loaded["state_dict"]["tied"].data_ptr() == loaded["state_dict"]["w"].data_ptr()
 
 
-def test_one_step_one_copy_another_step_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_step_one_copy_another_step_of_a_large_one_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slow, file = Slow(monkeypatch), CheckpointFile(background=True)
-    state: dict[str, Any] = {"epoch": 1, "state_dict": {"w": torch.zeros(50)}}
+    large = torch.zeros(_SMALL // 4 + 1)
+    state: dict[str, Any] = {"epoch": 1, "state_dict": {"w": large}}
     file.save_checkpoint({**state, "which": "best"}, tmp_path / "best.ckpt")
     file.save_checkpoint({**state, "which": "last"}, tmp_path / "last.ckpt")  # does not wait
     assert slow.written == 0
-    state["state_dict"]["w"] += 1
+    large += 1
     threading.Timer(0.3, slow.go.set).start()
     file.save_checkpoint({**state, "epoch": 2}, tmp_path / "last.ckpt")
     assert slow.written >= 2, "two steps are never held at once"
     file.teardown()
     assert load(tmp_path / "best.ckpt")["which"] == "best"
-    assert same(load(tmp_path / "best.ckpt"), OLD)
-    assert same(load(tmp_path / "last.ckpt"), NEW)
+    assert load(tmp_path / "best.ckpt")["state_dict"]["w"].sum() == 0
+    assert torch.equal(load(tmp_path / "last.ckpt")["state_dict"]["w"], torch.ones_like(large))
+
+
+def test_of_what_is_replaced_at_once_the_newest_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, file = Slow(monkeypatch), CheckpointFile(background=True)
+    weight = torch.zeros(50)
+    for epoch in range(20):
+        state = {"epoch": epoch, "state_dict": {"w": weight}}
+        file.save_checkpoint(state, tmp_path / "best.ckpt")
+        file.save_checkpoint(state, tmp_path / "last.ckpt")
+        weight += 1
+    slow.go.set()
+    file.teardown()
+    assert slow.written < 10, "the first ones, and the last"
+    for name in ("best", "last"):
+        loaded = load(tmp_path / f"{name}.ckpt")
+        assert loaded["epoch"] == 19
+        assert torch.equal(loaded["state_dict"]["w"], torch.full((50,), 19.0))
 
 
 def test_an_old_one_goes_only_when_the_new_one_is_there(
@@ -227,7 +248,7 @@ def test_what_goes_wrong_in_the_background_is_told_once_and_the_old_one_stays(
     (tmp_path / "taken").touch()
     file.save_checkpoint(NEW, tmp_path / "taken" / "new.ckpt")  # its folder is a file
     file.remove_checkpoint(tmp_path / "old.ckpt")
-    while not file._jobs[0].done():
+    while file._error is None:
         time.sleep(0.01)
     tell: dict[str, Callable[[], object]] = {
         "save": partial(file.save_checkpoint, NEW, tmp_path / "b.ckpt"),
@@ -271,7 +292,6 @@ def test_what_one_device_saved_any_other_loads(tmp_path: Path, device: str, dtyp
 def test_the_copy_is_free_when_it_is_written(tmp_path: Path) -> None:
     file = CheckpointFile(background=True)
     file.save_checkpoint(NEW, tmp_path / "last.ckpt")
-    wait(file._jobs)
     while file._latest() is not None:
         time.sleep(0.01)
     file.teardown()

@@ -6,7 +6,7 @@ import glob
 import hashlib
 import logging
 import weakref
-from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -14,6 +14,7 @@ import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 
 from assay.checkpoint.archive import ArchiveError, check_archive
+from assay.checkpoint.background_writer import BackgroundWriter
 from assay.checkpoint.container import plain
 from assay.checkpoint.snapshot import Snapshot
 from assay.errors import AssayError, first_line
@@ -22,11 +23,12 @@ from assay.files.checksum import damage, sum_file, sums_of_content, write_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Future
     from io import BufferedReader
 
 log = logging.getLogger(__name__)
 _PIECE = 1 << 16
+_SMALL = 32 << 20
+"""Bytes of a checkpoint of which a few copies may be in memory."""
 
 
 @final
@@ -42,15 +44,16 @@ class CheckpointFile(CheckpointIO):
 
     Args:
         background: Take a copy and write that while training goes on, one file at a time, in the order of
-            the saves. A save waits for earlier ones unless it holds the same tensors. `teardown` waits for
-            the last. Of several ranks the first always writes before it goes on: the others may read the
-            file.
+            the saves. A checkpoint below 32 MiB that replaces one is written a second after that at the
+            earliest, and left out where a newer one comes before. A larger one waits for earlier ones unless
+            it holds the same tensors. `teardown` waits for the last. Of several ranks the first always
+            writes before it goes on: the others may read the file.
     """
 
     def __init__(self, *, background: bool = False) -> None:
         self._background = background
-        self._executor: ThreadPoolExecutor | None = None
-        self._jobs: list[Future[None]] = []
+        self._writer = BackgroundWriter()
+        self._moment: object = None
         self._latest: Callable[[], Snapshot | None] = lambda: None
         self._error: BaseException | None = None
 
@@ -77,10 +80,14 @@ class CheckpointFile(CheckpointIO):
         self._raise()
         target = _local(path)
         content = plain(checkpoint)
-        snapshot = Snapshot(self._latest(), release=self._wait)
+        earlier = self._latest()
+        held = earlier is not None and earlier.nbytes > _SMALL
+        snapshot = Snapshot(earlier, release=self._writer.wait if held else lambda: None)
         copied = snapshot.copy(content)
         self._latest = weakref.ref(snapshot)  # its memory is free once it is written
-        self._do(_write, copied, target, snapshot)
+        self._moment = (checkpoint.get("epoch"), checkpoint.get("global_step"))
+        write = partial(_write, copied, target, snapshot)
+        self._do(write, target, may_wait=snapshot.nbytes <= _SMALL)
 
     def load_checkpoint(
         self,
@@ -100,7 +107,7 @@ class CheckpointFile(CheckpointIO):
             AssayError: The file is missing, damaged, or holds more than tensors and plain containers.
         """
         del weights_only
-        self._wait()
+        self._writer.wait()
         self._raise()
         # `last.ckpt` may be a link to the best one, whose sum lies beside that
         source = _local(path).resolve()
@@ -119,7 +126,8 @@ class CheckpointFile(CheckpointIO):
         Args:
             path: The file; nothing happens when there is none.
         """
-        self._do(_remove, _local(path))
+        target = _local(path)
+        self._do(partial(_remove, target), target)
 
     def teardown(self) -> None:
         """Wait until all is on disk.
@@ -127,37 +135,28 @@ class CheckpointFile(CheckpointIO):
         Raises:
             AssayError: Something could not be written.
         """
-        if self._executor is not None:
-            self._executor.shutdown(wait=True)
-            self._executor = None
-        self._jobs.clear()
+        self._writer.wait()
         self._raise()
 
-    def _do(self, step: Callable[..., None], *arguments: Any) -> None:
-        if not self._background or _several_ranks():
-            self._wait()
-            self._raise()
-            step(*arguments)
+    def _do(self, step: Callable[[], None], target: Path, *, may_wait: bool = False) -> None:
+        if self._background and not _several_ranks():
+            self._writer.put(partial(self._try, step), target, self._moment, may_wait=may_wait)
             return
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
-        self._jobs = [job for job in self._jobs if not job.done()]
-        self._jobs.append(self._executor.submit(self._try, step, *arguments))
+        self._writer.wait()
+        self._raise()
+        step()
 
-    def _try(self, step: Callable[..., None], *arguments: Any) -> None:
+    def _try(self, step: Callable[[], None]) -> None:
         # After a failure nothing is removed: the old checkpoint is the one that stays.
         if self._error is None:
             try:
-                step(*arguments)
+                step()
             except BaseException as error:  # told where training can be stopped, not in this thread
                 self._error = error
 
-    def _wait(self) -> None:
-        wait(self._jobs)
-
     def _raise(self) -> None:
         if self._error is not None:
-            self._wait()
+            self._writer.wait()
             error, self._error = self._error, None
             raise error
 

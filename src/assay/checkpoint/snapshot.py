@@ -31,7 +31,12 @@ class Snapshot:
         self._copies: dict[tuple[str, int, int], torch.UntypedStorage] = {}
         self._earlier = earlier._copies if earlier is not None else {}
         self._release = release
-        self._free = _MAY_DIFFER * sum(copy.nbytes() for copy in self._earlier.values())
+        self._free = _MAY_DIFFER * (0 if earlier is None else earlier.nbytes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds, with those that it shares."""
+        return sum(copy.nbytes() for copy in self._copies.values())
 
     def copy(self, value: Any) -> Any:
         """The same value with tensors in the CPU's memory, of which nothing changes any more.

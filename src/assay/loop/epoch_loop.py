@@ -16,6 +16,7 @@ from assay.loop.hook_plan import HookPlan, there
 from assay.loop.lightning_internals import (
     IteratorFetcher,
     LightningEpochLoop,
+    LoggedValues,
     accumulates,
     at_last_batch,
     begin_batch,
@@ -73,6 +74,7 @@ class EpochLoop(LightningEpochLoop):
 
     def __init__(self, trainer: L.Trainer, min_steps: int | None, max_steps: int) -> None:
         super().__init__(trainer, min_steps, max_steps)
+        self._results = LoggedValues(training=True)
         self.val_loop = EvaluationLoop.like(self.val_loop)
         self.phase = Phase.EPOCH_START
         self.outputs: dict[str, Any] = {}

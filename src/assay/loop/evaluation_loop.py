@@ -16,6 +16,7 @@ from assay.loop.hook_plan import HookPlan, there
 from assay.loop.lightning_internals import (
     IteratorFetcher,
     LightningEvaluationLoop,
+    LoggedValues,
     begin_batch,
     check_dataloader_idx,
     connector,
@@ -68,7 +69,9 @@ class EvaluationLoop(LightningEvaluationLoop):
         Args:
             loop: Lightning's.
         """
-        return cls(*like(loop))
+        made = cls(*like(loop))
+        made._results = LoggedValues(training=False)
+        return made
 
     @override
     def setup_data(self) -> None:

@@ -9,7 +9,7 @@ and its like finds what it expects. What they do themselves is written with the 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from lightning.fabric.utilities.data import _set_sampler_epoch
 from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint
@@ -24,11 +24,14 @@ from lightning.pytorch.loops.utilities import _no_grad_context as without_gradie
 from lightning.pytorch.loops.utilities import _verify_dataloader_idx_requirement
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from lightning.pytorch.strategies import DDPStrategy, Strategy
+from lightning.pytorch.trainer.connectors.logger_connector.result import _ResultCollection, _ResultMetric
+from typing_extensions import override
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import lightning as L
+    import torch
 
 __all__ = [
     "CURRENT_HOOK",
@@ -50,6 +53,27 @@ CURRENT_HOOK: Final = "_current_fx_name"
 def connector(trainer: L.Trainer) -> Any:
     """What collects the metrics of a trainer."""
     return trainer._logger_connector
+
+
+@final
+class _Placed(_ResultMetric):
+    """A logged value, which Lightning moves to where it is each time that it is logged."""
+
+    @override
+    def to(self, *args: Any, **kwargs: Any) -> _ResultMetric:  # type: ignore[override]  # as Lightning's
+        there: torch.device | None = self.value.device if self.is_tensor else None
+        return self if args == (there,) and not kwargs else super().to(*args, **kwargs)
+
+
+@final
+class LoggedValues(_ResultCollection):
+    """What `self.log` gave a loop, half a millisecond sooner than Lightning's."""
+
+    @override
+    def __setitem__(self, key: str, result: _ResultMetric) -> None:
+        if type(result) is _ResultMetric:
+            result.__class__ = _Placed
+        super().__setitem__(key, result)
 
 
 def begin_batch(loop: Any, collector: Any, batch: Any, dataloader_idx: int | None = None) -> None:
