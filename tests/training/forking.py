@@ -66,7 +66,12 @@ class Forks:
                 pipe.close()
 
     def command(
-        self, *words: str, cwd: Path, kill_after: float | None = None, tmpdir: Path | None = None
+        self,
+        *words: str,
+        cwd: Path,
+        kill_after: float | None = None,
+        tmpdir: Path | None = None,
+        each_checkpoint: bool = False,
     ) -> Ended:
         """Run `assay WORDS` in a fork; what it prints goes to `output.txt` in its directory.
 
@@ -75,12 +80,18 @@ class Forks:
             cwd: Current directory.
             kill_after: Seconds after which SIGKILL ends it, and it alone.
             tmpdir: For temporary files.
+            each_checkpoint: Write each one, however soon it is replaced.
         """
-        self.start(*words, cwd=cwd, kill_after=kill_after, tmpdir=tmpdir)
+        self.start(*words, cwd=cwd, kill_after=kill_after, tmpdir=tmpdir, each_checkpoint=each_checkpoint)
         return self.wait()
 
     def start(
-        self, *words: str, cwd: Path, kill_after: float | None = None, tmpdir: Path | None = None
+        self,
+        *words: str,
+        cwd: Path,
+        kill_after: float | None = None,
+        tmpdir: Path | None = None,
+        each_checkpoint: bool = False,
     ) -> None:
         """As `command`, without waiting for its end.
 
@@ -89,8 +100,15 @@ class Forks:
             cwd: As for `command`.
             kill_after: As for `command`.
             tmpdir: As for `command`.
+            each_checkpoint: As for `command`.
         """
-        request = {"words": words, "cwd": str(cwd), "kill_after": kill_after, "tmpdir": str(tmpdir or "")}
+        request = {
+            "words": words,
+            "cwd": str(cwd),
+            "kill_after": kill_after,
+            "tmpdir": str(tmpdir or ""),
+            "each_checkpoint": each_checkpoint,
+        }
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
@@ -146,6 +164,8 @@ def _quiet(output: Path) -> None:
 
 
 def _fork(request: dict[str, Any]) -> Ended:
+    from assay.checkpoint import checkpoint_file
+
     start = time.monotonic()
     process = os.fork()
     if not process:
@@ -155,6 +175,8 @@ def _fork(request: dict[str, Any]) -> Ended:
             _quiet(Path("output.txt"))
             if request["tmpdir"]:
                 os.environ["TMPDIR"] = request["tmpdir"]
+            if request["each_checkpoint"]:
+                checkpoint_file._SMALL = 0  # as large ones, none is left out
             _command(request["words"])
             code = 0
         except SystemExit as ended:
