@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import sysconfig
 import traceback
 from pathlib import Path
+from typing import Any
 
 from assay.errors import first_line
 
@@ -44,6 +46,18 @@ def shown_path(file: str) -> Path:
     """
     here = Path(file)
     return here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here
+
+
+def defined_at(function: Any) -> str:
+    """Where the user has written a function or a method, such as `my_project/net.py:12`; empty if not theirs.
+
+    Args:
+        function: Or anything that can be called.
+    """
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    if code is None or not _is_own(code.co_filename):
+        return ""
+    return f"{shown_path(code.co_filename)}:{code.co_firstlineno}"
 
 
 def one_line_of(error: BaseException) -> str:

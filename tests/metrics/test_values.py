@@ -43,3 +43,5 @@ def test_what_is_listed() -> None:
     assert not is_scalar(torch.ones(2))
     with pytest.raises(TypeError, match="str"):
         listed("text")
+    with pytest.raises(TypeError, match="complex64"):
+        listed(torch.tensor(1j))

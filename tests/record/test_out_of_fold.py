@@ -12,12 +12,14 @@ from sklearn.datasets import load_diabetes, load_iris  # type: ignore[import-unt
 from sklearn.linear_model import LogisticRegression, Ridge  # type: ignore[import-untyped]  # as above
 from sklearn.metrics import accuracy_score, r2_score  # type: ignore[import-untyped]  # as above
 from sklearn.model_selection import StratifiedKFold, cross_val_predict  # type: ignore[import-untyped]  # as above
+from tests.task.grades import made
 
 from assay.record import predictions_file
 from assay.record.journal import JobRecord
 from assay.record.out_of_fold import FoldRun, fold_runs, gathered, mean_scores, write
 from assay.record.outcome import Outcome
 from assay.task.prediction.predictions import Predictions
+from assay.task.task_of import remember_task
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,3 +141,21 @@ def test_jobs_of_a_sweep_that_tested_a_fold(tmp_path: Path) -> None:
     ]
     [found] = fold_runs(jobs, lambda job: tmp_path / str(job.number))
     assert (found.name, found.values, found.seed, found.fold) == ("0", {"lr": "1"}, "3", 0)
+
+
+def test_a_task_that_fails_at_its_scores_costs_these_alone(tmp_path: Path) -> None:
+    task = made(
+        tmp_path,
+        "    def scores(self, predictions): return {}['kappa']\n"
+        "    def typed(self, outputs, kind, names): pass",
+    )
+    remember_task(task)
+    parts = [replace(iris(fold), task=task.name) for fold in range(FOLDS)]
+    [found] = gathered([run(tmp_path, fold, part) for fold, part in enumerate(parts)])
+    assert mean_scores([found]) == {}
+    first, second = found.problems
+    assert "scores of task 'grades.Grades' raised KeyError: 'kappa'" in first
+    assert "typed of task 'grades.Grades' returned a NoneType" in second
+    write(tmp_path / "all.parquet", [found])
+    frame = pd.read_parquet(tmp_path / "all.parquet")
+    assert frame["output_2"].tolist() == pytest.approx(found.predictions.outputs[:, 2].tolist())

@@ -35,8 +35,7 @@ def test_error_and_latent_vector() -> None:
 
 def test_predictions_unfold() -> None:
     rows = np.arange(14, dtype=np.float32).reshape(2, 7)
-    made = TASK.typed_samples(rows, "reconstructions", (), spec())
-    assert isinstance(made, ReconstructionPredictions)
+    made = ReconstructionPredictions(rows, (1, 2, 2))
     assert made.errors.tolist() == [0, 7]
     assert made.latents.tolist() == [[1, 2], [8, 9]]
     assert made[1].reconstruction.tolist() == [[[10, 11], [12, 13]]]

@@ -49,7 +49,7 @@ def listed(value: Any) -> Any:
     >>> listed((torch.tensor([0.0, 0.5]), torch.tensor([[1, 2]])))
     [[0.0, 0.5], [[1, 2]]]
     """
-    if isinstance(value, Tensor):
+    if isinstance(value, Tensor) and not value.is_complex():
         return value.tolist()
     if isinstance(value, Mapping):
         return {str(name): listed(one) for name, one in value.items()}
@@ -57,4 +57,5 @@ def listed(value: Any) -> Any:
         return [listed(one) for one in value]
     if isinstance(value, int | float):
         return value
-    raise TypeError(f"it computes a {type(value).__name__}, which can be neither logged nor kept")
+    kind = str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
+    raise TypeError(f"it computes a {kind}, which can be neither logged nor kept")

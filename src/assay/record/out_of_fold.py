@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -14,7 +15,8 @@ from assay.files.atomic import write_bytes
 from assay.record import predictions_file
 from assay.record.statistics import mean_of
 from assay.record.varying import INNER_FOLDS, fold_of, varying
-from assay.task.task_of import known_task
+from assay.task.answers import scores_of, typed_by
+from assay.task.task_of import TASKS, known_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +63,7 @@ class OutOfFold:
         folds: How many folds there are; 0 where no run says it.
         predictions: Of the samples of all these folds.
         rows: How many of them are of each fold.
-        problems: What is missing or doubtful, a sentence each.
+        found: What is missing or doubtful, a sentence each.
     """
 
     values: Mapping[str, str]
@@ -70,29 +72,55 @@ class OutOfFold:
     folds: int
     predictions: Predictions
     rows: Mapping[int, int]
-    problems: tuple[str, ...]
+    found: tuple[str, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is missing or doubtful, and what a task of the user's own fails to say, a sentence each."""
+        problems = list(self.found)
+        for ask in () if self.predictions.task in TASKS else (self.scores, self._said):
+            try:
+                ask()
+            except AssayError as error:
+                problems.append(error.message)
+        return tuple(problems)
 
     def scores(self) -> list[Score]:
-        """Over all samples at once, with intervals over samples; see `assay.task.task.Task.scores`."""
+        """Over all samples at once, with intervals over samples; see `assay.task.task.Task.scores`.
+
+        Raises:
+            DataError: A task of the user's own fails to say them.
+        """
         task = known_task(self.predictions.task)
-        return [] if self.predictions.targets is None or task is None else task.scores(self.predictions)
+        if self.predictions.targets is None or task is None:
+            return []
+        return scores_of(task, self.predictions)
 
     def to_frame(self) -> pd.DataFrame:
         """A row per sample: key, target, what was predicted, and by which run."""
         import pandas as pd
 
         one = self.predictions
-        task = known_task(one.task)  # None: somebody's own, which is not trusted here
         columns: dict[str, Any] = {"key": list(one.keys), **_targets(one)}
-        if task is not None and one.kind != task.kept_kind:
-            columns |= task.typed(one.outputs, one.kind, one.class_names).columns(1)
-        else:
-            columns |= {f"output_{place}": values for place, values in enumerate(one.outputs.T)}
+        try:
+            columns |= self._said()
+        except AssayError:  # which is one of the problems
+            columns |= self._outputs()
         numbers = list(self.rows.values())
         columns["fold"] = np.repeat(list(self.rows), numbers)
         columns["run"] = np.repeat(np.array(list(self.runs.values()), dtype=object), numbers)
         columns["seed"] = int(self.seed) if self.seed.isdecimal() else self.seed
         return pd.DataFrame(columns)
+
+    def _said(self) -> Mapping[str, Any]:
+        one = self.predictions
+        task = known_task(one.task)  # None: somebody's own, which is not trusted here
+        if task is None or one.kind == task.kept_kind:
+            return self._outputs()
+        return typed_by(task, one.outputs, one.kind, one.class_names).columns(1)
+
+    def _outputs(self) -> Mapping[str, Any]:
+        return {f"output_{place}": values for place, values in enumerate(self.predictions.outputs.T)}
 
 
 def fold_runs(jobs: Sequence[JobRecord], place: Callable[[JobRecord], Path]) -> list[FoldRun]:
@@ -169,15 +197,16 @@ def write(path: Path, gathered: Sequence[OutOfFold]) -> None:
 
 
 def mean_scores(several: Sequence[OutOfFold]) -> dict[str, float]:
-    """Scores of one configuration over all samples, each the mean of its seeds.
+    """Scores of one configuration over all samples, each the mean of its seeds, as far as a task says them.
 
     Args:
         several: Of the same configuration, one a seed.
     """
     values: dict[str, list[float]] = {}
     for one in several:
-        for score in one.scores():
-            values.setdefault(score.name, []).append(score.value)
+        with suppress(AssayError):  # which is one of the problems
+            for score in one.scores():
+                values.setdefault(score.name, []).append(score.value)
     means = {name: mean_of(scores) for name, scores in values.items()}
     return {name: mean.mean for name, mean in means.items() if mean is not None}
 

@@ -12,6 +12,7 @@ from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger, WandbLogg
 from assay.figure.to_matplotlib import to_matplotlib
 from assay.record.failure_cause import reason_of
 from assay.record.secrets import redact_tree
+from assay.task.answers import scores_of
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _seen(
     if predictions is None or not len(predictions.keys):
         return {}, {}
     task = task_of(predictions.task)
-    scores = {name_of(predictions.subset, one.name): one.value for one in task.scores(predictions)}
+    scores = {name_of(predictions.subset, one.name): one.value for one in scores_of(task, predictions)}
     figures = {one.name: to_matplotlib(one) for one in task.figures(predictions)}
     return {name: value for name, value in scores.items() if name not in metrics}, figures
 

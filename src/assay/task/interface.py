@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from assay.error_location import shown_path
+from assay.error_location import defined_at
 from assay.errors import ConfigError
 from assay.task.task import Task
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def check_interface(task: Task, key: str) -> None:
@@ -39,7 +36,7 @@ def check_interface(task: Task, key: str) -> None:
                 f"{name} of {task.name!r} is {_what(given)}, "
                 f"which cannot be called as {name} of assay.task.task.Task",
                 key=key,
-                file=_where(given),
+                file=defined_at(given),
                 hint=f"write def {name}{_bare(expected)}",
             )
 
@@ -72,8 +69,3 @@ def _bare(signature: inspect.Signature) -> str:
     """Without types, which make a message unreadable."""
     names = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
     return str(signature.replace(parameters=names, return_annotation=signature.empty))
-
-
-def _where(given: Callable[..., Any]) -> str:
-    code = getattr(inspect.unwrap(given), "__code__", None) if callable(given) else None
-    return f"{shown_path(code.co_filename)}:{code.co_firstlineno}" if code is not None else ""

@@ -124,16 +124,6 @@ class Reconstruction(FromInputs):
         return EmbeddingPredictions(outputs)
 
     @override
-    def typed_samples(
-        self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...], spec: Mapping[str, Any]
-    ) -> PredictionBatch[Any]:
-        from assay.task.prediction.prediction_batch import ReconstructionPredictions
-
-        if kind != self.kind:  # of a module of one's own
-            return self.typed(outputs, kind, names)
-        return ReconstructionPredictions(outputs, tuple(spec["input_shape"]))
-
-    @override
     def scores(self, predictions: Predictions) -> list[Score]:
         from assay.task.figures.reconstruction_figures import error_scores
 

@@ -281,20 +281,6 @@ class Task(ABC):
         del predictions
         return []
 
-    def typed_samples(
-        self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...], spec: Mapping[str, Any]
-    ) -> PredictionBatch[Any]:
-        """As `typed`, where the form of a sample is needed, too.
-
-        Args:
-            outputs: As for `typed`.
-            kind: As for `typed`.
-            names: As for `typed`.
-            spec: Of the data.
-        """
-        del spec
-        return self.typed(outputs, kind, names)
-
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
         """What a run keeps of its test, a row per sample, for `scores`, `figures` and the rest.
 

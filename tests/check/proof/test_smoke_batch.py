@@ -8,6 +8,7 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
+from torchmetrics import Metric, MetricCollection
 
 from assay.build.compatibility import num_outputs
 from assay.build.node import build
@@ -132,6 +133,32 @@ def test_an_error_that_says_what_to_do_is_passed_on() -> None:
     metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
     with pytest.raises(DataError, match="other classes"):
         try_parts(config, build(config, "loss"), metrics, refuse)
+
+
+class Verdict(Metric):
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+    def update(self, predictions: Tensor, targets: Tensor) -> None:
+        """Nothing is kept."""
+
+    def compute(self) -> Any:
+        return self.value
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [("good", "str"), (None, "NoneType"), (torch.tensor(1j), "complex64")]
+)
+def test_a_metric_of_ones_own_that_computes_no_number_is_named_with_its_file(value: Any, kind: str) -> None:
+    config = job("multiclass", TABLE, "cross_entropy", "multiclass")
+    config.spec.num_outputs = 3
+    metrics = {"train": build(config, "metrics.train"), "eval": MetricCollection({"mine": Verdict(value)})}
+    with pytest.raises(ConfigError, match=rf"Verdict cannot score .* computes a .*{kind}, which") as caught:
+        try_parts(config, build(config, "loss"), metrics, None)
+    line = Verdict.compute.__code__.co_firstlineno
+    assert caught.value.message.endswith(f"(tests/check/proof/test_smoke_batch.py:{line})")
+    assert caught.value.hint == "~metrics.eval leaves it out"
 
 
 @pytest.mark.parametrize("num_classes", [2, 4, 15, 16, 17, 100, 1000])

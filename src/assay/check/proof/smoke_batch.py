@@ -15,6 +15,7 @@ from torch import nn
 
 from assay.config.tree import walk
 from assay.data.transform.normalize import input_dtype
+from assay.error_location import defined_at, own_frame
 from assay.errors import AssayError, ConfigError, first_line
 from assay.metrics.multitask import Multitask
 from assay.metrics.values import is_scalar, listed
@@ -246,6 +247,8 @@ def _try_stage(
             key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"
             message = f"{type(metric).__name__} cannot score {_targets_in_words(config)}: {_text(error)}"
             at = key if OmegaConf.select(config, key) is not None else f"metrics.{stage}"
+            if frame := own_frame(error) or defined_at(metric.compute):
+                raise _error(error, at, f"{message} ({frame})", f"~{at} leaves it out") from error
             unlabelled = "the data has no labels: metrics=none" if not targets.numel() else suits
             raise _error(error, at, message, unlabelled) from error
     tracker.update(*observed)

@@ -49,6 +49,7 @@ from assay.report.page.provenance import (
 )
 from assay.targets.own_task import import_task
 from assay.targets.trust import project_packages
+from assay.task.answers import scores_of
 from assay.task.score import LEVEL, num_draws
 from assay.task.task_of import task_of
 
@@ -153,7 +154,7 @@ def _logged(record: RunRecord) -> list[Block]:
 def _judged_scores(predictions: Predictions) -> list[Block]:
     task = task_of(predictions.task)
     is_judged = predictions.targets is not None or task.learns_from_inputs
-    scores = task.scores(predictions) if is_judged else []
+    scores = scores_of(task, predictions) if is_judged else []
     if not scores:
         return []
     num_samples = len(predictions.keys)

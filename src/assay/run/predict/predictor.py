@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from assay.data.transform.target_scale import target_scale
 from assay.errors import DataError
+from assay.task.answers import typed_by
 from assay.task.generate import Sampling, generate
+from assay.task.prediction.prediction_batch import ReconstructionPredictions
 from assay.task.prediction.text_prediction import TextPrediction, TextPredictions
 from assay.task.task_of import task_of
 
@@ -188,7 +190,7 @@ class Predictor(nn.Module):
             outputs: From `postprocess`.
 
         Raises:
-            DataError: One is not finite.
+            DataError: One is not finite, or the user's own task fails to say what it stands for.
         """
         bad = ~outputs.flatten(1).isfinite().all(1)
         if bad.any():
@@ -198,4 +200,7 @@ class Predictor(nn.Module):
             )
         if self.kind is None or self.task is None:
             raise RuntimeError("nobody knows what the outputs of a module of one's own are")
-        return self.task.typed_samples(outputs.cpu().numpy(), self.kind, self.names, self.spec)
+        found = outputs.cpu().numpy()
+        if self.task.reconstructs and self.kind == self.task.kind:
+            return ReconstructionPredictions(found, tuple(self.spec["input_shape"]))
+        return typed_by(self.task, found, self.kind, self.names)
