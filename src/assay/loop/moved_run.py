@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
-from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
-
-from assay.loop.earlier_checkpoint import give_position
 
 if TYPE_CHECKING:
     import lightning as L
@@ -26,8 +23,6 @@ class MovedRun(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Change the paths in the states of callbacks, which are about to be given them."""
-        if trainer.state.fn == TrainerFn.FITTING:
-            give_position(checkpoint)
         for callback in trainer.checkpoint_callbacks:
             state = checkpoint["callbacks"].get(callback.state_key)
             if isinstance(callback, ModelCheckpoint) and state and state.get("dirpath"):

@@ -31,9 +31,6 @@ class BCE(nn.Module):
             targets: For one label integers or floats `[B]`, or soft floats `[B, 2]`; for several integers or
                 floats `[B, L]`.
 
-        Returns:
-            A scalar.
-
         Raises:
             ValueError: If shapes or dtypes do not fit, or (found on the CPU only) values lie outside [0, 1].
         """

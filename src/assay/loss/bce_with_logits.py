@@ -65,18 +65,12 @@ class BCEWithLogits(nn.Module):
         self.register_buffer("pos_weight", torch.tensor(weights), persistent=False)
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over a batch and its labels.
+        """Average the loss over a batch and its labels; a `ValueError` where shapes or dtypes do not fit.
 
         Args:
             outputs: Logits, float `[B]` or `[B, 1]` for one label, `[B, L]` for several.
             targets: For one label integers or floats `[B]`, or soft floats `[B, 2]`; for several integers or
                 floats `[B, L]`.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            ValueError: If shapes or dtypes do not fit.
         """
         logits, targets = binary_targets(outputs, targets)
         if not self.weighted:

@@ -48,9 +48,6 @@ class Dice(nn.Module):
             outputs: Logits, float `[B, C, ...]`.
             targets: int64 `[B, ...]`, or shares of each class, float `[B, C, ...]`.
 
-        Returns:
-            A scalar.
-
         Raises:
             ValueError: If shapes or dtypes do not fit, or there are no pixels.
         """

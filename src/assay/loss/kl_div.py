@@ -41,17 +41,11 @@ class KLDiv(nn.Module):
         self.temperature = temperature
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over a batch.
+        """Average the loss over a batch; a `ValueError` where shapes or dtypes do not fit.
 
         Args:
             outputs: Logits, float `[B, C]`.
             targets: int64 `[B]` or float `[B, C]`.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            ValueError: If shapes or dtypes do not fit.
         """
         logits, targets = class_targets(outputs, targets)
         logits = logits / self.temperature

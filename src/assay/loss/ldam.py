@@ -66,17 +66,11 @@ class LDAM(nn.Module):
         self.class_weight = ClassWeight(class_weight, class_counts)
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over a batch.
+        """Average the loss over a batch; a `ValueError` where shapes or dtypes do not fit.
 
         Args:
             outputs: Logits, float `[B, C]`.
             targets: int64 `[B]` or float `[B, C]`.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            ValueError: If shapes or dtypes do not fit.
         """
         logits, targets = class_targets(outputs, targets)
         if logits.shape[1] != self.margins.shape[0]:

@@ -73,9 +73,6 @@ class Multitask(nn.Module):
         Args:
             outputs: Float `[B, all outputs]`.
             targets: Float `[B, heads]`: class indices and numbers in their own unit.
-
-        Returns:
-            A scalar.
         """
         outputs = at_least_float32(outputs)
         total = outputs.new_zeros(())

@@ -51,9 +51,6 @@ class NTXent(nn.Module):
             outputs: Projections of all views, float `[B, D]`.
             targets: Which sample each is of, integers `[B]`.
 
-        Returns:
-            A scalar.
-
         Raises:
             ValueError: If shapes or dtypes do not fit.
             ConfigError: There is a single sample in training.

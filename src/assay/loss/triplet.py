@@ -42,17 +42,11 @@ class Triplet(nn.Module):
         self.normalize = normalize
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over the anchors of a batch.
+        """Average the loss over the anchors of a batch; a `ValueError` where shapes or dtypes do not fit.
 
         Args:
             outputs: Embeddings, float `[B, D]`.
             targets: Labels, integers `[B]`.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            ValueError: If shapes or dtypes do not fit.
         """
         if targets.is_floating_point():
             msg = (

@@ -15,7 +15,6 @@ from assay.checkpoint.select_checkpoint import newest_valid
 from assay.errors import AssayError, ConfigError
 from assay.files.checksum import damage_of
 from assay.files.symlinks import check_links
-from assay.loop.earlier_checkpoint import give_position
 from assay.loop.position import Phase, Position
 from assay.quoting import counted
 from assay.record.provenance import refuse_uncommitted
@@ -151,16 +150,13 @@ def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) 
 
 
 def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> None:
-    try:
-        give_position(checkpoint)
-    except AssayError as error:
-        raise AssayError(
-            f"{path} {error.message}: no run can go on from it any more",
-            hint=f"remove it, and {path.name}.sha256, to go on from one of the end of an epoch, or go "
-            "on with the version that saved it",
-        ) from error
     state = (checkpoint.get("loops") or {}).get("fit_loop", {}).get("state_dict") or {}
     trainer = str(config.trainer.get("_target_"))
+    if "resume_point" in checkpoint and "position" not in state:
+        raise AssayError(
+            f"{path} was saved by an earlier version of assay, in whose form no run can go on any more",
+            hint="assay eval, predict and export take it; go on with the version that saved it",
+        )
     if "position" not in state and not trainer.startswith("lightning."):
         raise ConfigError(
             f"{trainer} has loops of its own, with which no run can go on from {path}",

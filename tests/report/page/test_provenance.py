@@ -51,14 +51,6 @@ def test_every_value_has_a_row(run_dir: Path) -> None:
     assert "experiment" not in table.caption
 
 
-def test_a_run_from_before_says_what_it_has_not_kept(run_dir: Path) -> None:
-    record = RunRecord.load(run_dir)
-    record.choices, record.set_by = {**record.choices, "experiment": "mine"}, {}
-    *_, table = config_blocks({"seed": "1"}, "", record)
-    assert isinstance(table, Table)
-    assert "What experiment=mine sets" in table.caption
-
-
 def test_the_machine_and_the_packages(run_dir: Path) -> None:
     record = RunRecord.load(run_dir)
     facts, packages = environment_blocks(record)

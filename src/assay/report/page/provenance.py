@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from assay.record.run_record import RunRecord
 
 _PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "torchmetrics", "hydra-core", "numpy")
-_PRESETS: Final = ("experiment", "sweep", "debug")
-"""Groups whose options set values of others."""
 
 
 def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
@@ -68,10 +66,6 @@ def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> li
         "typed: on the command line, as a value or as an option of a group. option: of a group that nobody "
         "chose by hand. follows: from the data or another value. default: of the main config."
     )
-    presets = [f"{group}={record.choices[group]}" for group in _PRESETS if record.choices.get(group)]
-    if presets and not record.set_by:
-        caption += f" What {' or '.join(presets)} sets is shown as an option or a default, too: this "
-        caption += "run has not kept which values those are."
     return [
         *warnings,
         typed,
