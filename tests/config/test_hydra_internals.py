@@ -5,11 +5,14 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from hydra._internal import config_loader_impl, defaults_list
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra.core.plugins import Plugins
+from hydra.types import RunMode
 
 import assay.config.hydra_internals
-from assay.config.hydra_internals import Repository, as_override, check_header
+from assay.compose.compose import loader
+from assay.config.hydra_internals import Repository, as_override, check_header, defaults_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,3 +87,51 @@ def test_a_header_that_hydra_cannot_read() -> None:
 
 def test_values_in_the_grammar_of_overrides() -> None:
     assert as_override({"a": [1, None, "x y"], "b": 0.5}) == r"{a:[1,null,x\ y],b:0.5}"
+
+
+def test_the_defaults_list_of_a_job_is_made_once_and_one_of_other_words_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[object] = []
+    create = defaults_list.create_defaults_list
+
+    def counted(*given: object, **more: object) -> object:
+        made.append(create(*given, **more))  # type: ignore[arg-type]  # whatever Hydra gives
+        return made[-1]
+
+    monkeypatch.setattr(assay.config.hydra_internals, "create_defaults_list", counted)
+    assert vars(config_loader_impl)["create_defaults_list"] is not create, "Hydra calls ours"
+    with loader() as hydra:
+        hydra.compose_config("train", ["data=wine"], run_mode=RunMode.RUN, with_log_configuration=False)
+        assert len(made) == 1
+        same, _, repository = defaults_of(hydra.config_loader, "train", ["data=wine"])
+        assert made == [same]
+        other, *_ = defaults_of(hydra.config_loader, "train", ["data=iris"])
+        assert made == [same, other]
+        lent = repository.load_config("optimizer/adamw")
+    with loader() as hydra:
+        hydra.compose_config("train", ["optimizer.lr=7"], run_mode=RunMode.RUN, with_log_configuration=False)
+        _, _, repository = defaults_of(hydra.config_loader, "train", [])
+        again = repository.load_config("optimizer/adamw")
+    assert lent is not None
+    assert again is not None
+    assert again.config == lent.config, "composing changes nothing of what is lent"
+    assert again.config["lr"] != 7
+
+
+def test_an_option_named_by_an_interpolation_of_another(tmp_path: Path) -> None:
+    """Hydra is asked for the choices to take it from; for other files it need not gather them."""
+    assert defaults_list._create_interpolation_map.__module__ == "assay.config.hydra_internals"
+    for group, option in (("letter", "a"), ("letter", "b"), ("pair", "a_x"), ("pair", "b_x")):
+        (tmp_path / group).mkdir(exist_ok=True)
+        (tmp_path / group / f"{option}.yaml").write_text(f"# {option}.\nis: {option}\n", encoding="utf-8")
+    (tmp_path / "both").mkdir()
+    (tmp_path / "both" / "yes.yaml").write_text(
+        "# @package _global_\n# Both.\ndefaults:\n  - /letter: a\n  - /pair: ${letter}_x\n",
+        encoding="utf-8",
+    )
+    with loader(tmp_path) as hydra:
+        for letter in ("a", "b"):
+            typed = ["+both=yes", f"letter={letter}"]
+            found = hydra.compose_config("train", typed, run_mode=RunMode.RUN, with_log_configuration=False)
+            assert (found.letter["is"], found.pair["is"]) == (letter, f"{letter}_x")

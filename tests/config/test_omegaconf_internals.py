@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from omegaconf import OmegaConf
+from typing import TYPE_CHECKING
+
+from omegaconf import OmegaConf, base
 
 from assay.config.omegaconf_internals import (
     child_node,
@@ -13,6 +15,9 @@ from assay.config.omegaconf_internals import (
     raw_value,
     root_of,
 )
+
+if TYPE_CHECKING:
+    import pytest
 
 CONFIG = OmegaConf.create({"a": {"b": "${c}", "none": None, "must": "???"}, "c": 3, "list": ["${c}", 4]})
 
@@ -32,3 +37,13 @@ def test_what_stands_around_a_node() -> None:
     assert parent_of(node) is CONFIG.a
     assert root_of(node) is CONFIG
     assert parent_of(CONFIG) is None
+
+
+def test_an_interpolation_is_parsed_once_and_resolved_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "${oc.env:ASSAY_OF_A_TEST}-${c}"
+    config = OmegaConf.create({"a": text, "c": 3})
+    for value in ("x", "y"):
+        monkeypatch.setenv("ASSAY_OF_A_TEST", value)
+        assert OmegaConf.create({"other": "${d}", "d": 4}).other == 4, "the parser is one for all"
+        assert config.a == f"{value}-3"
+    assert base.parse(text) is base.parse(text)  # type: ignore[attr-defined]  # imported there

@@ -76,10 +76,9 @@ def known_directions(config: DictConfig) -> dict[str, Mode]:
     """Which way each score of a job is better, as far as its metrics say it."""
     if config.module._target_ != OUR_MODULE:
         return {}
-    found: dict[str, Mode] = {}
-    for stage, name in (("train", "train"), ("val", "eval"), ("test", "eval")):
-        found |= directions(build(config, f"metrics.{name}"), stage)
-    return found
+    of_training, of_evaluation = (build(config, f"metrics.{name}") for name in ("train", "eval"))
+    stages = {"train": of_training, "val": of_evaluation, "test": of_evaluation}
+    return {name: mode for stage, built in stages.items() for name, mode in directions(built, stage).items()}
 
 
 def is_loss(metric: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import yaml
 from omegaconf import OmegaConf
 
-from assay.compose.compose import PRIMARY, choices, compose, implied_overrides, loader, trust_for
+from assay.compose.compose import PRIMARY, choices, compose_with, implied_overrides, loader, trust_for
 from assay.compose.group_choice import Choice, find_choices
 from assay.config.hydra_internals import any_reaches_out, defaults_of
 from assay.config.source_location import COMMAND_LINE, Setting, config_file, joined, shown, split
@@ -316,10 +316,12 @@ def locate(error: ConfigError, overrides: Sequence[str], config_dir: Path | None
 
 def _place(key: str, overrides: Sequence[str], config_dir: Path | None) -> str:
     try:
-        implied: list[str] = []
-        with suppress(ConfigError):
-            implied = implied_overrides(compose(overrides, config_dir), overrides)
-        setting = origins(overrides, config_dir, implied).nearest(key)
+        with loader(config_dir) as hydra:
+            trust_for(hydra, overrides)  # before Hydra searches where it is told to
+            implied: list[str] = []
+            with suppress(ConfigError):
+                implied = implied_overrides(compose_with(hydra, overrides), overrides)
+            setting = replayed(hydra, overrides, implied).nearest(key)
     except Exception:  # the overrides do not compose: only what was typed is known
         typed = {re.split(r"[=@]", override.lstrip("+~"), maxsplit=1)[0] for override in overrides}
         return COMMAND_LINE if key in typed else ""

@@ -6,6 +6,7 @@ import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
+from hydra._internal import config_loader_impl, defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra._internal.config_repository import ConfigRepository, IConfigRepository
 from hydra._internal.core_plugins.bash_completion import BashCompletion
@@ -18,15 +19,18 @@ from hydra.core.default_element import GroupDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
 from hydra.plugins.config_source import ConfigResult, ConfigSource
+from omegaconf import DictConfig
 
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from hydra._internal.config_repository import CachingConfigRepository
+    from hydra._internal.defaults_list import Overrides
     from hydra.core.config_loader import ConfigLoader
     from hydra.core.config_search_path import ConfigSearchPath
-    from omegaconf import DictConfig
+    from hydra.core.default_element import InputDefault
 
 __all__ = [
     "DefaultsList",
@@ -47,6 +51,13 @@ _SHIPPED: Final[dict[tuple[object, ...], ConfigResult | None]] = {}
 class Repository(ConfigRepository):
     """Where Hydra looks its configs up; what is shipped is not read again while its file is the same."""
 
+    def __init__(self, config_search_path: ConfigSearchPath) -> None:
+        super().__init__(config_search_path)
+        self.merged: dict[tuple[object, ...], DefaultsList] = {}
+        """The defaults list that Hydra has made last, by what it was made of; shared by all copies."""
+        self.lends = False
+        """Whether configs are given out to be looked at alone, and so not as copies."""
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Repository:
         """The same folders: Hydra takes copies of it, and changes none."""
         del memo
@@ -61,7 +72,8 @@ class Repository(ConfigRepository):
         Returns:
             None where there is none.
         """
-        return copy.deepcopy(self._load(config_path))
+        found = self._load(config_path)
+        return found if self.lends else copy.deepcopy(found)
 
     def reaches_out(self, option: str) -> bool:
         """Whether an option can set what is not in its own group.
@@ -96,6 +108,35 @@ class Repository(ConfigRepository):
         if key not in _SHIPPED:
             _SHIPPED[key] = super().load_config(config_path)
         return _SHIPPED[key]
+
+
+def _create_defaults_list_once(
+    repo: CachingConfigRepository, config_name: str, overrides_list: list[Override], *flags: Any, **more: Any
+) -> DefaultsList:
+    """As Hydra's own, which is asked twice for the list of a job: to compose it, and where it was written."""
+    delegate = repo.delegate
+    if not isinstance(delegate, Repository):
+        return create_defaults_list(repo, config_name, overrides_list, *flags, **more)
+    typed = tuple(str(one.input_line) for one in overrides_list)
+    key = (config_name, typed, flags, *sorted(more.items()))
+    if key not in delegate.merged:
+        made = create_defaults_list(repo, config_name, overrides_list, *flags, **more)
+        delegate.merged.clear()
+        delegate.merged[key] = made
+    return delegate.merged[key]
+
+
+def _interpolation_map_if_needed(
+    overrides: Overrides, defaults: list[InputDefault], self_added: bool
+) -> DictConfig:
+    """As Hydra's own, which makes it of all choices for each file, while few files ask for one."""
+    asked = any(one.is_interpolation() for one in defaults)
+    return _create_interpolation_map(overrides, defaults, self_added) if asked else DictConfig({})
+
+
+_create_interpolation_map = defaults_list._create_interpolation_map
+setattr(defaults_list, "_create_interpolation_map", _interpolation_map_if_needed)  # noqa: B010 - mypy
+setattr(config_loader_impl, "create_defaults_list", _create_defaults_list_once)  # noqa: B010 - mypy
 
 
 def open_hydra(task: str, search_path: ConfigSearchPath) -> Hydra:
@@ -152,11 +193,12 @@ def defaults_of(
         overrides: As typed.
 
     Returns:
-        The defaults list, the parsed overrides, and where the files are.
+        The defaults list, the parsed overrides, and where the files are, whose configs are not to be changed.
     """
     implementation: Any = loader
     parsed, repository = implementation._parse_overrides_and_create_caching_repo(primary, list(overrides))
-    merged = create_defaults_list(
+    repository.delegate.lends = True  # of a copy
+    merged = _create_defaults_list_once(
         repo=repository, config_name=primary, overrides_list=parsed, prepend_hydra=True, skip_missing=False
     )
     return merged, parsed, repository

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
+from omegaconf import base
 from omegaconf._utils import get_omega_conf_dumper
 
 if TYPE_CHECKING:
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 
 text_representer = get_omega_conf_dumper().str_representer
 """Quotes the text that OmegaConf would read as something else."""
+
+# OmegaConf parses an interpolation each time that its value is asked for, and only looks at the tree.
+base.parse = functools.lru_cache(maxsize=512)(base.parse)  # type: ignore[attr-defined]  # imported there
 
 
 def raw_value(node: Node) -> Any:
