@@ -253,7 +253,7 @@ def test_experiment(hydra: Hydra, name: str, digits_run: Trained) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", [part if part % 10 == 0 else pytest.param(part, marks=pytest.mark.long) for part in range(40)]
+    "part", [part if part % 20 == 0 else pytest.param(part, marks=pytest.mark.long) for part in range(40)]
 )
 def test_compatible_options(hydra: Hydra, part: int) -> None:
     for choice in jobs()[part::40]:

@@ -28,6 +28,7 @@ def plain(config: Any) -> str:
     return "\n".join(_CLOCK.sub("", line) for line in text.splitlines() if "run_dir" not in line)
 
 
+@pytest.mark.always("typed0", "typed2")
 @pytest.mark.parametrize(
     "typed",
     [

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
     from omegaconf import DictConfig
 
-EXPERIMENTS = [[f"experiment={one.name}"] for one in list_options("experiment")]
+EXPERIMENTS = [
+    pytest.param(
+        [f"experiment={one.name}"],
+        marks=[pytest.mark.long] * (one.name not in ("digits_image", "text_topics")),
+    )
+    for one in list_options("experiment")
+]
 JOBS = [
     [],
     *EXPERIMENTS,

@@ -97,6 +97,7 @@ def environment() -> Iterator[None]:
     os.environ.update(before)
 
 
+@pytest.mark.always("many")
 @pytest.mark.parametrize("name", ["many", "reweighted"])
 def test_jobs(name: str, tmp_path: Path) -> None:
     found = told_apart(JOBS[name], tmp_path)
