@@ -8,7 +8,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from assay.errors import ConfigError
-from assay.targets.check_targets import check_targets
+from assay.targets.allowed_targets import check_targets
 
 
 def job(tree: dict[str, Any], *trusted: str) -> DictConfig:

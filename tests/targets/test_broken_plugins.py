@@ -17,7 +17,7 @@ from assay.sweep.factory import made, target
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.search.samplers import import_sampler
 from assay.sweep.search.search import Search
-from assay.targets.allowlist import _ONE_A_NAME, _SLOTS
+from assay.targets.listed_places import _ONE_A_NAME, _SLOTS
 from assay.targets.own_task import import_task
 from assay.targets.resolve import _ANY_CALL, resolve
 from assay.targets.trust import KEY

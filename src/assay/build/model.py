@@ -13,7 +13,7 @@ from assay.build.node import build
 from assay.config.value import value_of
 from assay.errors import ConfigError
 from assay.finetune.lora import LoRA, adapted_in, merge
-from assay.targets.check_targets import trusted_in
+from assay.targets.allowed_targets import trusted_in
 from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:

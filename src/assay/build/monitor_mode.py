@@ -10,8 +10,8 @@ from assay.build.node import build
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import ConfigError
 from assay.metrics.direction import directions
+from assay.targets.allowed_targets import trusted_in
 from assay.targets.call_signature import call_of
-from assay.targets.check_targets import trusted_in
 from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.build.build_error import build_error
-from assay.targets.check_targets import trusted_in
+from assay.targets.allowed_targets import trusted_in
 from assay.targets.instantiate import CallError, instantiate
 from assay.targets.own_task import import_tasks
 from assay.targets.resolve import check_made, ready

@@ -21,7 +21,7 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.config.value import LARGEST_SEED, check_whole_number
 from assay.errors import ConfigError, first_line
 from assay.record.secrets import STRUCK, holds_secret, note_given
-from assay.targets.check_targets import check_targets
+from assay.targets.allowed_targets import check_targets
 from assay.targets.optional_packages import check_installed
 from assay.targets.own_task import check_tasks
 

@@ -59,7 +59,7 @@ from assay.data.data_module import DataModule
 from assay.data.training_statistics import target_statistics
 from assay.data.transform.normalize import input_dtype
 from assay.errors import ConfigError
-from assay.targets.check_targets import trusted_in
+from assay.targets.allowed_targets import trusted_in
 from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:

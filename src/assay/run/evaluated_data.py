@@ -10,7 +10,7 @@ from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
 from assay.run.resume_overrides import choose_device, parsed_overrides, set_value
-from assay.targets.check_targets import check_targets
+from assay.targets.allowed_targets import check_targets
 from assay.targets.trust import KEY as TRUSTED
 
 if TYPE_CHECKING:

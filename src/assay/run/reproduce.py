@@ -264,7 +264,7 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
 
 
 def _needs_own_code(run_dir: Path) -> bool:
-    from assay.targets.check_targets import check_targets
+    from assay.targets.allowed_targets import check_targets
     from assay.targets.trust import KEY
 
     config = _config(run_dir)

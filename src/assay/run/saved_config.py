@@ -11,7 +11,7 @@ from assay.errors import AssayError, ConfigError, first_line
 from assay.files.sealed import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.paths import project_conf
-from assay.targets.check_targets import check_targets
+from assay.targets.allowed_targets import check_targets
 from assay.targets.own_task import import_tasks
 from assay.targets.trust import KEY, Trust, checked_names, project_packages
 

@@ -42,7 +42,7 @@ from assay.run.interpolations import as_written, interpolations
 from assay.run.result import RunResult
 from assay.run.saved_config import read_config
 from assay.run.summary import say_warnings
-from assay.targets.check_targets import trusted_in
+from assay.targets.allowed_targets import trusted_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

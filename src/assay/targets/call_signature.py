@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from assay.targets.allowed_targets import trusted_in
 from assay.targets.annotation import example_of
-from assay.targets.check_targets import trusted_in
 from assay.targets.resolve import resolve
 from assay.task.task_name import TaskName
 

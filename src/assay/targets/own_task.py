@@ -12,8 +12,8 @@ from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
 from assay.paths import project_conf
 from assay.quoting import is_dotted_path
-from assay.targets.allowlist import is_allowed
-from assay.targets.check_targets import targets, trusted_in
+from assay.targets.allowed_targets import targets, trusted_in
+from assay.targets.listed_places import is_allowed
 from assay.targets.resolve import called, own_class
 from assay.targets.trust import KEY, is_library, project_packages, within
 from assay.task.interface import check_interface

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from assay.check.signatures.signature import check_signatures
 from assay.errors import ConfigError
-from assay.targets.check_targets import targets
+from assay.targets.allowed_targets import targets
 
 if TYPE_CHECKING:
     from pathlib import Path

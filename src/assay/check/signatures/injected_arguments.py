@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from assay.config.omegaconf_internals import parent_of, root_of
 from assay.config.unread_keys import OUR_MODULE
-from assay.targets.check_targets import trusted_in
+from assay.targets.allowed_targets import trusted_in
 from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from assay.config.omegaconf_internals import parent_of, root_of
 from assay.config.tree import walk, written_at
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
-from assay.targets.allowlist import slot_of
+from assay.targets.allowed_targets import trusted_in
 from assay.targets.annotation import Made, accepts, as_typed, choices_of, example_of, in_words
 from assay.targets.call_signature import call_of, names_of
-from assay.targets.check_targets import trusted_in
 from assay.targets.instantiate import WORDS, check_words
+from assay.targets.listed_places import slot_of
 from assay.targets.own_task import import_tasks
 from assay.targets.resolve import resolve, resolve_targets
 

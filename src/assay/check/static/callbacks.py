@@ -16,8 +16,8 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
 from assay.errors import ConfigError
+from assay.targets.allowed_targets import trusted_in
 from assay.targets.call_signature import call_of
-from assay.targets.check_targets import trusted_in
 from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:

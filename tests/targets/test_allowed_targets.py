@@ -9,7 +9,7 @@ import pytest
 from tests.targets.jobs import job, refused
 
 from assay.compose.compose import compose, job_config
-from assay.targets.check_targets import check_targets
+from assay.targets.allowed_targets import check_targets
 from assay.targets.resolve import resolve_targets
 
 

@@ -1,4 +1,4 @@
-"""May a config name this target? Judged by its name alone: nothing is imported."""
+"""May a config call this target? Judged by its name here, before any import; as an object in `resolve`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from assay.config.omegaconf_internals import (
 from assay.config.tree import walk
 from assay.errors import ConfigError, first_line
 from assay.quoting import is_dotted_path
-from assay.targets.allowlist import EXACT, FUNCTIONS, PLACES, is_allowed, slot_of
+from assay.targets.listed_places import EXACT, FUNCTIONS, PLACES, is_allowed, slot_of
 from assay.targets.trust import KEY, is_library, within
 
 if TYPE_CHECKING:

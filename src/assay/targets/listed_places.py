@@ -1,4 +1,4 @@
-"""What a config may name without any trust, a table of plain names: it is asked before torch is imported."""
+"""What a config may name without any trust, a table of plain names that `allowed_targets` asks."""
 
 from __future__ import annotations
 
