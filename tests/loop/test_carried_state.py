@@ -118,6 +118,16 @@ CASES = {
         *("batch", 9),  # the first epoch's loss is the highest: nothing better comes
         ("ModelCheckpoint._last_checkpoint_saved",),
     ),
+    "validated_twice_in_a_step": Case(
+        (
+            *("data=digits", "model=small_cnn", "data.batch_size=8", "trainer.max_epochs=1"),
+            *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
+            *("trainer.limit_train_batches=14", "trainer.limit_val_batches=1"),
+            *("trainer.val_check_interval=3", "trainer.accumulate_grad_batches=8"),
+        ),
+        *("batch", 11),  # the best one was saved in a validation of this step, and is not in the next
+        (),
+    ),
     "better": Case(
         (*COMMON, "callbacks=[checkpoint]", "callbacks.checkpoint.filename='{epoch}-{step}'"),
         *("epoch", 9),  # the first checkpoint that is removed ends it
@@ -125,7 +135,7 @@ CASES = {
     ),
 }
 RANKS = ("processes.buffers", "processes.buffers_due")
-"""Of several processes: `tests/training/test_killed_ranks.py` tries `buffers`, nobody `buffers_due`."""
+"""Of several processes: `tests/training/test_killed_ranks.py` tries them."""
 LIGHTNING = ("combined_loader",)
 """Of Lightning's own state of a loop."""
 
@@ -185,7 +195,7 @@ def end(run_dir: Path) -> dict[str, Any]:
 def gone_on(run_dir: Path) -> dict[str, Any] | str:
     with chdir(run_dir.parent), unchanged_process():
         try:
-            result = resume(run_dir, trusted_packages=["own_project"])
+            result = resume(Path(run_dir.name), trusted_packages=["own_project"])
         except (AssayError, UserWarning) as refused:
             return str(refused)
     return end(run_dir) if result.status == "finished" else result.reason
@@ -195,7 +205,7 @@ def end_instead(*_: Any) -> None:
     raise SystemExit(9)
 
 
-@pytest.mark.always("step", "stream", "better")
+@pytest.mark.always("step", "stream", "validated_twice_in_a_step", "better")
 @pytest.mark.parametrize("name", CASES)
 def test_without_an_item_the_end_differs(
     train: Train, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

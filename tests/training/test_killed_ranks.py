@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import time
 from collections import Counter
 from contextlib import suppress
@@ -222,3 +223,29 @@ def test_without_the_buffers_of_a_rank_the_end_differs(forks: Forks, whole: Whol
     CheckpointFile().save_checkpoint(checkpoint, path)
     assert forks.command(*RESUME, cwd=tmp_path).code == 0
     assert outcome(tmp_path / "run") != whole.outcome
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_without_what_a_wrapper_is_about_to_do_the_end_differs(forks: Forks, tmp_path: Path) -> None:
+    """A control: after a validation no statistics are handed on before a batch that is only accumulated."""
+    words = (
+        *(*TRAIN, "trainer.val_check_interval=3", "trainer.accumulate_grad_batches=8"),
+        *("trainer.limit_train_batches=14", "trainer.max_epochs=1", "~callbacks.ema"),
+    )
+    places = [tmp_path / name for name in ("whole", "cut")]
+    for place, batch in zip(places, ("null", "11"), strict=True):
+        place.mkdir()
+        forks.command(*words, f"callbacks.dying.batch={batch}", cwd=place)
+    path = newest_valid(places[1] / "run").path
+    assert path is not None
+    for removed in (False, True):
+        place = Path(shutil.copytree(places[1], tmp_path / str(removed)))
+        checkpoint = CheckpointFile().load_checkpoint(path)
+        for process in checkpoint["loops"]["fit_loop"]["state_dict"]["carried"]["processes"]:
+            assert process["buffers_due"] is False
+            if removed:
+                del process["buffers_due"]
+        CheckpointFile().save_checkpoint(checkpoint, place / "run" / "checkpoints" / path.name)
+        assert forks.command(*RESUME, cwd=place).code == 0, (place / "output.txt").read_text()
+        assert (outcome(place / "run") != outcome(places[0] / "run")) == removed

@@ -72,7 +72,7 @@ def take_up(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> None:
     callback_metrics(trainer).update({n: value.to(module.device) for n, value in state["metrics"].items()})
     for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
         take_up_bookkeeping(callback, state["callbacks"].get(callback.state_key, {}))
-        if isinstance(callback, ModelCheckpoint) and _has_saved(callback, str(trainer.ckpt_path)):
+        if isinstance(callback, ModelCheckpoint) and _has_saved(callback, Path(str(trainer.ckpt_path))):
             note_saved(callback, trainer.global_step)
     validation: Any = trainer.fit_loop.epoch_loop.val_loop
     validation.seen_before = dict(state.get("validated", {}))
@@ -137,8 +137,9 @@ def _on_cpu(value: Any) -> Any:
     return [_on_cpu(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _has_saved(callback: ModelCheckpoint, path: str) -> bool:
+def _has_saved(callback: ModelCheckpoint, checkpoint: Path) -> bool:
     """Whether this callback has saved the checkpoint, and would keep a second copy of it now."""
+    path = str(checkpoint.parent.resolve() / checkpoint.name)  # as Lightning writes the callback's folder
     several = callback.monitor is None and callback.save_top_k == -1 and callback.best_model_path == path
     return several or path in callback.best_k_models or path == callback.last_model_path
 
