@@ -9,13 +9,14 @@ import torch
 import torchmetrics
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import Metric, MetricCollection
+from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix
+from torchmetrics.regression import MeanSquaredError
 from torchmetrics.wrappers import ClasswiseWrapper
 
-from assay.build.monitor_mode import known_directions, mode_of
+from assay.build.monitor_mode import directions, known_directions, mode_of
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
-from assay.metrics.direction import directions
 from assay.record.objective import objectives
 
 if TYPE_CHECKING:
@@ -159,3 +160,22 @@ def test_an_objective_has_the_direction_of_its_metric(
     with pytest.raises(ConfigError, match=error) as caught:
         aims[0].check(known)
     assert caught.value.key == "hydra.sweeper.direction"
+
+
+def test_a_loss_falls_an_accuracy_rises_and_a_matrix_says_nothing() -> None:
+    metrics = MetricCollection(
+        {"accuracy": MulticlassAccuracy(3), "mse": MeanSquaredError(), "matrix": MulticlassConfusionMatrix(3)}
+    )
+    assert directions(metrics, "test") == {"test/loss": "min", "test/accuracy": "max", "test/mse": "min"}
+
+
+def test_the_values_of_each_class_have_the_direction_of_their_metric() -> None:
+    per_class = ClasswiseWrapper(MulticlassAccuracy(2, average=None), labels=["cat", "dog"])
+    found = directions(MetricCollection({"accuracy": per_class}), "val")
+    assert found == {"val/loss": "min", "val/accuracy": "max"}
+
+
+def test_the_metrics_keep_their_state() -> None:
+    metrics = MetricCollection({"mse": MeanSquaredError()})
+    assert list(directions(metrics, "train")) == ["train/loss", "train/mse"]
+    assert list(metrics) == ["mse"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from assay.compose.compose import choices, compose, compose_with, job_config, loader
+from assay.compose.compose import choices, compose, compose_with, job_config, loader, register_resolvers
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.sweep.session import plan
@@ -130,3 +131,17 @@ def test_a_file_of_the_users_is_read_again(tmp_path: Path) -> None:
         for width in (3, 5, 7):
             path.write_text(f"# A net.\n_target_: torch.nn.Linear\nin_features: {width}\nout_features: 1\n")
             assert compose_with(hydra, ["model=own"]).model.in_features == width
+
+
+def test_short_id_is_the_same_within_one_config_only() -> None:
+    register_resolvers()
+    one, two = (OmegaConf.create({"a": "${short_id:}", "b": "x-${short_id:}"}) for _ in range(2))
+    assert re.fullmatch(r"[0-9a-f]{6}", one.a)
+    assert one.b == f"x-{one.a}"
+    assert one.a != two.a
+
+
+def test_registering_again_does_no_harm() -> None:
+    register_resolvers()
+    register_resolvers()
+    assert OmegaConf.has_resolver("short_id")

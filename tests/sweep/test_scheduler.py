@@ -18,7 +18,7 @@ from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.retry_policy import Policy
-from assay.sweep.scheduler import Scheduler
+from assay.sweep.scheduler import Scheduler, num_gpus
 from assay.sweep.search.grid import GridSearch
 from assay.sweep.stop_request import StopRequest
 
@@ -261,3 +261,20 @@ def test_a_job_that_cannot_run_has_failed_and_was_never_started(tmp_path: Path) 
     outcome = sweep.journal.jobs[1].outcome
     assert outcome is not None
     assert outcome.reason == "optimizer.lr: must be smaller"
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "devices", "there", "expected"),
+    [
+        ("cpu", 4, True, 0),
+        ("gpu", 2, False, 2),
+        ("cuda", "1", False, 1),
+        ("gpu", "auto", True, 1),
+        ("gpu", -1, True, 1),
+        ("gpu", [0, 3], True, 2),
+        ("auto", "auto", True, 1),
+        ("auto", "auto", False, 0),
+    ],
+)
+def test_gpus(accelerator: str, devices: Any, there: bool, expected: int) -> None:
+    assert num_gpus({"accelerator": accelerator, "devices": devices}, there=there) == expected

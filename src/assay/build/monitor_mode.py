@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
 from assay.build.node import build
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import ConfigError
-from assay.metrics.direction import directions
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.call_signature import call_of
 from assay.targets.resolve import resolve
@@ -17,8 +16,10 @@ from assay.targets.resolve import resolve
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from assay.metrics.direction import Mode
+    from torchmetrics import MetricCollection
 
+
+Mode = Literal["min", "max"]
 AUTO: Final = "auto"
 FORCED: Final = ("force_min", "force_max")
 WRITTEN: Final = (AUTO, "min", "max", *FORCED)
@@ -123,3 +124,25 @@ def _mode(config: DictConfig, key: str, metric: str, better: Mode | None) -> Mod
             hint=f"{at}={AUTO}; to have the worst all the same: {at}=force_{stated}",
         )
     return stated
+
+
+def directions(metrics: MetricCollection, stage: str) -> dict[str, Mode]:
+    """Which way each score of a stage is better, as torchmetrics' `higher_is_better` says.
+
+    A loss is minimised. A metric that says nothing is not there, nor is one of several values.
+
+    Args:
+        metrics: Names without a prefix, as `assay.metrics.tracker.Tracker` takes them.
+        stage: `train`, `val` or `test`.
+
+    >>> from torchmetrics import MeanAbsoluteError, MetricCollection, R2Score
+    >>> directions(MetricCollection({"mae": MeanAbsoluteError(), "r2": R2Score()}), "val")
+    {'val/loss': 'min', 'val/mae': 'min', 'val/r2': 'max'}
+    """
+    found: dict[str, Mode] = {f"{stage}/loss": "min"}
+    named = metrics.clone(prefix=f"{stage}/")
+    for name, metric in named.items(keep_base=False, copy_state=False):
+        higher: bool | None = metric.higher_is_better
+        if higher is not None:
+            found[str(name)] = "max" if higher else "min"
+    return found

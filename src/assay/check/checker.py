@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
-from assay.check.error_summary import summary_of
 from assay.check.job import check_job
 from assay.compose.job_composer import compose_job
 from assay.compose.origin import located
 from assay.config.fingerprint import fingerprint_of
 from assay.config.value import LARGEST_SEED, check_whole_number
-from assay.errors import AssayError, ProcessError
+from assay.errors import AssayError, ConfigError, ProcessError
 from assay.quoting import reads_as_number
 from assay.record.provenance import check_clean
 from assay.record.run_directory import refuse_existing
@@ -21,10 +20,14 @@ from assay.record.run_directory import refuse_existing
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from assay.check.error_summary import Failure
     from assay.check.prove import Prover
     from assay.check.report import Proof, Report
     from assay.compose.job_composer import Job
+
+Failure = tuple[int, "Sequence[str]", AssayError]
+"""Number of a job, its overrides, and why it cannot run."""
+_MOST: Final = 10
+"""Different errors to show."""
 
 
 @final
@@ -156,3 +159,26 @@ def _but_for_the_seed(job: Job) -> str:
     text = json.dumps(job.config, default=str)
     inside = text.count("${seed}") - (job.config.get("data", {}).get("seed") == "${seed}")
     return "" if inside else fingerprint_of(job.config, without=("seed",))
+
+
+def summary_of(failures: Sequence[Failure], total: int) -> AssayError:
+    """One error for all; those with the same message are told once.
+
+    Args:
+        failures: At least one.
+        total: Jobs that were checked.
+    """
+    by_message: dict[str, list[Failure]] = {}
+    for failure in failures:
+        by_message.setdefault(str(failure[2]), []).append(failure)
+    lines = [f"{len(failures)} of {total} jobs cannot run; none was started"]
+    for message, same in list(by_message.items())[:_MOST]:
+        number, own, _ = same[0]
+        others = f" and {len(same) - 1} more" if len(same) > 1 else ""
+        lines.append(f"job {number}{others} ({' '.join(own)})")
+        lines.extend(f"  {line}" for line in message.splitlines())
+    if len(by_message) > _MOST:
+        lines.append(f"… and {len(by_message) - _MOST} other errors")
+    error = ConfigError("\n".join(lines))
+    error.exit_code = max(failure[2].exit_code for failure in failures)
+    return error

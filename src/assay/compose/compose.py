@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,6 @@ from assay.compose.composition_error import composition_error
 from assay.compose.fused import settle_fused
 from assay.compose.hydra_node import check_hydra
 from assay.compose.pretrained_network import settle_network
-from assay.compose.resolvers import register
 from assay.compose.task_choice import suited, task_to_choose
 from assay.compose.user_classes import settle_own_parts
 from assay.config.hydra_internals import create_config_search_path, open_hydra
@@ -74,7 +74,7 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
         raise ConfigError(
             f"--config-dir {own} is not a folder", hint="give a folder that holds config groups"
         )
-    register()
+    register_resolvers()
     bound_hydra()
     before = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
     try:
@@ -239,3 +239,8 @@ def choices(hydra_node: DictConfig) -> dict[str, Any]:
     """
     chosen: Any = OmegaConf.to_container(hydra_node.runtime.choices)
     return {str(group): option for group, option in chosen.items() if not str(group).startswith("hydra/")}
+
+
+def register_resolvers() -> None:
+    """Register `${short_id:}`: six random hexadecimal digits, the same wherever one config uses it."""
+    OmegaConf.register_new_resolver("short_id", lambda: secrets.token_hex(3), use_cache=True, replace=True)

@@ -16,8 +16,7 @@ from assay.files.symlinks import read_whole
 from assay.record.run_record import FILE
 from assay.report.page.render import write
 from assay.report.page.run_page import run_page
-from assay.report.sweep.read_contents import read_contents
-from assay.report.sweep.read_sweep import is_sweep
+from assay.report.sweep.read_sweep import is_sweep, read_contents
 from assay.report.sweep.sweep_page import sweep_page
 
 if TYPE_CHECKING:

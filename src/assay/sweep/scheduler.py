@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
-from assay.build.num_processes import num_processes
+from assay.build.num_processes import num_devices, num_processes
 from assay.config.serialize import to_text_of
 from assay.errors import AssayError, cannot_write, first_line
 from assay.record.journal import JobRecord
@@ -19,7 +19,6 @@ from assay.record.objective import scores_of
 from assay.record.outcome import Outcome
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec
-from assay.sweep.resources import num_gpus
 from assay.sweep.retry_policy import Retry, after_failure
 
 if TYPE_CHECKING:
@@ -330,3 +329,15 @@ class Scheduler:
 def job_record_of(number: int, job: Job, token: str) -> JobRecord:
     """A new job as the journal has it."""
     return JobRecord(number, job.fingerprint, job.overrides, token, int(job.config.get("seed") or 0))
+
+
+def num_gpus(trainer: Mapping[str, Any], *, there: bool) -> int:
+    """GPUs that a job needs; one where "all devices" are asked for: a job gets its own.
+
+    Args:
+        trainer: The job's `trainer` node.
+        there: Whether there are any, which `device=auto` then takes.
+    """
+    accelerator = str(trainer.get("accelerator"))
+    wanted = accelerator in ("gpu", "cuda") or (accelerator == "auto" and there)
+    return num_devices(trainer, 1) if wanted else 0

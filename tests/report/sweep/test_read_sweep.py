@@ -11,7 +11,7 @@ from assay.errors import AssayError
 from assay.record.journal import JobRecord, Journal
 from assay.record.outcome import Outcome
 from assay.record.run_lock import writing
-from assay.report.sweep.read_sweep import is_sweep, read_sweep
+from assay.report.sweep.read_sweep import is_sweep, read_contents, read_sweep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,3 +87,21 @@ def test_a_damaged_journal_is_refused_in_a_line(sweep: Path) -> None:
     journal.write_bytes(journal.read_bytes().replace(b"optimizer.lr=0.1", b"optimizer.lr=0.2", 1))
     with pytest.raises(AssayError, match=r"journal\.jsonl is damaged in line 1"):
         read_sweep(sweep)
+
+
+def test_a_sweep_alone_is_a_sweep_and_with_others_runs(trained_sweep: Path) -> None:
+    assert read_contents([trained_sweep]).is_sweep
+    assert not read_contents([trained_sweep, trained_sweep / "0"]).is_sweep
+    assert not read_contents([trained_sweep.parent]).is_sweep
+
+
+def test_a_sweep_with_a_damaged_journal_is_what_its_runs_are(sweep: Path, tmp_path: Path) -> None:
+    journal = sweep / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b"optimizer.lr=0.1", b"optimizer.lr=0.2", 1))
+    contents = read_contents([sweep])
+    assert len(contents.jobs) == 6
+    assert "is damaged in line 1. What follows is from the run directories" in contents.notices[0]
+    alone = Journal.create(tmp_path / "alone", overrides=["seed=1"]).path
+    alone.write_bytes(alone.read_bytes()[:-30] + b"\n")
+    with pytest.raises(AssayError, match="damaged"):
+        read_contents([tmp_path / "alone"])

@@ -17,9 +17,10 @@ from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import RunRecord
 from assay.record.varying import fold_of, varying
 from assay.report.sweep.contents import Contents, Job, Span, place_of, spans_of, time_of
+from assay.report.sweep.read_runs import read_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from assay.record.journal import JobRecord
@@ -167,3 +168,25 @@ def _places(directory: Path, records: list[JobRecord]) -> dict[int, Path]:
 def _objectives(journal: Journal) -> tuple[Objective, ...]:
     named = tuple(Objective(name, direction) for name, direction in journal.objectives)  # type: ignore[arg-type]  # checked by the journal
     return named or tuple(objectives({}, {}))
+
+
+def read_contents(paths: Sequence[Path]) -> Contents:
+    """Read a sweep, or any runs; a sweep whose journal is damaged is what its runs are.
+
+    Args:
+        paths: One sweep, or any folders that hold runs.
+
+    Raises:
+        AssayError: A folder is not there, or holds nothing that could be read.
+    """
+    if len(paths) != 1 or not is_sweep(paths[0]):
+        return read_runs(paths)
+    try:
+        return read_sweep(paths[0])
+    except AssayError as error:
+        try:
+            contents = read_runs(paths)
+        except AssayError:
+            raise error from None
+        notice = f"{error.message}. What follows is from the run directories alone."
+        return replace(contents, notices=(notice, *contents.notices))
