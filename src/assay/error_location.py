@@ -39,11 +39,7 @@ def own_frame(error: BaseException) -> str:
 
 
 def shown_path(file: str) -> Path:
-    """A file as messages show it: from the current directory, where it lies below that.
-
-    Args:
-        file: Its whole path.
-    """
+    """A file as messages show it: from the current directory, where it lies below that."""
     here = Path(file)
     return here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here
 

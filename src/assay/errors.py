@@ -122,11 +122,7 @@ def first_line(said: BaseException | str) -> str:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """An exception, and what it was raised from.
-
-    Args:
-        error: The last one.
-    """
+    """An exception, and what it was raised from."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen:

@@ -33,10 +33,6 @@ def head_names(model: nn.Module) -> tuple[str, ...]:
 def lies_in(name: str, modules: tuple[str, ...]) -> bool:
     """Whether a parameter belongs to one of some modules.
 
-    Args:
-        name: Of the parameter.
-        modules: Names of modules.
-
     >>> lies_in("head.fc.weight", ("head",)), lies_in("header.weight", ("head",))
     (True, False)
     """

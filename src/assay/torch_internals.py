@@ -65,11 +65,7 @@ def run_backward(loss: Tensor) -> None:
 
 
 def lean_zero_grad(optimizer: Optimizer) -> Callable[[], None]:
-    """`optimizer.zero_grad` without its mark for torch's profiler, which takes longer than all the rest.
-
-    Args:
-        optimizer: Any.
-    """
+    """`optimizer.zero_grad` without its mark for torch's profiler, which takes longer than all the rest."""
     if type(optimizer).zero_grad is not Optimizer.zero_grad or "zero_grad" in vars(optimizer):
         return optimizer.zero_grad
 
@@ -86,9 +82,6 @@ def lean_zero_grad(optimizer: Optimizer) -> Callable[[], None]:
 
 def lean_step(optimizer: Optimizer) -> tuple[Callable[[], bool], Callable[[], None]] | None:
     """`optimizer.step` where the gradients are there, without its mark for torch's profiler.
-
-    Args:
-        optimizer: Any.
 
     Returns:
         Whether it may be used now, and the step. It may not where torch's profiler is on, nor where a hook of
@@ -158,11 +151,7 @@ def tcp_store(*arguments: Any, **options: Any) -> TCPStore:
 
 
 def metadata_of(state_dict: OrderedDict[Any, Any]) -> Any:
-    """The versions of modules that `Module.state_dict` keeps beside the tensors; None where there are none.
-
-    Args:
-        state_dict: Of a module.
-    """
+    """Versions of modules that `Module.state_dict` keeps beside the tensors; None where there are none."""
     return getattr(state_dict, "_metadata", None)
 
 

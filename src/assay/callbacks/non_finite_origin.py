@@ -137,11 +137,7 @@ def gradients(module: nn.Module) -> list[str]:
 
 
 def weights(module: nn.Module) -> list[str]:
-    """Names of the parameters and buffers that are not finite.
-
-    Args:
-        module: Any.
-    """
+    """Names of the parameters and buffers that are not finite."""
     state = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
     parts = [_dense(value.detach()) for value in floating(state)]
     if all(math.isfinite(part.sum().item()) for part in parts):  # a sum overflows before its numbers do

@@ -71,11 +71,7 @@ def open_storage(storage: str, *, is_new: bool) -> optuna.storages.BaseStorage:
 
 
 def close_storage(storage: optuna.storages.BaseStorage) -> None:
-    """Give back a storage's connections.
-
-    Args:
-        storage: An open one.
-    """
+    """Give back a storage's connections."""
     storage.remove_session()
     engine = getattr(getattr(storage, "_backend", storage), "engine", None)
     if engine is not None:

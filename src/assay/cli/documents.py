@@ -159,11 +159,7 @@ class Sweep:
 
     @classmethod
     def of(cls, result: SweepResult) -> Sweep:
-        """The document of a sweep.
-
-        Args:
-            result: Of the sweep.
-        """
+        """The document of a sweep."""
         from assay.record.outcome import Outcome
         from assay.sweep.output.tables import best_job
 

@@ -19,12 +19,7 @@ MOST_THREADS = 1024
 
 
 def value_of(config: DictConfig, key: str) -> Any:
-    """What stands under a key, as plain data; None where it waits for the data, or is refused elsewhere.
-
-    Args:
-        config: A job.
-        key: Full key.
-    """
+    """What stands under a key, as plain data; None where it waits for the data, or is refused elsewhere."""
     try:
         value = OmegaConf.select(config, key)
         return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
@@ -53,29 +48,17 @@ def check_whole_number(key: str, value: Any, least: int, most: int | None = None
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
-    """Whether a value is a whole number; true and false are not.
-
-    Args:
-        value: From YAML.
-    """
+    """Whether a value is a whole number; true and false are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
-    """Whether a value is a number; true and false are not.
-
-    Args:
-        value: From YAML.
-    """
+    """Whether a value is a number; true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def shown(value: Any) -> str:
-    """A value as a message names it.
-
-    Args:
-        value: From YAML.
-    """
+    """A value as a message names it."""
     return "null" if value is None else str(value)
 
 

@@ -26,9 +26,6 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _STRUCT = 1, 2, 3, 4, 
 def check_table(path: str | Path) -> None:
     """Refuse a table of somebody's own that has pages as no writer of Parquet makes them.
 
-    Args:
-        path: Of the file.
-
     Raises:
         ValueError: It has, or is not a Parquet file (as pyarrow says).
         OSError: It cannot be read.

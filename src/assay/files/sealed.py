@@ -15,9 +15,6 @@ _DIGITS = 64
 def seal_yaml(text: str) -> str:
     """Add the sum as a last line, a comment.
 
-    Args:
-        text: YAML.
-
     >>> print(seal_yaml("a: 1"), end="")
     a: 1
     # sha256: 37b128c59f1f5097f73f82691cb519f1f568667faab5ced1b4ab979d36837eae

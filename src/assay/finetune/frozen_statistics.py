@@ -27,11 +27,7 @@ def _holding(kind: Any) -> Any:
 
 
 def norm_names(model: nn.Module) -> list[str]:
-    """Names of the modules that keep running statistics, such as batch norms.
-
-    Args:
-        model: The model.
-    """
+    """Names of the modules that keep running statistics, such as batch norms."""
     return [
         name for name, module in model.named_modules() if getattr(module, "running_mean", None) is not None
     ]

@@ -64,9 +64,6 @@ def freezable(model: nn.Module) -> list[str]:
 
     `NAME.weight` stands for a norm that has running statistics and no parameter.
 
-    Args:
-        model: The model.
-
     Raises:
         ValueError: It has no head (its last parameters are not those of a linear layer or convolution), or
             nothing but a head.

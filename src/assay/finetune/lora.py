@@ -93,9 +93,6 @@ class LoRA(FineTuning):
 def adapted_in(state: Iterable[str]) -> list[str]:
     """Names of the matrices that are adapted in a state dict.
 
-    Args:
-        state: Its keys.
-
     >>> adapted_in(["0.bias", "0.parametrizations.weight.original", "0.parametrizations.weight.0.lora_A"])
     ['0.weight']
     """

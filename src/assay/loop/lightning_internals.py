@@ -360,13 +360,7 @@ def clip_gradients(trainer: L.Trainer, optimizer: Any) -> None:
 
 
 def lean_hook(callback: object, hook: str, method: Callable[..., Any]) -> Callable[..., Any] | None:
-    """A hook of a callback, without what only finds out that there is nothing to do; None: there never is.
-
-    Args:
-        callback: Any.
-        hook: Its name.
-        method: The callback's.
-    """
+    """A hook of a callback, without what only finds out that there is nothing to do; None: there never is."""
 
     def is_stock(kind: type) -> bool:
         return isinstance(callback, kind) and getattr(type(callback), hook) is getattr(kind, hook)

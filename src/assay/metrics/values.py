@@ -12,11 +12,7 @@ LARGEST: Final = 100_000
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether a value can be logged.
-
-    Args:
-        value: Of a metric.
-    """
+    """Whether a value can be logged."""
     return isinstance(value, int | float) or (isinstance(value, Tensor) and value.numel() == 1)
 
 

@@ -72,10 +72,6 @@ class Autoencoder(nn.Module):
 def check_latent(latent_size: int, input_shape: Sequence[int]) -> None:
     """Refuse a latent vector of no width; warn of one that the inputs fit into as they are.
 
-    Args:
-        latent_size: Its width.
-        input_shape: Shape of one sample.
-
     Raises:
         ValueError: It is below 1.
     """

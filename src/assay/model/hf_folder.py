@@ -83,11 +83,7 @@ def weights_file(weights: str) -> Path:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is the directory of a run.
-
-    Args:
-        folder: The folder.
-    """
+    """Whether a folder is the directory of a run."""
     return (folder / "config.yaml").is_file()
 
 

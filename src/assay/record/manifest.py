@@ -33,12 +33,7 @@ def files_of(run_dir: Path) -> dict[str, str]:
 
 
 def changed_since(run_dir: Path, files: dict[str, str]) -> list[str]:
-    """Files of a run that are no longer what the run wrote, or gone; checkpoints are read.
-
-    Args:
-        run_dir: The run directory.
-        files: From its record.
-    """
+    """Files of a run that are no longer what the run wrote, or gone; checkpoints are read."""
     changed = []
     for name, digest in files.items():
         path = run_dir / name

@@ -56,10 +56,6 @@ def segments(record: RunRecord) -> list[dict[str, Any]]:
 def shortened(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     """A segment as an entry of the record says it: of the packages those that are not as before.
 
-    Args:
-        now: The segment.
-        before: The one before it.
-
     >>> shortened({"packages": {"a": "2"}}, {"packages": {"a": "1", "b": "1"}})
     {'packages': {'a': '2', 'b': ''}}
     """
@@ -80,12 +76,7 @@ def differences_within(record: RunRecord) -> list[str]:
 
 
 def code_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Whether the code of two segments is the same; nothing where it is not known of either.
-
-    Args:
-        then: A segment.
-        now: Another one.
-    """
+    """Whether the code of two segments is the same; nothing where it is not known of either."""
     before, after = _code(then), _code(now)
     return [] if before == after else [f"code: {before} then, {after} now"]
 
@@ -98,12 +89,7 @@ def _code(segment: Mapping[str, Any]) -> str:
 
 
 def machine_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What differs between machines and packages, the most likely cause of other numbers first.
-
-    Args:
-        then: A segment.
-        now: Another one.
-    """
+    """What differs between machines and packages, the most likely cause of other numbers first."""
     changes = []
     before, after = then["machine"], now["machine"]
     for key, name in (("gpus", "device"), ("gpu_driver", "device driver")):

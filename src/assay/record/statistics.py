@@ -89,12 +89,7 @@ def mean_of(scores: Iterable[float | None], folds: Iterable[int | None] = ()) ->
 
 
 def same_folds(one: Mean, other: Mean) -> bool:
-    """Whether both are means over the same folds, so that their values go together in pairs.
-
-    Args:
-        one: Of a configuration.
-        other: Of another one.
-    """
+    """Whether both are means over the same folds, so that their values go together in pairs."""
     return len(one.folds) > 1 and set(one.folds) == set(other.folds)
 
 
@@ -124,10 +119,6 @@ def corrected_resampled(one: Mean, other: Mean) -> float | None:
 
 def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
     """The p-value of Welch's t-test, two-sided, as `scipy.stats.ttest_ind(equal_var=False)` gives it.
-
-    Args:
-        one: Scores of a configuration.
-        other: Of another one.
 
     Returns:
         None where there are too few values, or none of them varies: nothing can be said then.

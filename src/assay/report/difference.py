@@ -108,10 +108,6 @@ def config_difference(one: DictConfig, other: DictConfig) -> Rows:
 
     A run's config has every interpolation resolved. Compared with one that waits for its data, that one is
     resolved with what the run knows of its own.
-
-    Args:
-        one: A job.
-        other: Another job.
     """
     pair = [
         OmegaConf.masked_copy(side, [str(key) for key in side if key != "hydra"]) for side in (one, other)

@@ -35,11 +35,6 @@ _ID: Final = re.compile(r"[\w-]{1,128}", re.ASCII)
 def pick_up(assembly: Assembly, record: RunRecord, run_dir: Path) -> Path | None:
     """Have the trainer go on from where the last entry of `resumed` says.
 
-    Args:
-        assembly: The run, built anew.
-        record: Of the run.
-        run_dir: Run directory.
-
     Returns:
         The checkpoint to load; None where a run begins, or begins anew.
     """
@@ -100,11 +95,7 @@ def same_pieces(trainer: L.Trainer, record: RunRecord, run_dir: Path) -> None:
 
 
 def logger_ids(trainer: L.Trainer) -> dict[str, str]:
-    """Under which id other loggers know the run, by their class.
-
-    Args:
-        trainer: Its loggers have begun.
-    """
+    """Under which id other loggers know the run, by their class."""
     known = (logger for logger in trainer.loggers if type(logger).__name__ in _IDS)
     return {type(logger).__name__: str(logger.version) for logger in known}
 

@@ -83,11 +83,7 @@ def judged_config(
 
 @contextmanager
 def said_of(path: Path) -> Iterator[None]:
-    """The key of an error is one of that file, not of the job that loads it.
-
-    Args:
-        path: The config.
-    """
+    """The key of an error is one of that file, not of the job that loads it."""
     try:
         yield
     except ConfigError as error:

@@ -122,9 +122,6 @@ def labelled(commands: Sequence[str]) -> list[tuple[str, str]]:
 def since(run_dir: Path) -> list[str]:
     """What has changed since the previous run of the same name, and how the scores have moved: two lines.
 
-    Args:
-        run_dir: Of a finished run.
-
     Returns:
         Nothing where there is no earlier run that has finished.
     """

@@ -22,13 +22,7 @@ _ENDED: Final = {"interrupted": "was interrupted", "failed": "failed", "pruned":
 
 
 def unfinished(run_dir: Path, config: DictConfig, checkpoint: Path) -> list[str]:
-    """One sentence on where the run ended and which weights these are; none where it has finished.
-
-    Args:
-        run_dir: The run.
-        config: Its own.
-        checkpoint: Whose weights are used.
-    """
+    """One sentence on where the run ended and which weights these are; none where it has finished."""
     try:
         record = RunRecord.load(run_dir)
     except AssayError:  # of a run that was killed early: `checkpoint_path` has told it

@@ -44,12 +44,6 @@ def setting_of(
     The journal says where it was begun and with which config folder. Where that is not what the person who
     types has here, and a project of somebody's lies there, it has to be confirmed.
 
-    Args:
-        directory: Of the sweep.
-        journal: Its journal.
-        overrides: Typed now.
-        config_dir: Typed now.
-
     Raises:
         AssayError: Something has to be confirmed: the message says what, the hint what to type.
     """
@@ -87,11 +81,7 @@ def setting_of(
 
 
 def without_trust(command: Sequence[str]) -> list[str]:
-    """What was typed before, without whom it trusts: that is said anew each time.
-
-    Args:
-        command: Overrides.
-    """
+    """What was typed before, without whom it trusts: that is said anew each time."""
     return [word for word in command if KEY not in _keys([word])]
 
 

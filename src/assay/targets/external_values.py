@@ -104,12 +104,7 @@ def said_in(config: DictConfig) -> frozenset[tuple[str, str]]:
 
 
 def may_reach_out(key: str, value: Any) -> bool:
-    """Whether a value may be one that `check_outside` refuses; quick, and sooner yes than no.
-
-    Args:
-        key: Full key.
-        value: The value.
-    """
+    """Whether a value may be one that `check_outside` refuses; quick, and sooner yes than no."""
     name = re.split(r"[.\[\]]", key.rstrip("]"))[-1]
     if not isinstance(value, str):
         return False

@@ -59,11 +59,7 @@ def bootstrapped(statistic: Callable[[NDArray[Any]], Mapping[str, float]], num_s
 
 
 def num_draws(num_samples: int) -> int:
-    """How often samples are drawn again: less often where there are many, whose scores vary little.
-
-    Args:
-        num_samples: Of the test.
-    """
+    """How often samples are drawn again: less often where there are many, whose scores vary little."""
     return max(_FEWEST_DRAWS, min(_MOST_DRAWS, _WORK // max(num_samples, 1)))
 
 

@@ -26,11 +26,7 @@ _TOKENS_PER_KIND: Final = 10
 
 
 def samples_of(predictions: Predictions) -> str:
-    """Which samples these are, such as `the 450 test samples`.
-
-    Args:
-        predictions: Of any task.
-    """
+    """Which samples these are, such as `the 450 test samples`."""
     subset = "" if predictions.subset == "all" else f"{predictions.subset} "
     kept = "kept " if predictions.num_evaluated else ""
     return f"the {len(predictions.keys):,} {kept}{subset}samples"

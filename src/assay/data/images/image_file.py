@@ -188,11 +188,7 @@ def has_several_frames(content: bytes) -> bool:
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
-    """Height and width of a picture once it is turned as its EXIF orientation says.
-
-    Args:
-        image: Of Pillow's.
-    """
+    """Height and width of a picture once it is turned as its EXIF orientation says."""
     sideways = image.getexif().get(_ORIENTATION, 1) >= _SIDEWAYS
     return (image.width, image.height) if sideways else (image.height, image.width)
 

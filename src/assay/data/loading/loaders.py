@@ -77,11 +77,7 @@ class MemoryLoader:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to take up.
-
-        Args:
-            state: Empty.
-        """
+        """Nothing to take up."""
 
 
 @final
@@ -142,11 +138,7 @@ class StreamLoader:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to take up.
-
-        Args:
-            state: Empty.
-        """
+        """Nothing to take up."""
 
 
 def leave_signals(worker: int) -> None:

@@ -83,11 +83,7 @@ def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str =
 
 
 def blank_texts(texts: pd.Series[Any]) -> NDArray[np.bool_]:
-    """Which texts are missing, or are nothing but white space.
-
-    Args:
-        texts: N values.
-    """
+    """Which texts are missing, or are nothing but white space."""
     blank: NDArray[np.bool_] = (texts.isna() | ~texts.astype(str).str.contains(r"\S")).to_numpy(dtype=bool)
     return blank
 

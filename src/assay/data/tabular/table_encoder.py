@@ -239,11 +239,7 @@ def category_texts(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def distinct_texts(column: pd.Series[Any]) -> tuple[NDArray[np.intp], list[str]]:
-    """Each row's place among the categories that occur, -1 where it has none, and these as text.
-
-    Args:
-        column: Of N categories.
-    """
+    """Each row's place among the categories that occur, -1 where it has none, and these as text."""
     is_text = isinstance(column.dtype, pd.StringDtype)
     places, texts = pd.factorize(column if is_text else category_texts(column).reindex(column.index))
     return places, [str(text) for text in texts]

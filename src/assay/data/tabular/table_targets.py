@@ -86,9 +86,6 @@ class TableTargets:
     def encode(self, frame: pd.DataFrame) -> Tensor:
         """Targets: int64 `[N]` of classes, int64 `[N, L]` of labels, float32 `[N, T]` of all else.
 
-        Args:
-            frame: Holds the columns.
-
         Raises:
             DataError: A column holds something else.
         """

@@ -24,12 +24,7 @@ _FEW_SAMPLES = 10
 
 
 def with_targets(frame: pd.DataFrame, targets: Sequence[str]) -> pd.DataFrame:
-    """The rows that have all targets, with their index; integers that gaps made floats are such again.
-
-    Args:
-        frame: Holds the targets.
-        targets: Names of columns.
-    """
+    """The rows that have all targets, with their index; integers that gaps made floats are such again."""
     lacking = frame[list(targets)].isna().any(axis=1)
     if not lacking.any():
         return frame
@@ -49,10 +44,6 @@ def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[TaskNa
     different ones, each in fewer than 20 rows on average. Anything else in one column is classes. Several
     columns of 0 and 1 are labels; of several others each is predicted as what it is by itself. Rows that lack
     a target are not looked at.
-
-    Args:
-        frame: Holds the targets.
-        targets: Names of columns.
 
     Raises:
         DataError: A target is neither numbers nor classes, could be both, or has too many classes.

@@ -106,11 +106,7 @@ class Tokenizer:
         return sorted(known, key=known.__getitem__)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text.
-
-        Args:
-            texts: N of them.
-        """
+        """Token ids of each text."""
         return [found.ids for found in self._backend.encode_batch_fast(list(map(_whole, texts)))]
 
     def decode(self, ids: Sequence[int]) -> str:

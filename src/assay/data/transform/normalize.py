@@ -153,10 +153,5 @@ def _byte_moments(block: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def scaled_alike(one: Tensor, other: Tensor) -> bool:
-    """Whether `Normalize` does the same to both: two types of floats, or the same type.
-
-    Args:
-        one: Any inputs.
-        other: Other ones.
-    """
+    """Whether `Normalize` does the same to both: two types of floats, or the same type."""
     return one.dtype == other.dtype or (one.is_floating_point() and other.is_floating_point())

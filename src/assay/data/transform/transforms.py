@@ -217,9 +217,6 @@ def seed_generators(key: tuple[int, ...]) -> None:
 def stack(samples: list[Any]) -> Tensor:
     """`torch.stack` with a message that tells what to do about images of several sizes.
 
-    Args:
-        samples: Tensors.
-
     Raises:
         DataError: They have several shapes.
     """

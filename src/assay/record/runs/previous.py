@@ -45,9 +45,6 @@ class Step:
 def since_previous(run_dir: Path) -> Step | None:
     """What has changed since the last run of the same name that has finished before this one.
 
-    Args:
-        run_dir: Of a finished run.
-
     Returns:
         None where there is none, or where it cannot be read.
     """

@@ -14,9 +14,6 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 def histogram(counts: Sequence[int]) -> str:
     """A column a bin; an empty bin is a dot.
 
-    Args:
-        counts: Of each bin.
-
     >>> histogram([0, 1, 4, 8])
     '·▁▄█'
     """

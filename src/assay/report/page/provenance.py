@@ -26,9 +26,6 @@ _PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "torchmetrics"
 def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
     """Values as they stand in the file: an interpolation in somebody's config is not resolved here.
 
-    Args:
-        run_dir: Of the run.
-
     Returns:
         By full key, and what is wrong with the file; nothing of what cannot be read.
     """
@@ -74,11 +71,7 @@ def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> li
 
 
 def environment_blocks(record: RunRecord) -> list[Block]:
-    """The machine, the packages, and what the code and the data were.
-
-    Args:
-        record: Of the run.
-    """
+    """The machine, the packages, and what the code and the data were."""
     machine, git = record.machine, record.git or {}
     gpus = machine.get("gpus") or []
     memory = machine.get("memory_bytes")
@@ -108,12 +101,7 @@ def environment_blocks(record: RunRecord) -> list[Block]:
 
 
 def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
-    """What to type to do it again.
-
-    Args:
-        run_dir: Of the run.
-        record: Of the run.
-    """
+    """What to type to do it again."""
     kept = [word for word in record.overrides if not word.startswith("hydra.run.dir=")]
     lines = [
         "# the same run again, bit for bit where the machine allows it",

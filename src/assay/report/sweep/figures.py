@@ -67,10 +67,6 @@ def parameter_figures(contents: Contents, groups: Sequence[Group]) -> tuple[list
 def tradeoff(contents: Contents, groups: Sequence[Group]) -> Figure | None:
     """The first two objectives against each other, and what no other configuration beats in both.
 
-    Args:
-        contents: Of the page.
-        groups: Configurations.
-
     Returns:
         None with one objective, or fewer than two configurations with both.
     """

@@ -27,12 +27,7 @@ FOLDS: Final = (
 
 
 def fold_blocks(contents: Contents, groups: Sequence[Group]) -> list[Block]:
-    """Tables of folds; nothing where no job has one.
-
-    Args:
-        contents: Of the page.
-        groups: Configurations, the best first.
-    """
+    """Tables of folds; nothing where no job has one."""
     runs = [
         FoldRun(job.name, values, job.seed, job.fold, job.run_dir)
         for job in contents.jobs

@@ -16,9 +16,6 @@ BEST: Final = "*"
 def short_names(keys: tuple[str, ...]) -> dict[str, str]:
     """Keys as the end of each that no other one ends with.
 
-    Args:
-        keys: Full keys.
-
     >>> short_names(("optimizer.lr", "model", "a.size", "b.size"))
     {'optimizer.lr': 'lr', 'model': 'model', 'a.size': 'a.size', 'b.size': 'b.size'}
     """

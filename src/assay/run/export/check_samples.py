@@ -222,10 +222,6 @@ def prepared(original: Original, raw: Any, *, with_transforms: bool) -> dict[str
 def original_outputs(original: Original, samples: CheckSamples) -> NDArray[np.float32]:
     """What the run's own model says of samples, prepared as in evaluation.
 
-    Args:
-        original: The run.
-        samples: N samples.
-
     Returns:
         `[N, ...]`.
     """
@@ -243,12 +239,7 @@ def _transformed(original: Original, raw: Tensor) -> Tensor:
 
 
 def targets_of(original: Original, samples: CheckSamples) -> NDArray[Any] | None:
-    """What was right, as the task has it.
-
-    Args:
-        original: The run.
-        samples: N samples.
-    """
+    """What was right, as the task has it."""
     task = original.task
     if samples.targets is None or task is None or task.has_masks:
         return None

@@ -75,10 +75,6 @@ def write_safetensors(path: Path, model: nn.Module, metadata: Mapping[str, Any])
 def read_safetensors(path: Path, model: nn.Module) -> None:
     """Load a file's weights into a model; whatever it had is gone before.
 
-    Args:
-        path: The file.
-        model: Of the same architecture.
-
     Raises:
         RuntimeError: The file does not fit.
     """

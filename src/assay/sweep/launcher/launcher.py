@@ -37,9 +37,6 @@ class Launcher(ABC):
     def has_room(self, job_spec: JobSpec) -> bool:
         """Whether this job could start now; always true for one that can ever start while nothing runs.
 
-        Args:
-            job_spec: The next one.
-
         Raises:
             AssayError: It can never run here: it asks for more than there is.
         """

@@ -40,11 +40,7 @@ _WARNINGS: Final = 4
 
 
 def gathered(result: SweepResult) -> list[OutOfFold]:
-    """The predictions of its folds, together; none where no job has tested a fold.
-
-    Args:
-        result: The sweep.
-    """
+    """The predictions of its folds, together; none where no job has tested a fold."""
     found = out_of_fold.gathered(out_of_fold.fold_runs(result.jobs, result.run_dir))
     import_trusted(one.predictions.task for one in found)
     return found

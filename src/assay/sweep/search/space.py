@@ -210,23 +210,14 @@ def read_space(
 
 
 def as_typed(key: str, override: Override) -> str:
-    """A fixed override as Hydra's basic sweeper writes it.
-
-    Args:
-        key: Its key element.
-        override: The parsed one.
-    """
+    """A fixed override as Hydra's basic sweeper writes it."""
     if override.is_delete():  # Hydra's own sweeper would make `~a=null` of `~a`, which deletes nothing
         return str(override.input_line)
     return f"{key}={override.get_value_element_as_str()}"
 
 
 def discrete(override: Override) -> tuple[str, ...]:
-    """The values of a sweep that is not an interval, each as it is typed.
-
-    Args:
-        override: The parsed one.
-    """
+    """The values of a sweep that is not an interval, each as it is typed."""
     return tuple(override.sweep_string_iterator())
 
 

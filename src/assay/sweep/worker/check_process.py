@@ -43,9 +43,6 @@ class CheckProcess:
     def prove(self, job: Job) -> Proof:
         """Refuse a job that cannot run; what was made to find that out stays in the process.
 
-        Args:
-            job: Whose names are right.
-
         Raises:
             AssayError: It cannot run, or the process that checks it died.
         """

@@ -35,11 +35,7 @@ def embedding_scores(predictions: Predictions) -> list[Score]:
 
 
 def embedding_figures(predictions: Predictions) -> list[Figure]:
-    """The two directions in which embeddings vary most, by scikit-learn's PCA.
-
-    Args:
-        predictions: Embeddings.
-    """
+    """The two directions in which embeddings vary most, by scikit-learn's PCA."""
     from sklearn.decomposition import PCA  # type: ignore[import-untyped]  # it has no stubs
 
     outputs = predictions.outputs.astype(float)
@@ -65,11 +61,7 @@ def embedding_figures(predictions: Predictions) -> list[Figure]:
 
 @functools.lru_cache(maxsize=1)  # asked for of each sample that is shown
 def nearest_neighbours(predictions: Predictions) -> NDArray[Any] | None:
-    """Index of each sample's nearest other sample, int64 `[N]`; None of one sample or of too many.
-
-    Args:
-        predictions: Embeddings.
-    """
+    """Index of each sample's nearest other sample, int64 `[N]`; None of one sample or of too many."""
     from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  # it has no stubs
 
     outputs = predictions.outputs

@@ -65,11 +65,7 @@ def value_figures(predictions: Predictions) -> list[Figure]:
 
 
 def target_names(predictions: Predictions) -> tuple[str, ...]:
-    """Names of the targets, or numbers where they have none.
-
-    Args:
-        predictions: Of a regression.
-    """
+    """Names of the targets, or numbers where they have none."""
     num_targets = predictions.outputs.shape[1]
     if predictions.class_names:
         return predictions.class_names
