@@ -8,7 +8,7 @@ from omegaconf import open_dict
 
 from assay.config.value import value_of
 from assay.errors import ConfigError
-from assay.model.hf_folder import network_of
+from assay.model.weights.hf_folder import network_of
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

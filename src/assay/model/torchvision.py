@@ -13,8 +13,8 @@ from torchvision import models  # type: ignore[import-untyped]  # torchvision sh
 from assay.model.adapted import fit_to_images, head_of
 from assay.model.image_shape import image_shape
 from assay.model.network_name import check_network_name
-from assay.model.pretrained_weights import load_pretrained_weights
-from assay.model.published_weights import Published
+from assay.model.weights.pretrained_weights import load_pretrained_weights
+from assay.model.weights.published_weights import Published
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
