@@ -93,12 +93,5 @@ class CrossEntropy(nn.Module):
         return softmax(outputs)
 
     def set_class_weight(self, weight: Tensor | None) -> None:
-        """Weigh the classes anew from now on.
-
-        Args:
-            weight: Float `[C]`, not negative; None for no weights.
-
-        Raises:
-            ValueError: If there is not one weight per class.
-        """
+        """Weigh the classes anew from now on, see `ClassWeight.set`."""
         self.class_weight.set(weight)

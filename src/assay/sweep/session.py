@@ -322,7 +322,7 @@ def _drive(
             stopped=stop.exit_code,
             run_dirs={number: Path(job.config["run_dir"]) for number, (job, _) in jobs.items()},
         )
-        importance, _ = sweep.search.importance()
+        importance = sweep.search.importance()
         sweep.search.close()
         folds = gathered(result)
         with _write_errors_told(sweep.directory):

@@ -11,11 +11,10 @@ _LEAST = 10
 """Trials below which a forest over them says nothing."""
 
 
-def importance(study: optuna.Study, objective: int = 0) -> tuple[list[tuple[str, float]], str]:
-    """Share of the score's variance that each parameter explains, by fANOVA (Hutter et al., ICML 2014).
+def importance(study: optuna.Study) -> list[tuple[str, float]]:
+    """Share of the first score's variance that each parameter explains, by fANOVA (Hutter et al., ICML 2014).
 
-    Returns:
-        Parameters and their shares, the largest first; and why there are none, where there are none.
+    The largest first; none of fewer than ten trials, or where all have the same score.
     """
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances
     from optuna.trial import TrialState
@@ -23,18 +22,15 @@ def importance(study: optuna.Study, objective: int = 0) -> tuple[list[tuple[str,
     from assay.callbacks.optuna_study import no_news
 
     done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    if len(done) < _LEAST:
-        return [], f"{len(done)} finished trials are too few: at least {_LEAST} are needed"
-    if len({trial.values[objective] for trial in done}) < 2:
-        return [], "all finished trials have the same score"
+    if len(done) < _LEAST or len({trial.values[0] for trial in done}) < 2:
+        return []
     with no_news():
         try:
             shares = get_param_importances(
                 study,
                 evaluator=FanovaImportanceEvaluator(seed=0),
-                target=lambda trial: float(trial.values[objective]),
+                target=lambda trial: float(trial.values[0]),
             )
-        except (ValueError, RuntimeError) as error:
-            return [], str(error)
-    shares = {name: float(share) for name, share in shares.items()}
-    return sorted(shares.items(), key=lambda item: (-item[1], item[0])), ""
+        except (ValueError, RuntimeError):
+            return []
+    return sorted(((name, float(share)) for name, share in shares.items()), key=lambda one: (-one[1], one[0]))

@@ -142,7 +142,7 @@ class OptunaSearch(Search):
         return self._constraints
 
     @override
-    def importance(self) -> tuple[list[tuple[str, float]], str]:
+    def importance(self) -> list[tuple[str, float]]:
         """Which parameters matter; see `assay.sweep.search.importance.importance`."""
         return importance(self.study)
 

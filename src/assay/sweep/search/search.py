@@ -83,9 +83,9 @@ class Search(ABC):
         del token
         return None
 
-    def importance(self) -> tuple[list[tuple[str, float]], str]:
-        """Share of each parameter in the differences of the score; or why none can be said."""
-        return [], ""
+    def importance(self) -> list[tuple[str, float]]:
+        """Share of each parameter in the differences of the score; none where that cannot be said."""
+        return []
 
     def close(self) -> None:
         """Give back what was opened."""
