@@ -115,7 +115,7 @@ def test_checkpoints_that_lie_beside_each_other(callbacks: Any) -> None:
         ),
         (
             {"a": checkpoint(enable_version_counter=False), "b": checkpoint(monitor="val/loss")},
-            *("b.filename", "callbacks.a writes epoch=", "callbacks.b.filename='best-{epoch:02d}'"),
+            *("b.filename", "callbacks.a writes epoch=", "+callbacks.b.filename='best-{epoch:02d}'"),
         ),
         (
             {"best": checkpoint(**BEST, save_last=True), "last": checkpoint(**LAST)},

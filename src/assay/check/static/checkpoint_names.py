@@ -56,17 +56,18 @@ def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> N
             )
         counts = not given and node.get("enable_version_counter", True)  # a second one is called …-v1.ckpt
         if path in written and not (counts and written[path][1]):
-            raise _written_twice(f"{key}.filename", written[path][0], path, _HINT)
+            typed = f"{key}.filename" if "filename" in node else f"+{key}.filename"
+            raise _written_twice(f"{key}.filename", written[path][0], path, f"{typed}={_HINT}")
         written.setdefault(path, (key, counts))
     for key in chosen:
         if OmegaConf.select(config, f"{key}.save_last"):
             if _LAST in written:
-                raise _written_twice(f"{key}.save_last", written[_LAST][0], _LAST, "null")
+                raise _written_twice(f"{key}.save_last", written[_LAST][0], _LAST, f"{key}.save_last=null")
             written[_LAST] = (key, False)
 
 
-def _written_twice(key: str, writer: str, path: str, instead: str) -> ConfigError:
-    return ConfigError(f"{writer} writes {path} already", key=key, hint=f"{key}={instead}")
+def _written_twice(key: str, writer: str, path: str, hint: str) -> ConfigError:
+    return ConfigError(f"{writer} writes {path} already", key=key, hint=hint)
 
 
 def _path(key: str, node: DictConfig, names: Sequence[str] | None) -> str:
