@@ -84,7 +84,7 @@ _whole: dict[tuple[str, ...], tuple[dict[str, str], Snapshots]] = {}
 
 def go_on(run_dir: Path) -> None:
     with chdir(run_dir.parent), unchanged_process():
-        assert resume(run_dir).status == "finished"
+        assert resume(Path(run_dir.name)).status == "finished"
 
 
 def check(train: Train, folder: Path, point: Point) -> None:
