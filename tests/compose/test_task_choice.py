@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
+from omegaconf import OmegaConf
 
 from assay.compose.compose import compose, loader, trust_for
 from assay.compose.job_composer import JobComposer
+from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +64,29 @@ def test_without_a_target_a_table_or_arrays_are_reconstructed(table: str, more: 
     loss, model, metrics = chosen(typed(table, "null", *more))
     assert (loss, model) == (MSE, AUTOENCODER)
     assert ERROR in metrics
+
+
+@pytest.mark.parametrize(
+    ("target", "value", "key"),
+    [
+        ("null", "model.latent_size=2", "model.latent_size"),
+        ("price", "metrics.eval.metrics.rmse.squared=true", "metrics.eval.metrics.rmse.squared"),
+    ],
+)
+def test_values_may_be_typed_for_what_the_task_chooses(
+    table: str, target: str, value: str, key: str, tmp_path: Path
+) -> None:
+    wanted = value.partition("=")[2]
+    assert str(OmegaConf.select(compose(typed(table, target, value)), key)).lower() == wanted
+    with loader() as hydra:
+        composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
+        job = composer.job(typed(table, target, value), 0)
+        group = key.partition(".")[0]
+        assert str(OmegaConf.select(OmegaConf.create(job.config), key)).lower() == wanted
+        for wrong in (composer.job, lambda overrides, _: compose(overrides)):
+            with pytest.raises(ConfigError) as caught:
+                wrong(typed(table, target, f"{group}.nothing=1"), 1)
+            assert caught.value.key == f"{group}.nothing"
 
 
 def test_what_is_typed_wins_over_what_suits_a_reconstruction() -> None:

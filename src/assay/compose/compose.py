@@ -21,7 +21,7 @@ from assay.compose.composition_error import composition_error
 from assay.compose.fused import settle_fused
 from assay.compose.hydra_node import check_hydra
 from assay.compose.pretrained_network import settle_network
-from assay.compose.task_choice import suited, task_to_choose
+from assay.compose.task_choice import is_of_task, suited, task_to_choose
 from assay.compose.user_classes import settle_own_parts
 from assay.config.hydra_internals import create_config_search_path, open_hydra
 from assay.config.omegaconf_internals import child_node, raw_value
@@ -126,18 +126,30 @@ def compose_with(
     trusted = trusted or trust_for(hydra, overrides)
     with explained(hydra, overrides):
         typed = [*overrides, *suited(overrides)]
-        config: DictConfig = hydra.compose_config(
-            config_name=PRIMARY, overrides=typed, run_mode=mode, with_log_configuration=False
-        )
-        if mode is RunMode.RUN and (
-            task := task_to_choose(config, typed, hydra.config_loader.get_group_options("task"))
-        ):
-            config = hydra.compose_config(
-                config_name=PRIMARY, overrides=[*typed, *task], run_mode=mode, with_log_configuration=False
-            )
-        if mode is RunMode.RUN:
-            HydraConfig.instance().set_config(config)
-            complete(config, config.hydra, trusted)
+        if mode is not RunMode.RUN:
+            return _composed(hydra, typed, mode)
+        tasks = hydra.config_loader.get_group_options("task")
+        try:
+            config = _composed(hydra, typed, mode)
+            task = task_to_choose(config, typed, tasks)
+        except HydraException:  # perhaps a value of what the task will choose
+            others = [one for one in typed if not is_of_task(one)]
+            if len(others) == len(typed):
+                raise
+            task = task_to_choose(_composed(hydra, others, mode), typed, tasks)
+            if not task:
+                raise
+        if task:
+            config = _composed(hydra, [*typed, *task], mode)
+        HydraConfig.instance().set_config(config)
+        complete(config, config.hydra, trusted)
+    return config
+
+
+def _composed(hydra: Hydra, overrides: Sequence[str], mode: RunMode) -> DictConfig:
+    config: DictConfig = hydra.compose_config(
+        config_name=PRIMARY, overrides=list(overrides), run_mode=mode, with_log_configuration=False
+    )
     return config
 
 

@@ -28,7 +28,7 @@ from assay.compose.fused import DECIDE
 from assay.compose.hydra_node import check_hydra
 from assay.compose.origin import set_across_groups
 from assay.compose.pretrained_network import DECIDE as DECIDE_NETWORK
-from assay.compose.task_choice import suited, task_to_choose
+from assay.compose.task_choice import is_of_task, suited, task_to_choose
 from assay.config.fingerprint import fingerprint_of
 from assay.config.hydra_internals import apply_overrides, get_overrides_dirname
 from assay.config.omegaconf_internals import child_node, raw_value
@@ -165,7 +165,7 @@ class JobComposer:
         composed = request.template.composed
         if request.values and OmegaConf.select(composed, "data.source.task") is not None:
             composed = copy.deepcopy(composed)
-            apply_overrides(request.values, composed)
+            apply_overrides([one for one in request.values if not is_of_task(one.key_or_group)], composed)
         options = self._hydra.config_loader.get_group_options("task")
         task = task_to_choose(composed, overrides, options)
         return self._request([*overrides, *task]) if task else request

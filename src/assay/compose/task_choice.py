@@ -19,6 +19,7 @@ from assay.task.task_of import TASKS, infer_task
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+_CHOSEN: Final = ("model.", "loss.", "metrics.", "augment.")
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -70,6 +71,15 @@ def suited(overrides: Sequence[str]) -> list[str]:
     if task is None or not task.learns_from_inputs or _typed("experiment", overrides):
         return []
     return [one for one in task.suits.split() if not _typed(one.partition("=")[0], overrides)]
+
+
+def is_of_task(key: str) -> bool:
+    """Whether a key lies in a part that the task of the data may choose, which has it only then.
+
+    >>> is_of_task("model.latent_size"), is_of_task("model"), is_of_task("data.batch_size")
+    (True, False, False)
+    """
+    return key.lstrip("+~").startswith(_CHOSEN)
 
 
 def _typed(group: str, overrides: Sequence[str]) -> bool:
