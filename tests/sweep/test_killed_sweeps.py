@@ -109,7 +109,7 @@ def survives(driver: subprocess.Popen[bytes], sweep: Path, draw: random.Random) 
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.long)])
 def test_a_driver_killed_at_any_time(place: Path, kills: int) -> None:
     draw = random.Random(kills)
     told = killed = number = 0

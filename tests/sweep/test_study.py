@@ -70,8 +70,9 @@ def trials_of(sweep: str) -> list[optuna.trial.FrozenTrial]:
     return optuna.load_study(study_name="sweep", storage=f"sqlite:///{Path(sweep).resolve()}/study.db").trials
 
 
+@LONG
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("trials", [20, pytest.param(200, marks=LONG)])
+@pytest.mark.parametrize("trials", [20, 200])
 def test_pruning_takes_fewer_steps_to_the_same_best(trials: int, fork_server: ForkServer) -> None:
     every = start(search("every", trials, "none"))
     pruned = start(search("pruned", trials, "median"))

@@ -83,6 +83,7 @@ def test_threads_are_those_of_the_launcher(fork_server: ForkServer, make_job_spe
 # -- a job that ends badly ------------------------------------------------------------------------------
 
 
+@pytest.mark.always("exception", "exit", "segfault", "memory")
 @pytest.mark.parametrize("kind", POISON)
 def test_what_kills_a_job_is_told_and_takes_nothing_along(
     kind: str, launcher: LocalLauncher, make_job_spec: MakeJobSpec
