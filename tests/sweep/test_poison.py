@@ -81,7 +81,7 @@ def test_only_what_may_pass_is_tried_again(tmp_path: Path) -> None:
         "callbacks.last_checkpoint.every_n_train_steps=1",
     )
     typed = [*TINY, *once, "hydra.launcher.on_failure=retry", "hydra.sweep.dir=sweep"]
-    result = start([*typed, "callbacks.poison.kind=sigkill"])
+    result = start([*typed, "callbacks.poison.kind=sigkill_once_saved"])
     assert [job.status for job in result.jobs] == ["finished"]
     (job,) = result.jobs
     assert [failure.cause for failure in job.failures] == ["killed"]

@@ -41,7 +41,7 @@ class Poison(Callback):
         if self.seen - 1 == self.batch and self._is_due(
             Path(self.count or f"{trainer.default_root_dir}.poisoned")
         ):
-            self._do(batch)
+            self._do(batch, Path(trainer.default_root_dir))
 
     def _is_due(self, count: Path) -> bool:
         if self.times is None:
@@ -50,7 +50,7 @@ class Poison(Callback):
         count.write_text("x" * (done + 1))
         return done < self.times
 
-    def _do(self, batch: Any) -> None:  # noqa: PLR0912 - one case a kind
+    def _do(self, batch: Any, run_dir: Path) -> None:  # noqa: PLR0912 - one case a kind
         match self.kind:
             case "none":
                 pass
@@ -63,6 +63,10 @@ class Poison(Callback):
             case "abort":
                 os.abort()
             case "sigkill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "sigkill_once_saved":
+                while not (run_dir / "checkpoints" / "last.ckpt").is_file():
+                    time.sleep(0.01)  # another thread writes
                 os.kill(os.getpid(), signal.SIGKILL)
             case "interrupt":
                 os.kill(os.getpid(), signal.SIGINT)
