@@ -49,6 +49,22 @@ def all_of(*changes: Change) -> Change:
     return change
 
 
+def prepared(deed: Callable[[L.Trainer, L.LightningModule], None]) -> Change:
+    """With this done besides once trainer and module are built."""
+
+    def change(case: Case) -> None:
+        before = case.prepare
+
+        def both(trainer: L.Trainer, module: L.LightningModule) -> None:
+            if before is not None:
+                before(trainer, module)
+            deed(trainer, module)
+
+        case.prepare = both
+
+    return change
+
+
 def callback(made: Callable[..., L.Callback], *args: Any, **kwargs: Any) -> Change:
     """With this callback, as many of which are made as there are runs."""
     return lambda case: case.callbacks.append(lambda _: made(*args, **kwargs))
@@ -75,9 +91,11 @@ def no_change(case: Case) -> None:
 def steady_stats(case: Case) -> None:
     """The load of a machine is never the same twice."""
     case.callbacks.append(lambda _: lightning_callbacks.DeviceStatsMonitor())
-    case.prepare = lambda trainer, _: setattr(
-        trainer.accelerator, "get_device_stats", lambda _: {"load": float(trainer.global_step)}
-    )
+    prepared(
+        lambda trainer, _: setattr(
+            trainer.accelerator, "get_device_stats", lambda _: {"load": float(trainer.global_step)}
+        )
+    )(case)
 
 
 def half_precision() -> list[MixedPrecision]:
@@ -103,7 +121,7 @@ def add_callback(trainer: L.Trainer) -> None:
 
 def hook_on_instance(trainer: L.Trainer, module: L.LightningModule) -> None:
     """A hook that is an attribute of the object, not of its class."""
-    module.on_train_batch_end = lambda *_: module.log("instance/batch", 1.0)  # type: ignore[method-assign]
+    module.on_train_batch_end = lambda *_: module.log("instance/batch", 1.0, batch_size=2)  # type: ignore[method-assign]
     module.on_validation_epoch_end = lambda: module.log("instance/val", 2.0)  # type: ignore[method-assign]
 
 
@@ -118,7 +136,7 @@ def wrapped_hooks() -> L.Callback:
     """With hooks that are wrapped as Lightning's own, for whose they may be taken."""
 
     def log(trainer: L.Trainer, module: L.LightningModule) -> None:
-        module.log("wrapped", float(trainer.global_step))
+        module.log("wrapped", float(trainer.global_step), batch_size=2)
 
     hooks = ("on_train_batch_end", "on_validation_batch_end")
     own = {name: wraps(getattr(L.Callback, name))(lambda _, *args: log(*args[:2])) for name in hooks}
@@ -132,8 +150,12 @@ def longer(trainer: L.Trainer) -> None:
 
 def lambda_callback() -> L.Callback:
     return lightning_callbacks.LambdaCallback(
-        on_train_batch_end=lambda trainer, module, *_: module.log("lambda", float(trainer.global_step)),
-        on_train_epoch_end=lambda trainer, module: module.log("lambda/epoch", float(trainer.current_epoch)),
+        on_train_batch_end=lambda trainer, module, *_: module.log(
+            "lambda", float(trainer.global_step), batch_size=2
+        ),
+        on_train_epoch_end=lambda trainer, module: module.log(
+            "lambda/epoch", float(trainer.current_epoch), batch_size=2
+        ),
     )
 
 
@@ -290,8 +312,8 @@ AXES: dict[str, dict[str, Change]] = {
         "deterministic": trainer(deterministic=True),
         "anomalies": trainer(detect_anomaly=True),
         "barebones": trainer(barebones=True, logger=False, log_every_n_steps=0, num_sanity_val_steps=0),
-        "instance": set_to("prepare", hook_on_instance),
-        "no hook": set_to("prepare", no_hook),
+        "instance": prepared(hook_on_instance),
+        "no hook": prepared(no_hook),
         "no inference mode": trainer(inference_mode=False),
     },
     "deed": {
@@ -326,39 +348,7 @@ SHORT = {
     "callbacks": {"lr finder", "batch size finder"},
 }
 """Where little or nothing is trained, and so not much is seen of what else is set; and the tuners, after
-which Lightning's loops take themselves for resumed and may count a step twice."""
-
-
-def possible(row: dict[str, str]) -> bool:
-    """Whether Lightning takes these together; it refuses the others before it trains."""
-    by_hand = row.get("optimization", "automatic").startswith("manual")
-    refused = (
-        (by_hand, "accumulation", {"3"}),
-        (by_hand, "clipping", {"norm", "value"}),
-        (by_hand, "callbacks", {"swa", "accumulation scheduler", "lr finder", "batch size finder"}),
-        (by_hand, "returns", {"nan", "none", "sometimes none"}),
-        (row.get("optimization") == "lbfgs", "precision", {"16-mixed"}),
-        (row.get("optimization") == "lbfgs", "returns", {"none", "sometimes none"}),
-        (row.get("data") == "stream", "limits", {"half", "overfit"}),
-        (row.get("data") == "stream", "validation", {"0.5", "0.5, every 2 epochs"}),
-        # The finder loads a state into a loop that is done before it begins; ours goes on from it.
-        (row.get("length") == "no epoch", "callbacks", {"lr finder"}),
-        (row.get("data") == "two", "signature", {"no index"}),
-        (row.get("data") == "two", "limits", {"half"}),
-        (row.get("accumulation") == "3", "callbacks", {"accumulation scheduler"}),
-        (row.get("observer") == "none", "deed", set(AXES["deed"]) - {"none"}),
-        (row.get("other") == "barebones", "limits", {"fast", "fast 2"}),
-        (row.get("other") == "barebones", "profiler", {"simple"}),
-        (
-            row.get("other") == "barebones",
-            "callbacks",
-            set(CALLBACKS) - {"none", "swa", "assay ema", "lambda"},
-        ),
-        (row.get("callbacks") in {"device stats"}, "other", {"instance", "no hook"}),
-        (row.get("limits", "none") not in {"none", "no validation"}, "validation", {"2", "0.5"}),
-        (row.get("limits") in {"few", "fast", "fast 2", "overfit"}, "validation", {"3, across epochs"}),
-    )
-    return not any(here and row.get(axis) in values for here, axis, values in refused)
+which Lightning's loops take themselves for resumed: they are tried each by itself."""
 
 
 def make_case(row: dict[str, str]) -> Case:

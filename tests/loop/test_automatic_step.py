@@ -105,3 +105,24 @@ def test_torchs_profiler_sees_the_step_and_its_zero_grad() -> None:
         fit(Line(), limit_train_batches=2)
     counts = {event.key: event.count for event in profile.key_averages()}
     assert counts["Optimizer.step#SGD.step"] == counts["Optimizer.zero_grad#SGD.zero_grad"] == 2
+
+
+class LoggingGradients(Line):
+    """Logs from within the backward pass, through a hook of torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+        self.net.weight.register_hook(self.log_gradient)
+
+    def log_gradient(self, gradient: torch.Tensor) -> None:
+        self.seen.append(self._current_fx_name)
+        self.log("gradient", gradient.norm())
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_hook_of_a_tensor_may_log(accumulate: int) -> None:
+    module = LoggingGradients()
+    trainer = fit(module, accumulate_grad_batches=accumulate)
+    assert module.seen == ["backward"] * 6
+    assert trainer.callback_metrics["gradient"] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import lightning.pytorch.callbacks as lightning_callbacks
 import pytest
 from tests.loop.covering import Row, cover
 from tests.loop.parity import ALLOWED, Outcome, differences, install_stock, run
-from tests.loop.parity_axes import AXES, CALLBACKS, SHORT, make_case, possible
+from tests.loop.parity_axes import AXES, CALLBACKS, SHORT, make_case
+from tests.loop.parity_refusals import possible, refused_rows
 
 from assay.loop.install import install as install_ours
 
 VALUES = {axis: list(values) for axis, values in AXES.items()}
 CHUNKS = 24
+STOPPED = {"SystemExit: 1", "SIGTERMException: "}
 NOT_RUN = {
     "BaseFinetuning": "a base class; BackboneFinetuning is one",
     "BasePredictionWriter": "a base class",
@@ -83,15 +86,22 @@ def test_each_pair_of_settings_somewhere(chunk: int, tmp_path: Path) -> None:
     failed, ends = [], Counter[str]()
     for row in pairs()[chunk::CHUNKS]:
         found, stock = told_apart(row, tmp_path)
-        ends[str(stock.end["error"]).partition(":")[0]] += 1
+        ends[str(stock.end["error"])] += 1
         if found:
             failed.append(f"{row}\n" + "\n".join(found))
     assert not failed, "\n\n".join(failed)
-    # What Lightning refuses shows nothing; what ends by what was done to it does.
-    refused = sum(ends.values()) - sum(
-        ends[end] for end in ("None", "ValueError", "OSError", "SystemExit", "SIGTERMException")
-    )
-    assert refused <= len(pairs()[chunk::CHUNKS]) // 4, ends
+    # What is refused shows nothing; what ends by what was done to it does.
+    assert ends.keys() <= {"None", "ValueError: on purpose", "OSError: on purpose", *STOPPED}, ends
+
+
+@pytest.mark.parametrize(
+    ("row", "error"), [pytest.param(*one, id=", ".join(one[0].values())) for one in refused_rows()]
+)
+@pytest.mark.long
+def test_what_is_refused_is_refused_alike(row: Row, error: str, tmp_path: Path) -> None:
+    found, stock = told_apart(row, tmp_path)
+    assert re.match(error, str(stock.end["error"]))
+    assert not found, "\n".join(found)
 
 
 def test_each_callback_of_lightning_is_run() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.conftest import unchanged_process
 from tests.loop import recorder
-from tests.loop.parity import ALLOWED, Install, Outcome, differences, end_of, install_stock, saving_last
+from tests.loop.parity import ALLOWED, Install, Outcome, differences, end_of, install_stock, on_purpose
 from tests.loop.steady_clock import CLOCK
 
 from assay.build.assembly import assemble
@@ -66,7 +66,7 @@ def run_job(overrides: list[str], install: Install, folder: Path, num: int) -> O
         install(trainer)
         error, CLOCK.now = None, 1000.0
         try:
-            with saving_last(), CLOCK.told():
+            with on_purpose(), CLOCK.told():
                 trainer.fit(assembly.module, datamodule=assembly.datamodule)
                 trainer.test(assembly.module, datamodule=assembly.datamodule, verbose=False)
         except Exception as caught:
@@ -120,8 +120,13 @@ def test_more_jobs(name: str, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.long
-def test_each_option(group: str, option: str, tmp_path: Path) -> None:
-    overrides = ["data=digits", "model=small_cnn", "data.batch_size=256"]
+def test_each_option(group: str, option: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    overrides = ["data=digits", "data.batch_size=256"]
+    # Two views double the batch, which is no classifier's; a teacher is a run.
+    views, teacher = ((group, option) == ("augment", name) for name in ("two_views", "teacher"))
+    overrides += ["task=self_supervised"] if views else ["model=small_cnn"]
+    if teacher:
+        overrides.append(f"augment.model.run={request.getfixturevalue('digits_run').run_dir}")
     overrides.append(f"callbacks=[{option}]" if group == "callbacks" else f"{group}={option}")
     if option in {"checkpoint", "last_checkpoint"}:
         overrides.append(f"callbacks.{option}.every_n_train_steps=2")

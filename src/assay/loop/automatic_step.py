@@ -12,6 +12,7 @@ from torch import Tensor
 
 from assay.loop.hook_plan import HookPlan, there
 from assay.loop.lightning_internals import (
+    CURRENT_HOOK,
     ClosureResult,
     backward_is_plain,
     clip_gradients,
@@ -41,7 +42,7 @@ class AutomaticStep:
 
     def __init__(self, trainer: L.Trainer, hooks: HookPlan) -> None:
         self._trainer, self._hooks, self._loop = trainer, hooks, trainer.fit_loop.epoch_loop
-        self._strategy = trainer.strategy
+        self._strategy, self._fields = trainer.strategy, vars(trainer.lightning_module)
         self._plain_forward = forward_is_plain(trainer.strategy, "training_step") and not hooks.profiled
         self._plain_backward = backward_is_plain(trainer.strategy) and not self._overridden("backward")
         self._plain_step = step_is_plain(trainer.strategy) and not self._overridden("optimizer_step")
@@ -92,9 +93,12 @@ class AutomaticStep:
             if may_be_used():
                 progress = self._loop.automatic_optimization.optim_progress.optimizer.step
                 progress.increment_ready()
+                fields = self._fields
+                before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], "optimizer_step"
                 found = self._gradients(arguments, batch_idx)
                 self._before_step(optimizer)
                 step()
+                fields[CURRENT_HOOK] = before
                 progress.increment_completed()
                 return found
         return self._with_closure(arguments, batch_idx, accumulates=accumulates)
@@ -182,7 +186,10 @@ class AutomaticStep:
             return
         for call in self._calls["on_before_backward"]:
             call(loss)
+        fields = self._fields
+        before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], "backward"  # a hook of a tensor may log
         run_backward(loss)
+        fields[CURRENT_HOOK] = before
         for call in self._calls["on_after_backward"]:
             call()
 
@@ -204,7 +211,10 @@ class AutomaticStep:
                 self._before_step(optimizer)
                 return loss
 
+            fields = self._fields
+            before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], "optimizer_step"
             optimizer.step(whole)  # type: ignore[arg-type]  # a skipped step has no loss
+            fields[CURRENT_HOOK] = before
         else:
             epoch = trainer.current_epoch
             self._hooks.module("optimizer_step", epoch, batch_idx, optimizer_of(trainer), closure)
