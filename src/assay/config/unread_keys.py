@@ -10,6 +10,7 @@ from hydra.core.override_parser.types import OverrideType
 from omegaconf import DictConfig, Node, OmegaConf
 
 from assay.config.did_you_mean import key_meant
+from assay.config.group_packages import PACKAGES
 from assay.config.omegaconf_internals import child_node, is_null, raw_value
 from assay.config.tree import walk
 from assay.errors import ConfigError
@@ -39,14 +40,6 @@ TOP: Final = (
     *("name", "optimizer", "param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer"),
     *("trusted_packages", "predictions", "finetune"),
 )
-PACKAGES: Final = {
-    "experiment": "_global_",
-    "debug": "_global_",
-    "task": "_global_",
-    "device": "trainer",
-    "precision": "trainer",
-}
-"""Groups whose options are merged somewhere else than under their own name."""
 _TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last", "trainer.micro_batch")
 _OF_HYDRA: Final = ("run.dir", "sweep.dir", "sweep.subdir", "launcher", "sweeper", "searchpath", "job.config")
 """The last one says how `hydra.job.override_dirname` is made."""

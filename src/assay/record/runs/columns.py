@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.config.unread_keys import PACKAGES
+from assay.config.group_packages import PACKAGES
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
 from assay.record.runs.plain_value import plain_value, shown
