@@ -113,7 +113,7 @@ class LoggingGradients(Line):
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[Any] = []
-        self.net.weight.register_hook(self.log_gradient)
+        self.net.weight.register_hook(self.log_gradient)  # type: ignore[no-untyped-call]  # torch left it untyped
 
     def log_gradient(self, gradient: torch.Tensor) -> None:
         self.seen.append(self._current_fx_name)
