@@ -96,6 +96,18 @@ def test_augmentation_of_images_does_not_go_with_tables(augment: str) -> None:
     assert caught.value.hint == "augment=none"
 
 
+@pytest.mark.parametrize("task", SPECS)
+def test_numbers_of_samples_are_no_targets(task: str) -> None:
+    """Of few samples they would pass for classes, and the first real batch would end the run."""
+    with pytest.raises(ConfigError, match="TwoViews says of what it makes which sample it is of") as caught:
+        attempt(job(task, IMAGE, LOSS_OF[task], task, "two_views"))
+    assert (caught.value.key, caught.value.hint) == ("augment", "augment=none")
+
+
+def test_a_loss_of_pairs_takes_numbers_of_samples() -> None:
+    assert attempt(job("multiclass", IMAGE, "triplet", "retrieval", "two_views"))["train"] == ["train/loss"]
+
+
 def test_soft_targets_do_not_go_with_triplets() -> None:
     attempt(job("multiclass", IMAGE, "triplet", "retrieval", "flip_crop"))
     with pytest.raises(ConfigError, match="Triplet cannot take the targets it makes") as caught:

@@ -54,7 +54,8 @@ SINGLE = [
         "last",
     ),
     (
-        "callbacks.checkpoint.filename=null callbacks.last_checkpoint.filename=null",
+        "callbacks.checkpoint.filename=null callbacks.last_checkpoint.filename=null "
+        "+callbacks.last_checkpoint.auto_insert_metric_name=false",
         "callbacks.last_checkpoint.filename",
         "writes {epoch}-{step}.ckpt already",
     ),

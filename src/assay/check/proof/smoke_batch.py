@@ -158,6 +158,13 @@ def _try_augment(
             f"{_text(error)}",
             _with_a_point(config) if "'Long'" in str(error) else "augment=none",
         ) from error
+    if getattr(loss, "kind", "") != "embedding" and _are_numbers_of_samples(targets, batch[1]):
+        raise ConfigError(
+            f"{type(augment).__name__} says of what it makes which sample it is of, "
+            f"where {_targets_in_words(config)} are to be learnt",
+            key="augment",
+            hint="augment=none",
+        )
     try:
         stand_in.training_step(batch, 0)
     except Exception as error:
@@ -168,6 +175,14 @@ def _try_augment(
             "augment=none",
         ) from error
     return batch
+
+
+def _are_numbers_of_samples(targets: Tensor, made: Tensor) -> bool:
+    """Whether an augmentation makes labels of its own; of few samples they would pass for classes."""
+    if made.ndim != 1 or made.is_floating_point():
+        return False
+    labels = {*targets.tolist()} if targets.ndim == 1 and not targets.is_floating_point() else set()
+    return not {*made.tolist()} <= labels
 
 
 def _num_views(config: DictConfig, augment: Any) -> int:

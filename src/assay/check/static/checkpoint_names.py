@@ -57,7 +57,9 @@ def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> N
         counts = not given and node.get("enable_version_counter", True)  # a second one is called …-v1.ckpt
         if path in written and not (counts and written[path][1]):
             typed = f"{key}.filename" if "filename" in node else f"+{key}.filename"
-            raise _written_twice(f"{key}.filename", written[path][0], path, f"{typed}={_HINT}")
+            filename = node.get("filename") or "{epoch}-{step}"
+            said = f"{filename}.ckpt" if "{" in filename else path
+            raise _written_twice(f"{key}.filename", written[path][0], said, f"{typed}={_HINT}")
         written.setdefault(path, (key, counts))
     for key in chosen:
         if OmegaConf.select(config, f"{key}.save_last"):
