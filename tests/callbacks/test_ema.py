@@ -132,3 +132,17 @@ def test_an_average_that_is_hardly_ever_updated_is_refused(kind: str) -> None:
     with pytest.raises(ConfigError, match="lag") as caught:
         check_callbacks(config)
     assert caught.value.key == "callbacks.ema.update_every_n_steps"
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp64", torch.float64), ("bf16_true", torch.bfloat16)])
+def test_weights_and_buffers_of_another_precision_are_averaged(
+    train: Train, precision: str, dtype: torch.dtype
+) -> None:
+    """The loss has a buffer, which Lightning converts after the average was begun."""
+    done = train(
+        *("data=iris", "model=mlp", "trainer.max_epochs=1", "callbacks=[last_checkpoint,ema]"),
+        *(f"precision={precision}", "loss.class_weight=balanced"),
+    )
+    saved = torch.load(done.run_dir / "checkpoints" / "last.ckpt", weights_only=True)
+    for state in (saved["state_dict"], saved["current_model_state"]):
+        assert {value.dtype for value in state.values() if value.is_floating_point()} == {dtype}

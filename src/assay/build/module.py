@@ -64,7 +64,9 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
     )
     if config.trainer.get("compile"):
         model.compile()
-    return module
+    # Buffers, too: a copy that averages them is made before Lightning converts the module.
+    converted: L.LightningModule = trainer.precision_plugin.convert_module(module)  # type: ignore[assignment]  # the same
+    return converted
 
 
 def build_optimization(config: DictConfig) -> dict[str, Any]:
