@@ -34,6 +34,7 @@ class Counts(Callback):
     def on_train_epoch_start(self, trainer: Any, _: Any) -> None:
         sys.setprofile(None)
         epoch = trainer.current_epoch
+        trainer.strategy.checkpoint_io.teardown()  # each epoch's checkpoints are written in that epoch
         self.moved[epoch] = bytes_moved()
         if epoch not in (EARLY, MIDDLE, LATE):
             return
@@ -44,7 +45,6 @@ class Counts(Callback):
             if path.is_file()
             and not path.name.endswith((".ckpt", ".sha256", ".tmp"))  # written while training goes on
         }
-        trainer.strategy.checkpoint_io.teardown()  # what is being written in the background is no growth
         gc.collect()
         self.objects[epoch] = len(gc.get_objects())
         self.calls[epoch] = 0
@@ -99,4 +99,4 @@ def test_files_grow_by_what_an_epoch_says(counts: Counts) -> None:
 
 def test_no_file_is_read_or_written_anew(counts: Counts) -> None:
     early, late = (counts.moved[epoch + 11] - counts.moved[epoch + 1] for epoch in (EARLY, LATE))
-    assert late == pytest.approx(early, rel=0.2), "the checkpoints' writer may be an epoch behind"
+    assert late == pytest.approx(early, rel=0.1)
