@@ -268,6 +268,8 @@ def _run(case: Case, install: Install, folder: Path) -> tuple[list[recorder.Entr
 def end_of(trainer: L.Trainer, module: nn.Module, journal: recorder.Journal, folder: Path) -> dict[str, Any]:
     """What there is when all is done."""
     journal.close()
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()  # the first rank writes what all read
     table = folder / "metrics.csv"
     durations = getattr(vars(trainer)["profiler"], "recorded_durations", {})
     checkpoints = sorted(folder.rglob("*.ckpt"))
