@@ -207,7 +207,7 @@ def test_killed_at_many_times_it_ends_the_same(forks: Forks, kind: str, tmp_path
     parts = kill(forks, kind, 60, tmp_path)
     print(kind, dict(parts))
     assert parts.total() >= 60
-    assert {"before the run", "start", "training", "end"} <= set(parts)
+    assert {"before the run", "training", "end"} <= set(parts)  # a start takes milliseconds
 
 
 @pytest.mark.long
