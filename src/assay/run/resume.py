@@ -180,7 +180,7 @@ def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> 
     most = config.trainer.get("max_epochs")
     if most is not None and 0 <= most < needed:
         raise ConfigError(
-            f"{most} was given, and the run is in its {needed}. epoch already",
+            f"{most} was given, and the run is already in epoch {needed}",
             key="trainer.max_epochs",
             hint=f"trainer.max_epochs={needed}, or more",
         )
