@@ -13,6 +13,7 @@ from assay.loop.carried_state import carried_state, claimed, only_whole_epochs, 
 from assay.loop.changed_arguments import ChangedArguments
 from assay.loop.epoch_loop import EpochLoop
 from assay.loop.hook_plan import HookPlan
+from assay.loop.lightning_checkpoint_internals import check_steps
 from assay.loop.lightning_internals import (
     LightningFitLoop,
     at_last_batch,
@@ -170,6 +171,7 @@ class FitLoop(LightningFitLoop):
         loaded = state_dict[f"{prefix}state_dict"]
         position = Position.of_state(loaded[KEY])
         super().load_state_dict(state_dict, prefix)
+        check_steps(self.epoch_loop)
         self._loaded = loaded
         schedulers = (config.scheduler for config in self.trainer.lr_scheduler_configs)
         self._built_schedulers = [dict(scheduler.state_dict()) for scheduler in schedulers]

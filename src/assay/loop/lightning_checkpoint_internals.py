@@ -66,6 +66,17 @@ def _kinds(callback: object) -> dict[str, type]:
     return next((kinds for kind, kinds in _KEPT.items() if isinstance(callback, kind)), {})
 
 
+def check_steps(loop: LightningEpochLoop) -> None:
+    """Refuse a number of steps that is none.
+
+    Raises:
+        AssayError: The checkpoint was changed.
+    """
+    steps: object = loop._batches_that_stepped
+    if type(steps) is not int:
+        raise AssayError(f"the checkpoint says _batches_that_stepped={steps!r:.80}: it was changed")
+
+
 def note_saved(callback: ModelCheckpoint, step: int) -> None:
     """Have a callback know that it has saved at this step."""
     callback._last_global_step_saved = step
