@@ -111,6 +111,16 @@ def test_what_replaces_nothing_is_done_at_once(monkeypatch: pytest.MonkeyPatch) 
         time.sleep(0.001)
 
 
+def test_what_was_removed_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background_writer, "_PAUSE", 3600.0)
+    writes = Writes()
+    writes.go.set()
+    for moment, label in enumerate(("written", "removed", "written again")):
+        writes.put(label, BEST, moment, may_wait=label != "removed")
+        while label not in writes.done:
+            time.sleep(0.001)
+
+
 def test_a_replacement_waits_and_is_done_after_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background_writer, "_PAUSE", 0.2)
     writes = Writes()

@@ -45,23 +45,25 @@ class BackgroundWriter:
         self._begun: Hashable = None
         self._last = 0.0
 
-    def put(self, work: Callable[[], None], path: Path, moment: Hashable, *, may_wait: bool) -> None:
+    def put(
+        self, work: Callable[[], None], path: Path, moment: Hashable = None, *, may_wait: bool = False
+    ) -> None:
         """Have something done after what was put before.
 
         Args:
             work: Raises nothing.
             path: The file that it writes or removes.
-            moment: Equal for all files that are saved at the same time.
+            moment: Equal for all files that are saved at the same time; None: as the last one.
             may_wait: It writes the whole file, and need not be done if a later step writes it again.
         """
         with self._changed:
-            if moment != self._moment:
+            if moment not in (None, self._moment):
                 self._leave_out()
                 self._moment = moment
             replaces = may_wait and path in self._written
-            self._steps.append(_Step(work, moment, path if replaces else None))
-            self._written.add(path)
-            if not replaces or moment == self._begun:
+            self._steps.append(_Step(work, self._moment, path if replaces else None))
+            (self._written.add if may_wait else self._written.discard)(path)
+            if not replaces or self._moment == self._begun:
                 self._at_once = True
             if self._thread is None:
                 self._thread = Thread(target=self._run, name="checkpoint")
@@ -82,10 +84,11 @@ class BackgroundWriter:
         for step in reversed(self._steps):
             if step.path is None:
                 later.clear()
-            if step.path not in later:
-                kept.append(step)
-            if step.path is not None:
+            elif step.path in later:
+                continue
+            else:
                 later.add(step.path)
+            kept.append(step)
         self._steps = kept[::-1]
 
     def _run(self) -> None:

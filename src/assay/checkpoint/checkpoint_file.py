@@ -53,7 +53,6 @@ class CheckpointFile(CheckpointIO):
     def __init__(self, *, background: bool = False) -> None:
         self._background = background
         self._writer = BackgroundWriter()
-        self._moment: object = None
         self._latest: Callable[[], Snapshot | None] = lambda: None
         self._error: BaseException | None = None
 
@@ -85,9 +84,9 @@ class CheckpointFile(CheckpointIO):
         snapshot = Snapshot(earlier, release=self._writer.wait if held else lambda: None)
         copied = snapshot.copy(content)
         self._latest = weakref.ref(snapshot)  # its memory is free once it is written
-        self._moment = (checkpoint.get("epoch"), checkpoint.get("global_step"))
+        moment = (checkpoint.get("epoch"), checkpoint.get("global_step"))
         write = partial(_write, copied, target, snapshot)
-        self._do(write, target, may_wait=snapshot.nbytes <= _SMALL)
+        self._do(write, target, moment, may_wait=snapshot.nbytes <= _SMALL)
 
     def load_checkpoint(
         self,
@@ -138,9 +137,11 @@ class CheckpointFile(CheckpointIO):
         self._writer.wait()
         self._raise()
 
-    def _do(self, step: Callable[[], None], target: Path, *, may_wait: bool = False) -> None:
+    def _do(
+        self, step: Callable[[], None], target: Path, moment: object = None, *, may_wait: bool = False
+    ) -> None:
         if self._background and not _several_ranks():
-            self._writer.put(partial(self._try, step), target, self._moment, may_wait=may_wait)
+            self._writer.put(partial(self._try, step), target, moment, may_wait=may_wait)
             return
         self._writer.wait()
         self._raise()

@@ -47,18 +47,18 @@ def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> N
     written: dict[str, tuple[str, bool]] = {}
     for key in chosen:
         node = OmegaConf.select(config, key)
-        path, given = _path(f"{key}.filename", node, names), bool(node.get("filename"))
+        path, filename = _path(f"{key}.filename", node, names), node.get("filename")
         if path == _LAST and node.get("monitor") is not None:
             raise ConfigError(
                 "last.ckpt is what a run that is stopped leaves, and would take the place of the best",
                 key=f"{key}.filename",
                 hint=f"{key}.filename=best",
             )
-        counts = not given and node.get("enable_version_counter", True)  # a second one is called …-v1.ckpt
+        counts = not filename and node.get("enable_version_counter", True)  # a second one is called …-v1.ckpt
         if path in written and not (counts and written[path][1]):
             typed = f"{key}.filename" if "filename" in node else f"+{key}.filename"
-            filename = node.get("filename") or "{epoch}-{step}"
-            said = f"{filename}.ckpt" if "{" in filename else path
+            pattern = filename or "{epoch}-{step}"
+            said = f"{pattern}.ckpt" if "{" in pattern else path
             raise _written_twice(f"{key}.filename", written[path][0], said, f"{typed}={_HINT}")
         written.setdefault(path, (key, counts))
     for key in chosen:
