@@ -64,8 +64,8 @@ def left_behind(sweep: Path) -> list[int]:
 
 
 def all_gone(sweep: Path) -> bool:
-    """Whether nothing of a sweep is left within the time that jobs have to save."""
-    deadline = time.monotonic() + 30
+    """Whether nothing of a sweep is left; a fork server that is still importing ends when it is done."""
+    deadline = time.monotonic() + 200
     while left_behind(sweep) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not left_behind(sweep)
