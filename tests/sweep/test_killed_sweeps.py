@@ -10,21 +10,28 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from contextlib import chdir
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from tests.command import ASSAY
-from tests.sweep.conftest import PROJECT, TINY, begin
+from tests.sweep.conftest import PROJECT, TINY, begin, until
+from typer.testing import CliRunner
+
+from assay.cli.app import app
+from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from assay.sweep.worker.fork_client import ForkServer
 
 JOBS = 6
 FORK_SERVER = "assay.sweep.worker.fork_server"
 OVERRIDES = (
     *TINY,
     "callbacks.last_checkpoint.every_n_train_steps=2",
+    *("callbacks.poison.kind=wait", "callbacks.poison.times=1"),  # until there is SWEEP.go
     "seed=range(2)",
     "optimizer.lr=0.1,0.03,0.01",
     "hydra.launcher.jobs_at_once=2",
@@ -32,12 +39,13 @@ OVERRIDES = (
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Path:
     """A project, and in it a sweep that nobody has interrupted."""
     folder = tmp_path_factory.mktemp("killed sweeps")
     shutil.copytree(PROJECT, folder, dirs_exist_ok=True)
-    done = begin(folder, "train", "-m", *OVERRIDES, "hydra.sweep.dir=whole").wait(300)
-    assert done == 0, (folder / "output").read_text()
+    (folder / "whole.go").touch()
+    with chdir(folder):
+        assert start([*OVERRIDES, "hydra.sweep.dir=whole"]).exit_code == 0
     return folder
 
 
@@ -108,14 +116,60 @@ def survives(driver: subprocess.Popen[bytes], sweep: Path, draw: random.Random) 
     return False
 
 
+def test_a_sweep_that_was_killed_and_then_stopped_comes_to_the_same_end(
+    place: Path, fork_server: ForkServer
+) -> None:
+    """Two jobs run when the driver is killed, the next two when somebody presses Ctrl-C; all go on."""
+    sweep = place / "sweep"
+    driver = begin(place, "train", "-m", *OVERRIDES, "hydra.sweep.dir=sweep")
+    wait_for_jobs(driver, sweep, 0, 1)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    assert all_gone(sweep), "the fork server and the jobs end with their driver"
+    assert [how_it_ended(sweep, number) for number in (0, 1)] == [("interrupted", "SIGTERM")] * 2
+    assert all((sweep / number / "checkpoints" / "last.ckpt").is_file() for number in "01"), "they have saved"
+
+    driver = begin(place, "resume", "sweep")
+    wait_for_jobs(driver, sweep, 2, 3)
+    with chdir(place):
+        second = CliRunner().invoke(app, ["resume", "sweep"])
+    assert second.exit_code == 1
+    assert f"still being written by process {driver.pid}" in second.stderr
+    os.kill(driver.pid, signal.SIGINT)
+    assert driver.wait(60) == 130
+    assert "assay resume sweep" in (place / "output").read_text()
+    assert (sweep / "results.csv").exists(), "what is known is in the table already"
+    assert all_gone(sweep)
+    assert [how_it_ended(sweep, number)[0] for number in range(4)] == ["finished"] * 2 + ["interrupted"] * 2
+
+    (place / "sweep.go").touch()
+    with chdir(place):
+        assert go_on(sweep).exit_code == 0
+    check(sweep, place / "whole")
+
+
+def wait_for_jobs(driver: subprocess.Popen[bytes], sweep: Path, *numbers: int) -> None:
+    """Until these are in the middle of their training, and wait themselves."""
+    waiting = [sweep / f"{number}.poisoned" for number in numbers]
+    until(lambda: all(path.exists() for path in waiting) or driver.poll() is not None)
+    assert driver.poll() is None, (sweep.parent / "output").read_text()
+
+
+def how_it_ended(sweep: Path, number: int) -> tuple[str, str]:
+    record = json.loads((sweep / str(number) / "record.json").read_bytes())
+    return record["status"], record["signal"]
+
+
+@pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [2, 30])
 def test_a_driver_killed_at_any_time(place: Path, kills: int) -> None:
     draw = random.Random(kills)
     told = killed = number = 0
     while killed < kills:
         number += 1
         sweep = place / f"sweep {kills} {number}"
+        (place / f"{sweep.name}.go").touch()
         words: tuple[str, ...] = ("train", "-m", *OVERRIDES, f"hydra.sweep.dir='{sweep.name}'")
         while killed < kills and not is_over(sweep):
             driver = begin(place, *words)
@@ -132,45 +186,3 @@ def test_a_driver_killed_at_any_time(place: Path, kills: int) -> None:
         assert begin(place, *words).wait(300) == 0, (place / "output").read_text()[-2000:]
         told = 0
         check(sweep, place / "whole")
-
-
-def test_the_jobs_of_a_killed_driver_save_and_end(place: Path) -> None:
-    sweep = place / "orphans"
-    long = [one for one in OVERRIDES if not one.startswith(("trainer.max_epochs", "seed"))]
-    driver = begin(
-        place, "train", "-m", *long, "trainer.max_epochs=100000", "seed=1,2", "hydra.sweep.dir=orphans"
-    )
-    deadline = time.monotonic() + 120
-    while len(list(sweep.glob("*/checkpoints/last.ckpt"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    assert all_gone(sweep)
-    for number in (0, 1):
-        record = json.loads((sweep / str(number) / "record.json").read_bytes())
-        assert (record["status"], record["signal"]) == ("interrupted", "SIGTERM")
-
-
-def test_two_drivers_do_not_share_a_sweep_and_ctrl_c_saves_its_jobs(place: Path) -> None:
-    sweep = place / "stopped"
-    driver = begin(place, "train", "-m", *OVERRIDES, "hydra.sweep.dir=stopped")
-    deadline = time.monotonic() + 120
-    while not any(event["event"] == "start" for event in events(sweep)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.kill(driver.pid, signal.SIGSTOP)  # or it may be done before the second one has begun
-    second = subprocess.run(
-        [*ASSAY, "resume", "stopped"], cwd=place, capture_output=True, text=True, check=False
-    )
-    assert second.returncode == 1
-    assert "still being written by process" in second.stderr
-    before = len(events(sweep))
-    os.kill(driver.pid, signal.SIGCONT)
-    while all(event["event"] != "end" for event in events(sweep)[before:]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert any(event["event"] == "end" for event in events(sweep)[before:]), "the first one goes on"
-    os.kill(driver.pid, signal.SIGINT)
-    assert driver.wait(60) == 130
-    said = (place / "output").read_text()
-    assert "assay resume stopped" in said
-    assert (sweep / "results.csv").exists(), "what is known is in the table already"
-    assert all_gone(sweep)

@@ -79,6 +79,8 @@ class Poison(Callback):
             case "hang":
                 while True:
                     time.sleep(1)
+            case "wait":
+                _wait(run_dir)
             case "nan":
                 batch[0].fill_(math.nan)
             case "exit":
@@ -97,6 +99,21 @@ class Poison(Callback):
                 _leave_children()
             case other:
                 raise ValueError(f"there is no poison {other!r}")
+
+
+def _wait(run_dir: Path) -> None:
+    """Until there is a file beside the sweep, or the job is told to stop, which it is then."""
+    told: list[int] = []
+    before: Any = signal.getsignal(signal.SIGTERM)
+
+    def handler(number: int, frame: Any) -> None:
+        told.append(number)
+        before(number, frame)
+
+    signal.signal(signal.SIGTERM, handler)
+    while not told and not Path(f"{run_dir.parent}.go").exists():
+        time.sleep(0.01)
+    signal.signal(signal.SIGTERM, before)
 
 
 def _leave_children() -> None:
