@@ -130,7 +130,7 @@ def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) 
         try:
             _check_point(checkpoint, newest.path, job.config)
             notes += _lost_best(checkpoint, newest.path, followed=newest.followed)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise AssayError(
                 f"{newest.path} is not as this run would have written it: {type(error).__name__}: {error}",
                 hint="restore it from a copy, or remove it to go on from another one",

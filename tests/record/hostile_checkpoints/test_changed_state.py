@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,23 +73,32 @@ def test_no_attribute_of_a_callback_is_set_but_its_own(
         )
 
 
-@pytest.mark.always("victim.txt-kth_best_model_path", "run/checkpoints/../../victim.txt-best_k_models")
+@pytest.mark.always(
+    "where it is-victim.txt-kth_best_model_path", "None-run/checkpoints/../../victim.txt-best_k_models"
+)
 @pytest.mark.parametrize(
     "name", ["best_model_path", "kth_best_model_path", "last_model_path", "best_k_models"]
 )
 @pytest.mark.parametrize("where", ["victim.txt", "run/checkpoints/../../victim.txt"])
-def test_no_file_outside_the_run_is_removed(run_dir: Path, tmp_path: Path, name: str, where: str) -> None:
+@pytest.mark.parametrize("dirpath", ["where it is", "where the victim is", "", None])
+def test_no_file_outside_the_run_is_removed(
+    run_dir: Path, tmp_path: Path, name: str, where: str, dirpath: str | None
+) -> None:
     victim = tmp_path / "victim.txt"
     victim.write_text("precious")
     path = f"{tmp_path}/{where}"
+    folders = {"where it is": f"{tmp_path}/run/checkpoints", "where the victim is": str(tmp_path)}
 
     def change(checkpoint: dict[str, Any]) -> None:
         for state in checkpoint["callbacks"].values():
             if isinstance(state, dict) and state.get("monitor"):
                 state[name] = {path: torch.tensor(9.0)} if name == "best_k_models" else path
-                state["dirpath"] = f"{tmp_path}/run/checkpoints"
+                state["dirpath"] = folders.get(str(dirpath), "")
+                if dirpath is None:
+                    del state["dirpath"]
 
-    assert resumed(run_dir, tmp_path, change) == "finished"
+    with nullcontext() if dirpath else pytest.raises(AssayError, match=r"dirpath=.* it was changed"):
+        assert resumed(run_dir, tmp_path, change) == "finished"
     assert victim.read_text() == "precious"
 
 
@@ -135,7 +144,7 @@ def tried(run_dir: Path, folder: Path, every: int) -> None:
     assert len(found) > 60
     refused = 0
     for number, place in enumerate(found[::every]):
-        for bad in (None, "text"):  # taken out, or something else
+        for bad in (None, "text", torch.tensor(2.0)):  # taken out, or something else
 
             def change(checkpoint: dict[str, Any], place: tuple[Any, ...] = place, bad: Any = bad) -> None:
                 inner = checkpoint
@@ -146,7 +155,7 @@ def tried(run_dir: Path, folder: Path, every: int) -> None:
                 else:
                     inner[place[-1]] = bad
 
-            home = folder / f"{number} {bad}"
+            home = folder / f"{number} {type(bad).__name__}"
             home.mkdir()
             with suppress(AssayError):
                 refused += 1

@@ -231,7 +231,7 @@ def test_a_killed_driver_leaves_nothing_and_the_sweep_goes_on(fork_server: ForkS
 @pytest.mark.timeout(600)
 def test_poison_in_a_sweep(fork_server: ForkServer, project: Path, cluster: Any) -> None:
     kinds = ["none", "exception", "hang", "memory", "sigkill"]
-    limits = ("hydra.launcher.timeout_min=0.3", "hydra.launcher.memory_gb=1.5")
+    limits = ("hydra.launcher.timeout_min=1.5", "hydra.launcher.memory_gb=1.5")
     result = start(
         [*TINY, *LAUNCHER, *limits, f"callbacks.poison.kind={','.join(kinds)}", "hydra.sweep.dir=sweep"]
     )
