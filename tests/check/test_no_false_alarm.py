@@ -58,6 +58,8 @@ APART = {
     frozenset({("optimizer", "lbfgs"), ("param_groups", "layer_decay")}),
     frozenset({("optimizer", "lbfgs"), ("finetune", "full")}),  # chooses layer_decay
     frozenset({("device", "ddp_cpu"), ("finetune", "gradual")}),
+    # No matrix of rank 8 fits into a layer of four features.
+    *(frozenset({("data", name), ("finetune", "lora")}) for name in ("iris", "table")),
     # Nothing besides a head, or no matrix besides that of the head.
     *(frozenset({("model", "linear"), ("finetune", name)}) for name in ("head", "gradual", "lora")),
     *(

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import re
+import socket
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,3 +75,20 @@ def test_what_is_taken(values: dict[str, Any]) -> None:
 def test_what_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         check_limits(dict.fromkeys(NAMES) | values)
+
+
+@pytest.mark.parametrize("length", [75, 76])
+def test_a_folder_for_temporary_files_leaves_room_for_the_sockets_of_workers(
+    monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        folder = Path(short) / ("x" * (length - len(short) - 1))
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        with socket.socket(socket.AF_UNIX) as listener:
+            path = tempfile.mktemp(prefix="listener-", dir=tempfile.mkdtemp(prefix="pymp-"))  # noqa: S306 - as multiprocessing does
+            with nullcontext() if length == 75 else pytest.raises(OSError, match="path too long"):
+                listener.bind(path)
+        with nullcontext() if length == 75 else pytest.raises(ConfigError, match=r"data\.num_workers: .*75"):
+            check_limits({"num_workers": 1})
+        check_limits({"num_workers": 0})

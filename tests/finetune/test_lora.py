@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from assay.errors import ConfigError
 from assay.finetune.lora import LoRA, adapted_in, merge
 
 
@@ -115,10 +116,14 @@ def test_says_what_is_wrong() -> None:
         LoRA(rank=0)
     with pytest.raises(ValueError, match=r"finetune\.alpha must be above 0, got nan"):
         LoRA(alpha=float("nan"))
-    with pytest.raises(
-        ValueError, match=r"rank=16 is not below the size of attention\.in_proj_weight, \[48, 16\]"
-    ):
+    why = r"finetune\.rank: 16 is not below the size of attention\.in_proj_weight, \[48, 16\]"
+    with pytest.raises(ConfigError, match=why) as refused:
         LoRA(rank=16).prepare(Attention())
+    assert str(refused.value.hint).startswith("finetune.rank=4, or finetune.match=")
+    narrow = nn.Sequential(nn.Linear(1, 8), nn.Linear(8, 2))  # no rank is below 1
+    with pytest.raises(ConfigError) as refused:
+        LoRA(rank=2).insert(narrow, ["0.weight"])
+    assert str(refused.value.hint).startswith("finetune.match=")
     with pytest.raises(ValueError, match=r"finetune\.match\[0\]='query' is found in no name"):
         LoRA(rank=2, match=["query"]).prepare(Attention())
     with pytest.raises(ValueError, match=r"no linear or attention layer besides its head.*finetune=gradual"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -327,14 +328,15 @@ def test_all_ranks_stop_after_the_same_step(tmp_path: Path, name: str, to_one_ra
 @pytest.mark.long
 @pytest.mark.parametrize("wait", [0.0, 0.3])
 def test_signals_in_turns_leave_no_rank_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: float
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, wait: float
 ) -> None:
     import psutil
 
     from assay.record.run_lock import is_written
 
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    temporary = tmp_path_factory.getbasetemp().parent / f"t{os.getpid()}"  # workers need a short path
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     streamed = ("data=digits", "data/transform=crop_flip", "data.transform.crop_size=8", "data.num_workers=1")
     process = start(tmp_path, *streamed, "device=ddp_cpu", "trainer.devices=2", "data.batch_size=32")
     try:
@@ -355,4 +357,5 @@ def test_signals_in_turns_leave_no_rank_behind(
     assert not psutil.wait_procs(family, timeout=30)[1]
     assert not is_written(tmp_path / "run")
     assert record(tmp_path)["status"] == "interrupted", output
-    assert not list((tmp_path / "temporary").glob("torchelastic_*"))
+    assert not list(temporary.glob("torchelastic_*"))
+    shutil.rmtree(temporary)

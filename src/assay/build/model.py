@@ -84,7 +84,7 @@ def asked_of_model(config: DictConfig, method: str) -> Any:
     Raises:
         ConfigError: It refuses the name or the weights.
     """
-    if not has_weights(config):
+    if not has_weights(config) or not isinstance(config.model.weights, str):  # its type is told elsewhere
         return None
     kind = resolve("model", str(config.model._target_), trusted_in(config))
     asked = getattr(kind, method, None)

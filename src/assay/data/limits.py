@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.errors import ConfigError
@@ -18,6 +20,8 @@ _WHOLE: Final = {
 _SHARES: Final = ("split.val", "split.test")
 _COLUMNS: Final = ("split.group", "split.time", "split.column")
 _FOLDS: Final = ("split.folds", "split.fold", "split.inner_folds", "split.inner_fold")
+_LONGEST_FOLDER: Final = 75
+"""Bytes; a Unix socket's path has 107, of which `multiprocessing` adds 32, `/pymp-…/listener-…`."""
 NAMES: Final = (*_WHOLE, *_SHARES, *_COLUMNS, *_FOLDS, "imbalance")
 
 
@@ -34,6 +38,8 @@ def check_limits(values: Mapping[str, Any]) -> None:
         value, bounds = values.get(name), f"from {least} to {most}" if most else f"of at least {least}"
         fits = isinstance(value, int) and least <= value <= (most or value)
         _check(name, value, fits, f"a whole number {bounds}", least)
+    if values.get("num_workers"):
+        _check_temporary_folder()
     shares = [values.get(name) for name in _SHARES]
     for name, share in zip(_SHARES, shares, strict=True):
         fits = isinstance(share, int | float) and 0 <= share < 1
@@ -69,6 +75,17 @@ def check_limits(values: Mapping[str, Any]) -> None:
         "a number above 0 and at most 1, smallest class over largest,",
         "0.01, or null",
     )
+
+
+def _check_temporary_folder() -> None:
+    """Workers hand samples over by sockets there; with too long a path they wait for each other for ever."""
+    folder = tempfile.gettempdir()
+    if len(os.fsencode(folder)) > _LONGEST_FOLDER:
+        raise ConfigError(
+            f"workers need a TMPDIR of at most {_LONGEST_FOLDER} characters for sockets; it is {folder}",
+            key="data.num_workers",
+            hint="TMPDIR=/tmp assay train …, or data.num_workers=0",
+        )
 
 
 def _check_columns(values: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from typing_extensions import override
 
+from assay.errors import ConfigError
 from assay.finetune.interface import FineTuning, freezable, freeze, names_that_match
 
 if TYPE_CHECKING:
@@ -75,16 +76,18 @@ class LoRA(FineTuning):
             matrices: Their names.
 
         Raises:
-            ValueError: One is not larger than the rank.
+            ConfigError: One is not larger than the rank.
         """
         for name in matrices:
             place, _, attribute = name.rpartition(".")
             module = model.get_submodule(place)
             weight: Tensor = getattr(module, attribute)
-            if self._rank >= min(weight.shape):
-                raise ValueError(
-                    f"finetune.rank={self._rank} is not below the size of {name}, {list(weight.shape)}; use "
-                    f"finetune.rank={max(1, min(weight.shape) // 4)}, or leave it out by finetune.match"
+            if self._rank >= (least := min(weight.shape)):
+                smaller = f"finetune.rank={max(1, least // 4)}, or " if least > 1 else ""
+                raise ConfigError(
+                    f"{self._rank} is not below the size of {name}, {list(weight.shape)}",
+                    key="finetune.rank",
+                    hint=f"{smaller}finetune.match=[…] with what the names of larger matrices hold",
                 )
             parametrize.register_parametrization(module, attribute, _LowRank(weight, self._rank, self._scale))
             module.parametrizations[attribute].original.requires_grad_(False)  # type: ignore[union-attr, index]  # of a ModuleDict

@@ -161,6 +161,12 @@ def parse(
     Raises:
         ConfigError: Something cannot be parsed.
     """
+    if not isinstance(params or {}, Mapping):
+        raise ConfigError(
+            f"a sweep for each key was expected, got {params!r}",
+            key="hydra.sweeper.params",
+            hint="+hydra.sweeper.params.optimizer.lr='choice(0.1,0.01)'",
+        )
     parser = OverridesParser.create(config_loader=config_loader)
     parsed: dict[str, Override] = {}
     for key, value in _flat(params or {}):
