@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, final
 
+import hypothesis
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from assay.run.result import RunResult
 
+hypothesis.settings.load_profile("ci")  # a busy machine is not a failure, and each run tries the same
 DEFAULTS = {
     "device": "cpu",
     "trainer.max_epochs": "1",

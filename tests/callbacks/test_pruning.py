@@ -293,9 +293,8 @@ def test_all_ranks_end_together_and_the_first_one_alone_reports(study: Study, tm
     study.finished(*[0.0] * 3)
     trial = study.trial()
     said = script(tmp_path, RANKS, trial)
-    ends = sorted(line for line in said.splitlines() if line.startswith("rank"))
-    expected = "pruned at epoch 1: val/loss was 0.9"
-    assert ends == [f"rank {rank}: 2 {expected}" for rank in (0, 1)], said
+    for rank in (0, 1):  # which write to one output, perhaps within each other's line
+        assert said.count(f"rank {rank}: 2 pruned at epoch 1: val/loss was 0.9") == 1, said
     assert study.reported(trial["trial"]) == pytest.approx({0: 0.9})
 
 
