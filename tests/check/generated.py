@@ -45,6 +45,8 @@ _FOR_MODEL = {
     "autoencoder": ("task=reconstruction", "model.hidden=[8]"),
     "conv_autoencoder": ("task=reconstruction", "model.widths=[4]"),
     "simclr": _VIEWS,
+    "timm": ("model.name=test_efficientnet",),
+    "torchvision": ("model.name=resnet18",),
 }
 _FOR_METRICS = {
     "binary": ("data=breast_cancer", "model.hidden=[8]"),
@@ -60,8 +62,8 @@ _FOR_METRICS = {
     ),
     "regression": ("data=diabetes", "model.hidden=[8]"),
     "retrieval": (*_TABLE, "loss=triplet"),
-    "reconstruction": (*_RECONSTRUCTED,),
-    "image_reconstruction": (*_RECONSTRUCTED[:2], "data.source.num_samples=60"),
+    "reconstruction": _RECONSTRUCTED,
+    "image_reconstruction": _RECONSTRUCTED,
     "linear_probe": _VIEWS,
 }
 _FOR_DATA = {
@@ -77,11 +79,6 @@ _FOR_DATA = {
     "image_folder": ("data.source.root=photos", "data.source.image_size=[8,8]", "data.num_workers=0"),
     "synthetic": ("data.source.num_samples=200", "data.source.input_shape=[3,8,8]"),
     "table": ("data.source.path=table.csv", "data.source.target=kind"),
-}
-_FOR_MODEL = {
-    "mlp": ("model.hidden=[8]",),
-    "timm": ("model.name=test_efficientnet",),
-    "torchvision": ("model.name=resnet18",),
 }
 _FOR_TRANSFORM = {
     "crop_flip": ("data.transform.crop_size=8",),
@@ -102,7 +99,7 @@ _NOT_HERE = {
     # What goes with data of its own kind alone: tests/task, tests/training and the experiments
     *(("data", name) for name in ("text_files", "segmentation_folder", "digits_segmentation")),
     *(("model", name) for name in ("gpt", "unet", "fcn", "deeplab", "deeplab_mobilenet")),
-    *((group, "multitask") for group in ("loss", "metrics")),
+    *((group, "multitask") for group in ("loss", "metrics", "task")),
     *(("metrics", name) for name in ("segmentation", "language_modelling")),
     *(("data", "wine_multitask"), ("loss", "dice")),
     ("precision", "fp16"),  # needs a GPU

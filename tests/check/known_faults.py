@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
+_LOSS = "the loss that is typed beside it is blamed, without the reason why there are no targets"
+_VIEWS = "what does not fit any more is blamed: the order of the steps, or the loss"
 OF_CHECK: Final[dict[str, str]] = {
     "augment/cutmix data.spec.input_shape=[1,8]": "cutmix takes no such input, and only cutmix is named",
+    "data/arrays ~data.source.targets": _LOSS,
+    "data/arrays data.source.targets=null": _LOSS,
+    "data/image_folder data.source.classes=false": _LOSS,
+    "augment/two_views ~augment.one_by_one": _VIEWS,
+    "augment/two_views augment.one_by_one=true": _VIEWS,
+    "augment/two_views ~data.task": _VIEWS,
+    "augment/two_views data.task=null": _VIEWS,
 }
 """By the case's name: a raw exception, or a key that is not the one at fault."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -68,7 +69,7 @@ def fault(case: Case, composer: JobComposer, prover: Prover) -> str:
         prover.prove(config)
     except AssayError as error:
         whole = OmegaConf.create(composer.job(case.base, 0).config)
-        return fault_of(error, case.key, takers(whole, case.key))
+        return fault_of(error, case.key, [*takers(whole, case.key), *givers(whole, case.key)])
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
@@ -78,6 +79,12 @@ def takers(config: DictConfig, key: str) -> list[str]:
     """The keys that take their values from this one, and those around it, by an interpolation."""
     entries = [entry for entry in walk(config) if entry.is_interpolation]
     return [_plain(one.key) for one in entries if f"${{{key}}}" in str(one.node._value())]
+
+
+def givers(config: DictConfig, key: str) -> list[str]:
+    """The keys that this one takes its value from: `fold` is said where `data.split.fold` is `${fold}`."""
+    entries = [entry for entry in walk(config) if entry.is_interpolation and _plain(entry.key) == _plain(key)]
+    return [name for entry in entries for name in re.findall(r"\$\{([\w.]+)\}", str(entry.node._value()))]
 
 
 def fault_of(error: AssayError, key: str, taken_by: Sequence[str] = ()) -> str:
@@ -94,6 +101,7 @@ def fault_of(error: AssayError, key: str, taken_by: Sequence[str] = ()) -> str:
     named = _keys(error.key) if isinstance(error, ConfigError) else []
     # Two keys can be at odds: whichever is blamed, a full key in the text names the other one.
     named += [word for word in _keys(error.message) if "." in word]
+    named += [word for word in _keys(error.hint or "") if word == key]
     named += re.findall(r"(?<!\S)(\w+)=\w", error.message)  # `model=lenet takes images`
     node, _, name = key.rpartition(".")
     fine = {key, node, *taken_by, *(one.rpartition(".")[0] for one in taken_by)}
@@ -190,6 +198,7 @@ def test_what_is_accepted_can_be_trained(
         except AssayError:
             continue
         wrong = ""
+        shutil.rmtree(project / "run", ignore_errors=True)
         try:
             status = train(*case.typed, cwd=project).result.status
             wrong = "" if status == "finished" else status

@@ -141,10 +141,13 @@ def test_a_fork_server_that_cannot_start_is_one_error(
     (tmp_path / "lightning.py").write_text("raise ImportError('libcudart.so is not there')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     fork_server = ForkServer()
-    key = fork_server.start(make_job_spec())
-    exit_status = fork_server.wait([key], 60.0)[key]
-    assert exit_status.exit_code == -9
+
+    def begin_two() -> None:
+        for _ in range(2):  # the first may be taken before the process has come to its imports
+            key = fork_server.start(make_job_spec())
+            assert fork_server.wait([key], 60.0)[key].exit_code == -9
+
     with pytest.raises(AssayError, match=r"cannot be started: ImportError: libcudart\.so is not there"):
-        fork_server.start(make_job_spec())
+        begin_two()
     monkeypatch.delenv("PYTHONPATH")
     fork_server.close()
