@@ -32,6 +32,12 @@ _KEPT: Final[dict[type, dict[str, type]]] = {
 }
 
 
+def was_changed(name: str, value: object, kind: type | None = None) -> AssayError:
+    """What a checkpoint says that is never written there, of a callback of this kind or of the loop."""
+    of = "" if kind is None else f" of {kind.__name__}"
+    return AssayError(f"the checkpoint says {name}={value!r:.80}{of}: it was changed")
+
+
 def bookkeeping(callback: object) -> dict[str, Any]:
     """What a callback keeps for itself and leaves out of its state; empty for most."""
     return {name: getattr(callback, name) for name in _kinds(callback)}
@@ -46,9 +52,7 @@ def take_up_bookkeeping(callback: object, state: Mapping[str, Any]) -> None:
     kinds = _kinds(callback)
     for name, value in state.items():
         if type(value) is not kinds.get(name):
-            raise AssayError(
-                f"the checkpoint says {name}={value!r:.80} of {type(callback).__name__}: it was changed"
-            )
+            raise was_changed(name, value, type(callback))
         setattr(callback, name, value)
     if isinstance(callback, ModelCheckpoint):
         _link_within_folder(callback)
@@ -74,7 +78,7 @@ def check_steps(loop: LightningEpochLoop) -> None:
     """
     steps: object = loop._batches_that_stepped
     if type(steps) is not int:
-        raise AssayError(f"the checkpoint says _batches_that_stepped={steps!r:.80}: it was changed")
+        raise was_changed("_batches_that_stepped", steps)
 
 
 def note_saved(callback: ModelCheckpoint, step: int) -> None:

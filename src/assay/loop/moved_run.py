@@ -9,7 +9,7 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from torch import Tensor
 from typing_extensions import override
 
-from assay.errors import AssayError
+from assay.loop.lightning_checkpoint_internals import was_changed
 
 if TYPE_CHECKING:
     import lightning as L
@@ -38,14 +38,16 @@ class MovedRun(Callback):
 
 
 def _judge(state: dict[str, Any]) -> None:
+    """Refuse paths that are no text, no folder, and scores that are no numbers."""
     scores = state.get("best_k_models")
-    whole = isinstance(scores, dict) and all(isinstance(score, Tensor) for score in scores.values())
-    wrong = [name for name in ("dirpath", *_PATHS) if type(state.get(name)) is not str]
-    if not whole or wrong or not state["dirpath"]:
-        name = "best_k_models" if not whole else (*wrong, "dirpath")[0]
-        raise AssayError(
-            f"the checkpoint says {name}={state.get(name)!r:.80} of ModelCheckpoint: it was changed"
-        )
+    fine = {name: type(state.get(name)) is str for name in ("dirpath", *_PATHS)}
+    fine["dirpath"] = fine["dirpath"] and state["dirpath"] != ""
+    fine["best_k_models"] = isinstance(scores, dict) and all(
+        isinstance(one, Tensor) for one in scores.values()
+    )
+    for name, is_fine in fine.items():
+        if not is_fine:
+            raise was_changed(name, state.get(name), ModelCheckpoint)
 
 
 def _move(callback: ModelCheckpoint, state: dict[str, Any]) -> None:
