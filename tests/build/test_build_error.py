@@ -69,6 +69,29 @@ def test_way_out(key: str, hint: str) -> None:
     assert build_error(ValueError("no"), config(), key).hint == hint
 
 
+@pytest.mark.parametrize(
+    ("key", "refused"), [("optimizer.lr", 0.001), ("optimizer.betas", [0.9, 0.999]), ("optimizer.amsgrad", False)]
+)
+def test_the_value_that_was_refused_is_no_way_out(key: str, refused: object) -> None:
+    """What a class takes by default can be wrong beside the rest of a job."""
+    job = config()
+    OmegaConf.update(job, key, refused)
+    assert build_error(ValueError("no"), job, key).hint == ""
+
+
+def raises() -> None:
+    raise ZeroDivisionError("by nothing")
+
+
+def test_what_code_of_the_user_raises_is_told_with_its_kind_and_place() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        raises()
+    told = build_error(caught.value, config(), "model").message
+    assert told.startswith("model: cannot be made with these values: ZeroDivisionError: by nothing (")
+    assert told.endswith(", in raises)")
+    assert "test_build_error.py:" in told
+
+
 def test_what_is_not_installed() -> None:
     error = ModuleNotFoundError("No module named 'wandb'", name="wandb")
     assert build_error(error, config(), "logger.wandb").hint == "pip install 'assay[wandb]'"

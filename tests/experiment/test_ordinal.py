@@ -180,7 +180,7 @@ def test_a_page_says_where_a_method_raises(whole: Trained, name: str, broken: li
     notes = [one.text for section in page.sections for one in section.blocks if isinstance(one, Note)]
     assert bool(broken) == any(RAISED.search(note) for note in notes)
     assert bool(broken) == (
-        name in {"worst_is", "said", "legend", "is_right", "scores", "figures", "badness"}
+        name in {"worst_is", "said", "legend", "is_right", "scores", "figures"}
     )
     assert page.figures, "what does not need it is drawn"
 

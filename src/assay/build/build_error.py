@@ -48,12 +48,14 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
         )
     if match := _UNEXPECTED.search(text):
         return _unexpected(match[1], node, key, text)
+    frame = own_frame(cause)
     if isinstance(cause, KeyError) and cause.args:
         text = f"cannot be made with these values: it looks for {text}, which is not there"
     elif not isinstance(cause, _PLAIN_KINDS):
-        text = f"cannot be made with these values: {text}"
+        kind = f"{type(cause).__name__}: " if frame and str(cause) else ""
+        text = f"cannot be made with these values: {kind}{text}"
     at = _value_at_fault(text, node, key)
-    if frame := own_frame(cause):
+    if frame:
         text = f"{text} ({frame})"
     return ConfigError(text, key="" if text.startswith(f"{at}=") else at, hint=_way_out(config, at))
 

@@ -16,7 +16,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from assay.targets.allowed_targets import trusted_in
-from assay.targets.annotation import example_of
+from assay.targets.annotation import as_typed, example_of
 from assay.targets.resolve import resolve
 from assay.task.task_name import TaskName
 
@@ -222,7 +222,7 @@ def names_of(parameters: Iterable[inspect.Parameter]) -> list[str]:
 
 
 def example(config: DictConfig, key: str) -> str:
-    """A value that an argument takes, ready to type; empty where the signature tells none.
+    """Another value that an argument takes, ready to type; empty where the signature tells none.
 
     Args:
         config: A job.
@@ -235,4 +235,7 @@ def example(config: DictConfig, key: str) -> str:
     call = call_of(resolve(parent, str(node._target_), trusted_in(config)))
     parameter = call.parameters.get(name) if call is not None else None
     value = example_of(parameter.annotation, parameter.default) if parameter is not None else ""
-    return f"for example {key}={value}" if value else ""
+    refused = OmegaConf.select(config, key, throw_on_resolution_failure=False)
+    if OmegaConf.is_config(refused):
+        refused = OmegaConf.to_container(refused)
+    return f"for example {key}={value}" if value not in {"", as_typed(refused)} else ""
