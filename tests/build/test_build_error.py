@@ -70,7 +70,8 @@ def test_way_out(key: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "refused"), [("optimizer.lr", 0.001), ("optimizer.betas", [0.9, 0.999]), ("optimizer.amsgrad", False)]
+    ("key", "refused"),
+    [("optimizer.lr", 0.001), ("optimizer.betas", [0.9, 0.999]), ("optimizer.amsgrad", False)],
 )
 def test_the_value_that_was_refused_is_no_way_out(key: str, refused: object) -> None:
     """What a class takes by default can be wrong beside the rest of a job."""

@@ -179,9 +179,7 @@ def test_a_page_says_where_a_method_raises(whole: Trained, name: str, broken: li
         page = run_page(whole.run_dir)
     notes = [one.text for section in page.sections for one in section.blocks if isinstance(one, Note)]
     assert bool(broken) == any(RAISED.search(note) for note in notes)
-    assert bool(broken) == (
-        name in {"worst_is", "said", "legend", "is_right", "scores", "figures"}
-    )
+    assert bool(broken) == (name in {"worst_is", "said", "legend", "is_right", "scores", "figures"})
     assert page.figures, "what does not need it is drawn"
 
 

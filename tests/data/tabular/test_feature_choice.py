@@ -44,3 +44,36 @@ def test_what_is_decided_of_each_column() -> None:
 def test_what_is_asked_about(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         choose_features(FRAME, Asked(["y"], **asked), "rows.csv")
+
+
+PRICES = [f"{price:,}.50" for price in range(100_000, 140_000, 1_000)]
+AREAS = [*map(str, range(38)), "unknown", "n/k"]
+
+
+@pytest.mark.parametrize("asked", [{}, {"exclude": ["either"], "keep": ["remark"]}])
+def test_columns_that_may_be_numbers_are_told_together(asked: dict[str, Any]) -> None:
+    frame = FRAME.assign(price=PRICES, area=AREAS)
+    with pytest.raises(DataError) as caught:
+        choose_features(frame, Asked(["y"], day_first=True, **asked), "rows.csv")
+    message, hint = caught.value.message, caught.value.hint
+    assert "the column 'price' is text such as '100,000.50', but looks like numbers" in message
+    assert "the column 'area' is text such as 'unknown', but looks like numbers" in message
+    assert "data.source.na_values=[unknown,n/k]" in hint
+    assert "remove signs of units and of thousands" in hint
+    assert f"data.source.exclude=[{','.join([*asked.get('exclude', []), 'price', 'area'])}]" in hint
+    assert f"data.source.keep=[{','.join([*asked.get('keep', []), 'price', 'area'])}]" in hint
+
+
+@pytest.mark.parametrize(("option", "used"), [("exclude", 0), ("keep", 2)])
+def test_what_is_offered_for_them_is_a_way_on(option: str, used: int) -> None:
+    options: dict[str, Any] = {option: ["price", "area"]}
+    frame = FRAME.assign(price=PRICES, area=AREAS)
+    chosen = choose_features(frame, Asked(["y"], day_first=True, **options), "rows.csv")
+    assert len({"price", "area"} & {*chosen.names}) == used
+
+
+def test_a_way_on_keeps_what_was_typed_before() -> None:
+    frame = FRAME.assign(twin=FRAME["y"] * 2)
+    with pytest.raises(DataError) as caught:
+        choose_features(frame, Asked(["y"], exclude=["either"], day_first=True), "rows.csv")
+    assert "data.source.exclude=[either,twin]" in caught.value.hint

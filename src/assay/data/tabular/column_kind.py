@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["number", "category", "date", "duration", "id", "text", "empty", "unclear"]
 
-CLEAN = (
-    f"remove signs of units and of thousands; {override('data.source.decimal', ',')} or "
-    f"{override('data.source.na_values', ['?'])} where that is the reason"
-)
-"""What to do about text that looks like numbers."""
 _FEW = 10
 """Different values that are never too many for categories."""
 _ID_NAME = re.compile(
@@ -80,6 +75,24 @@ def looks_like_number(text: str) -> bool:
     (True, True, False)
     """
     return _NUMBER.fullmatch(text.strip()) is not None
+
+
+def to_numbers(*columns: Series[Any]) -> str:
+    """What to do about text that looks like numbers, by what is in the way.
+
+    >>> to_numbers(pd.Series(["1", "unknown", None, "2", "n/k"]))
+    "'data.source.na_values=[unknown,n/k]' where that means a missing value"
+    """
+    texts = list(dict.fromkeys(str(value).strip() for one in columns for value in one.dropna().unique()))
+    odd = [text for text in texts if not reads_as_number(text)]
+    words = [text for text in odd if not looks_like_number(text)]
+    ways = []
+    if len(words) < len(odd):
+        decimal = override("data.source.decimal", ",")
+        ways.append(f"remove signs of units and of thousands; {decimal} where the comma is the decimal point")
+    if words:
+        ways.append(f"{override('data.source.na_values', words[:_FEW])} where that means a missing value")
+    return "; ".join(ways)
 
 
 def plain_numbers(frame: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import pandas as pd
 
-from assay.data.tabular.column_kind import CLEAN, is_number, kind_of
+from assay.data.tabular.column_kind import is_number, kind_of, to_numbers
 from assay.data.tabular.dates import find_format
 from assay.data.tabular.table_file import check_columns
 from assay.data.tabular.target_leak import leak
@@ -109,25 +109,30 @@ def _leave_out_unfit(
     frame: pd.DataFrame, asked: Asked, chosen: Features, kinds: dict[str, tuple[Any, str]]
 ) -> None:
     left_out: dict[str, str] = {}
+    unclear: dict[str, str] = {}
     texts: list[str] = []
     for name, (kind, why) in kinds.items():
         if name in asked.keep:
             continue
         if kind == "unclear":
-            raise DataError(
-                f"data: the column {name!r} is {why}",
-                hint=f"{CLEAN}; {_override('exclude', name)} leaves it out, "
-                f"{_override('keep', name)} takes it as categories",
-            )
-        if len(frame) > 1 and frame[name].nunique() == 1:
+            unclear[name] = f"the column {name!r} is {why}"
+        elif len(frame) > 1 and frame[name].nunique() == 1:
             left_out[name] = "one value in all rows"
         elif why and kind != "date" and not (kind == "text" and asked.hash_text):
             left_out[name] = why
             texts += [name] if kind == "text" else []
+    if unclear:
+        them = "it" if len(unclear) == 1 else "them"
+        raise DataError(
+            f"data: {_listed(list(unclear.values()))}",
+            hint=f"{to_numbers(*(frame[name] for name in unclear))}; "
+            f"{_override(asked, 'exclude', *unclear)} leaves {them} out, "
+            f"{_override(asked, 'keep', *unclear)} takes {them} as categories",
+        )
     if left_out:
         listed = "; ".join(f"{name} ({why})" for name, why in left_out.items())
         able = next((name for name in left_out if not frame[name].isna().all()), "")
-        keep = f"; to use one: {_override('keep', able)}" if able else ""
+        keep = f"; to use one: {_override(asked, 'keep', able)}" if able else ""
         hashed = "; for the words of texts: data.source.text=hash" if texts else ""
         chosen.notes.append(f"left out of the features: {listed}{keep}{hashed}")
         chosen.names = [name for name in chosen.names if name not in left_out]
@@ -149,7 +154,7 @@ def _say(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
         listed = [f"{name} ({number} values)" for name, number in few.items()]
         chosen.notes.append(
             f"integers with few values are taken as numbers: {_listed(listed)}; as categories: "
-            f"{_override('categories', next(iter(few)))}"
+            f"{_override(asked, 'categories', next(iter(few)))}"
         )
 
 
@@ -176,12 +181,13 @@ def _check_leaks(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
         if name and len(chosen.names) > 1:
             raise DataError(
                 f"data: the column {name!r} gives the target {target!r} away: {how}",
-                hint=f"{_override('exclude', name)}; where it is known before the target: "
-                f"{_override('keep', name)}",
+                hint=f"{_override(asked, 'exclude', name)}; where it is known before the target: "
+                f"{_override(asked, 'keep', name)}",
             )
         if name:  # nothing else to predict from: it cannot be a slip
             chosen.notes.append(f"the column {name!r} gives the target {target!r} away: {how}")
 
 
-def _override(option: str, column: str) -> str:
-    return override(f"data.source.{option}", [column])
+def _override(asked: Asked, option: str, *columns: str) -> str:
+    """The columns beside those that are named already: an override replaces the whole list."""
+    return override(f"data.source.{option}", [*getattr(asked, option), *columns])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from assay.data.tabular.column_kind import CLEAN, is_number, kind_of
+from assay.data.tabular.column_kind import is_number, kind_of, to_numbers
 from assay.errors import DataError
 from assay.task.multitask import Multitask
 from assay.task.task_of import infer_task
@@ -92,7 +92,7 @@ def _check_classes(values: pd.Series[Any], name: str, different: int) -> None:
     example = str(values.iloc[0])[:40] if len(values) else ""
     key = f"data.source.target={name}"
     if kind == "unclear":
-        raise DataError(f"{key}: the column is {why}", hint=CLEAN)
+        raise DataError(f"{key}: the column is {why}", hint=to_numbers(values))
     if kind == "date":
         raise DataError(f"{key}: the column holds {why}", hint="turn it into numbers or classes")
     if different > _FEW_CLASSES and 2 * different > len(values):
