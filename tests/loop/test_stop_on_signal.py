@@ -326,6 +326,28 @@ def test_all_ranks_stop_after_the_same_step(tmp_path: Path, name: str, to_one_ra
 
 
 @pytest.mark.long
+def test_a_rank_that_is_told_twice_ends_at_once_and_takes_the_others_along(tmp_path: Path) -> None:
+    import psutil
+
+    process = start(tmp_path, "device=ddp_cpu", "trainer.devices=2", "data.batch_size=8")
+    try:
+        wait_for_rows(process, tmp_path)
+        children = psutil.Process(process.pid).children()
+        ranks = [one for one in children if "assay.run.rank_process" in one.cmdline()]
+        last = next(one for one in ranks if one.environ()["RANK"] == "1")
+        while last.is_running() and last.status() != psutil.STATUS_ZOMBIE:
+            last.send_signal(signal.SIGINT)
+            time.sleep(0.01)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode != 0
+    assert "Traceback" not in output, output
+    assert not any(one.is_running() for one in ranks)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("wait", [0.0, 0.3])
 def test_signals_in_turns_leave_no_rank_behind(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, wait: float

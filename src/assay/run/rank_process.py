@@ -12,12 +12,16 @@ from assay.process.stop_signals import STOP_SIGNALS
 
 def main() -> None:
     """One rank: run the job of the directory named on the command line; what is trusted comes after it."""
-    end_with_parent()
-    from assay.run.train import run_rank
+    try:
+        end_with_parent()
+        from assay.run.train import run_rank
 
-    code = run_rank(Path(sys.argv[1]), sys.argv[2:])
-    for number in STOP_SIGNALS:  # all is written; what is left is Python's own end
-        signal.signal(number, signal.SIG_IGN)
+        code = run_rank(Path(sys.argv[1]), sys.argv[2:])
+    except KeyboardInterrupt:  # at once: the launcher ends the others, who would wait for this one
+        code = 130
+    finally:  # all is written, also where Lightning has called exit; what is left is Python's own end
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
     sys.exit(code)
 
 
