@@ -229,7 +229,8 @@ def test_a_killed_driver_leaves_nothing_and_the_sweep_goes_on(fork_server: ForkS
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_poison_in_a_sweep(fork_server: ForkServer, project: Path, cluster: Any) -> None:
+def test_poison_in_a_sweep(fork_server: ForkServer, project: Path, shared: RayLauncher) -> None:
+    shared.close()  # its places hold the cluster's cores, and these jobs would wait for them
     kinds = ["none", "exception", "hang", "memory", "sigkill"]
     limits = ("hydra.launcher.timeout_min=1.5", "hydra.launcher.memory_gb=1.5")
     result = start(
