@@ -185,6 +185,9 @@ def test_all_are_answered_well(
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
+@pytest.mark.filterwarnings(
+    "ignore:size_average and reduce args will be deprecated"
+)  # torch says so, and trains
 def test_what_is_accepted_can_be_trained(
     corpus: list[Case], composer: JobComposer, prover: Prover, train: Train, project: Path
 ) -> None:

@@ -12,6 +12,7 @@ from assay.compose.compose import compose, job_config
 from assay.compose.options import list_options
 from assay.config.fingerprint import fingerprint
 from assay.config.serialize import known, to_yaml
+from assay.data.spec import Spec
 from assay.run.interpolations import as_written, interpolations
 from assay.run.resume_overrides import change
 
@@ -46,18 +47,19 @@ def test_a_config_that_was_not_resolved_stays_as_it_is() -> None:
 
 
 SPEC = {
-    "task": "multiclass",
-    "input_shape": [3, 8, 8],
-    **dict.fromkeys(("num_features", "num_classes", "num_targets", "num_outputs", "num_train"), 3),
-    **dict.fromkeys(("num_val", "num_test", "steps_per_epoch", "total_steps"), 3),
-    "ignore_index": -100,
-    "vocab_size": 9,
-    "class_names": ["a", "b", "c"],
-    "class_counts": [5, 4, 3],
-    "mean": [0.0],
-    "std": [1.0],
-    "target_mean": [0.0],
-    "target_std": [1.0],
+    **Spec(
+        task="multiclass",
+        input_shape=(3, 8, 8),
+        vocab_size=9,
+        num_classes=3,
+        class_names=("a", "b", "c"),
+        class_counts=(5, 4, 3),
+        mean=(0.0,),
+        std=(1.0,),
+        target_mean=(0.0,),
+        target_std=(1.0,),
+    ).as_config(),
+    **dict.fromkeys(("num_outputs", "steps_per_epoch", "total_steps"), 3),
 }
 EVERY = [one for one in list_options() if not one.group.startswith(("hydra", "sweep"))]
 """Always tried are those that call a resolver, and a tenth of the others."""
