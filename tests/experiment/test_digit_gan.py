@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import io
-import random
 import shutil
 from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from PIL import Image
@@ -19,6 +20,7 @@ from sklearn.mixture import GaussianMixture  # type: ignore[import-untyped]  # i
 from sklearn.neighbors import KernelDensity  # type: ignore[import-untyped]  # it ships no types
 from tests.conftest import unchanged_process
 from tests.interrupting import Interrupt, outcome
+from tests.sweep.conftest import until
 from tests.training.forking import Forks
 from torchmetrics.image.fid import FrechetInceptionDistance
 from typer.testing import CliRunner
@@ -128,20 +130,26 @@ def whole(short: Path) -> dict[str, str]:
 
 @pytest.mark.long
 def test_killed_it_goes_on_exactly(tmp_path: Path) -> None:
-    words = ("train", "device=cpu", *SHORT, "trainer.max_epochs=10", "hydra.run.dir=run")
+    words = ("train", "device=cpu", *SHORT, "trainer.max_epochs=18", "hydra.run.dir=run")
     with Forks(HOME=str(tmp_path)) as forks:
         for name in ("whole", "killed"):
             shutil.copytree(PROJECT, tmp_path / name)
-        seconds = forks.command(*words, cwd=tmp_path / "whole").seconds
-        place, kills = tmp_path / "killed", 0
-        for number in range(3):
-            delay = random.Random(number).uniform(0.5, 0.9) * seconds
+        assert forks.command(*words, cwd=tmp_path / "whole").code == 0
+        place = tmp_path / "killed"
+        for rows in (4, 8, 13):
             known = (place / "run" / "record.json").is_file()
-            typed = ("resume", "run") if known else words
-            kills += forks.command(*typed, cwd=place, kill_after=delay).killed
-        assert kills
+            forks.start(*(("resume", "run") if known else words), cwd=place)
+            until(functools.partial(has_rows, place, rows))
+            for process in psutil.Process(forks.pid).children():
+                process.kill()
+            assert forks.wait().killed
         assert forks.command("resume", "run", cwd=place).code == 0, (place / "output.txt").read_text()
     assert outcome(place / "run") == outcome(tmp_path / "whole" / "run")
+
+
+def has_rows(place: Path, least: int) -> bool:
+    file = place / "run" / "metrics.csv"
+    return file.is_file() and file.read_bytes().count(b"\n") >= least
 
 
 def typed(*words: str) -> str:
