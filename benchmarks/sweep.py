@@ -29,6 +29,7 @@ ASSAY = "from assay.cli.app import main; main()"
 BASIC = """
 import sys
 from hydra.core.hydra_config import HydraConfig
+from omegaconf import open_dict
 from assay.check.prove import Prover
 from assay.compose.compose import PRIMARY, choices, complete, job_config, loader, trust_for
 from assay.run.train import run_job
@@ -38,7 +39,10 @@ prover = Prover()
 
 def job(config):
     hydra = HydraConfig.get()
+    with open_dict(config):
+        config.hydra = hydra  # Hydra has taken it out, and what was typed is read there
     complete(config, hydra, trusted, hydra.runtime.output_dir)
+    config = job_config(config)
     own = [str(one) for one in hydra.overrides.task]
     proof = prover.prove(config, own)
     run_job(config, own, choices(hydra), proof, raise_errors=True)
