@@ -64,6 +64,14 @@ def test_columns_that_may_be_numbers_are_told_together(asked: dict[str, Any]) ->
     assert f"data.source.keep=[{','.join([*asked.get('keep', []), 'price', 'area'])}]" in hint
 
 
+def test_numbers_that_are_stored_as_text() -> None:
+    with pytest.raises(DataError, match="looks like numbers") as caught:
+        choose_features(
+            FRAME.assign(area=[*map(str, range(40))]), Asked(["y"], day_first=True), "rows.parquet"
+        )
+    assert caught.value.hint.startswith("store them as numbers, not as text; ")
+
+
 @pytest.mark.parametrize(("option", "used"), [("exclude", 0), ("keep", 2)])
 def test_what_is_offered_for_them_is_a_way_on(option: str, used: int) -> None:
     options: dict[str, Any] = {option: ["price", "area"]}

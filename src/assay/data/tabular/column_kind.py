@@ -85,6 +85,8 @@ def to_numbers(*columns: Series[Any]) -> str:
     """
     texts = list(dict.fromkeys(str(value).strip() for one in columns for value in one.dropna().unique()))
     odd = [text for text in texts if not reads_as_number(text)]
+    if not odd:  # as in a Parquet file
+        return "store them as numbers, not as text"
     words = [text for text in odd if not looks_like_number(text)]
     ways = []
     if len(words) < len(odd):

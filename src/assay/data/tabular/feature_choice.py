@@ -87,6 +87,7 @@ def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
     chosen = Features([name for name in named if name not in (*asked.targets, *asked.exclude)])
     kinds = {name: kind_of(frame[name]) for name in chosen.names if name not in asked.categories}
     if asked.features is None:
+        _check_unclear(frame, asked, kinds)
         _leave_out_unfit(frame, asked, chosen, kinds)
     for name in chosen.names:
         kind = kinds.get(name, ("category", ""))[0]
@@ -105,30 +106,31 @@ def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
     return chosen
 
 
-def _leave_out_unfit(
-    frame: pd.DataFrame, asked: Asked, chosen: Features, kinds: dict[str, tuple[Any, str]]
-) -> None:
-    left_out: dict[str, str] = {}
-    unclear: dict[str, str] = {}
-    texts: list[str] = []
-    for name, (kind, why) in kinds.items():
-        if name in asked.keep:
-            continue
-        if kind == "unclear":
-            unclear[name] = f"the column {name!r} is {why}"
-        elif len(frame) > 1 and frame[name].nunique() == 1:
-            left_out[name] = "one value in all rows"
-        elif why and kind != "date" and not (kind == "text" and asked.hash_text):
-            left_out[name] = why
-            texts += [name] if kind == "text" else []
+def _check_unclear(frame: pd.DataFrame, asked: Asked, kinds: dict[str, tuple[Any, str]]) -> None:
+    unclear = [name for name, (kind, _) in kinds.items() if kind == "unclear" and name not in asked.keep]
     if unclear:
         them = "it" if len(unclear) == 1 else "them"
         raise DataError(
-            f"data: {_listed(list(unclear.values()))}",
+            f"data: {_listed([f'the column {name!r} is {kinds[name][1]}' for name in unclear])}",
             hint=f"{to_numbers(*(frame[name] for name in unclear))}; "
             f"{_override(asked, 'exclude', *unclear)} leaves {them} out, "
             f"{_override(asked, 'keep', *unclear)} takes {them} as categories",
         )
+
+
+def _leave_out_unfit(
+    frame: pd.DataFrame, asked: Asked, chosen: Features, kinds: dict[str, tuple[Any, str]]
+) -> None:
+    left_out: dict[str, str] = {}
+    texts: list[str] = []
+    for name, (kind, why) in kinds.items():
+        if name in asked.keep:
+            continue
+        if len(frame) > 1 and frame[name].nunique() == 1:
+            left_out[name] = "one value in all rows"
+        elif why and kind != "date" and not (kind == "text" and asked.hash_text):
+            left_out[name] = why
+            texts += [name] if kind == "text" else []
     if left_out:
         listed = "; ".join(f"{name} ({why})" for name, why in left_out.items())
         able = next((name for name in left_out if not frame[name].isna().all()), "")
