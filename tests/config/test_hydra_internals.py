@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import copy
 import os
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hydra._internal import config_loader_impl, defaults_list
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra.core.plugins import Plugins
 from hydra.types import RunMode
+from omegaconf import OmegaConf
 
 import assay.config.hydra_internals
 from assay.compose.compose import loader
@@ -16,6 +19,9 @@ from assay.config.hydra_internals import Repository, as_override, check_header, 
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from hydra._internal.config_repository import IConfigRepository
+    from hydra.core.default_element import ResultDefault
 
 
 def repository(folder: Path) -> Repository:
@@ -135,3 +141,49 @@ def test_an_option_named_by_an_interpolation_of_another(tmp_path: Path) -> None:
             typed = ["+both=yes", f"letter={letter}"]
             found = hydra.compose_config("train", typed, run_mode=RunMode.RUN, with_log_configuration=False)
             assert (found.letter["is"], found.pair["is"]) == (letter, f"{letter}_x")
+
+
+def test_jobs_that_differ_in_values_alone_are_merged_from_the_files_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merged: list[int] = []
+    merge = assay.config.hydra_internals._merge
+
+    def counted(loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: IConfigRepository) -> Any:
+        merged.append(len(defaults))
+        return merge(loader, defaults, repo)
+
+    def composed(*typed: str) -> Any:
+        with loader(tmp_path) as hydra:
+            found = hydra.compose_config("train", list(typed), RunMode.RUN, with_log_configuration=False)
+        return OmegaConf.to_container(found)
+
+    def by_hydra(*typed: str) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", merge)
+            return composed(*typed)
+
+    assert ConfigLoaderImpl._compose_config_from_defaults_list is not merge, "Hydra calls ours"
+    monkeypatch.setattr(assay.config.hydra_internals, "_merge", counted)
+    monkeypatch.setattr(assay.config.hydra_internals, "_MERGED", OrderedDict())
+    (tmp_path / "model").mkdir()
+    own = tmp_path / "model" / "own.yaml"
+    own.write_text("# Own.\ndefaults: [mlp]\nhidden: [3]\n", encoding="utf-8")
+    with loader(tmp_path) as hydra:
+        first = hydra.compose_config("train", ["model=own"], RunMode.RUN, with_log_configuration=False)
+    OmegaConf.set_struct(first, False)
+    first.model.update(hidden=[4], other=5)
+    assert composed("model=own", "optimizer.lr=7") == by_hydra("model=own", "optimizer.lr=7")
+    assert len(merged) == 1
+    assert composed("model=own")["model"]["hidden"] == [3], "each is a copy"
+    assert composed("model=own", "loss=focal") == by_hydra("model=own", "loss=focal")
+    assert len(merged) == 2
+    own.write_text("# Own.\ndefaults: [mlp]\nhidden: [5]\n", encoding="utf-8")
+    assert composed("model=own")["model"]["hidden"] == [5]
+    assert len(merged) == 3
+    monkeypatch.setattr(assay.config.hydra_internals, "_MOST_MERGED", 3)
+    monkeypatch.setattr(assay.config.hydra_internals, "_MERGED", OrderedDict())
+    for width in range(5):
+        own.write_text(f"# Own.\ndefaults: [mlp]\nhidden: [{width}]\n# {'x' * width}\n", encoding="utf-8")
+        assert composed("model=own")["model"]["hidden"] == [width]
+    assert len(assay.config.hydra_internals._MERGED) == 3

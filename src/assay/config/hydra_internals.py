@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from hydra._internal.defaults_list import Overrides
     from hydra.core.config_loader import ConfigLoader
     from hydra.core.config_search_path import ConfigSearchPath
-    from hydra.core.default_element import InputDefault
+    from hydra.core.default_element import InputDefault, ResultDefault
 
 __all__ = [
     "DefaultsList",
@@ -45,6 +46,11 @@ __all__ = [
 
 _SHIPPED: Final[dict[tuple[object, ...], ConfigResult | None]] = {}
 """Options of assay's own and of Hydra's; read once by a process, however many jobs it composes."""
+_MERGED: Final[OrderedDict[tuple[object, ...], DictConfig]] = OrderedDict()
+"""What jobs were merged from these files, before values were set; what was asked for last is at the end."""
+_MOST_MERGED: Final = 64
+_HYDRAS: Final = ("pkg", "hydra.conf")
+_NO_CHOICES: Final = DictConfig({})
 
 
 @final
@@ -75,6 +81,24 @@ class Repository(ConfigRepository):
         found = self._load(config_path)
         return found if self.lends else copy.deepcopy(found)
 
+    def lending(self, lends: bool) -> Repository:
+        """The same folders; configs are given out as copies unless it lends them."""
+        same = copy.copy(self)
+        same.lends = lends
+        return same
+
+    def version(self, config_path: str) -> tuple[object, ...] | None:
+        """What tells a config from all that may stand in its place another time.
+
+        Args:
+            config_path: Such as `optimizer/adamw`.
+
+        Returns:
+            None where nothing does.
+        """
+        source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
+        return None if source is None else self._version(source, config_path)
+
     def reaches_out(self, option: str) -> bool:
         """Whether an option can set what is not in its own group.
 
@@ -99,15 +123,22 @@ class Repository(ConfigRepository):
         source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
         if source is None:
             return None
-        key: tuple[object, ...] = (source.scheme(), source.provider, source.path, config_path)
-        if source.scheme() == "file" and Path(source.path) == CONF_DIR:
-            status = file_of(source, config_path).stat()
-            key = (*key, status.st_mtime_ns, status.st_size)
-        elif (source.scheme(), source.path) != ("pkg", "hydra.conf"):
+        key = self._version(source, config_path)
+        shipped = (source.scheme(), source.path) == _HYDRAS or Path(source.path) == CONF_DIR
+        if key is None or not shipped:
             return super().load_config(config_path)
         if key not in _SHIPPED:
             _SHIPPED[key] = super().load_config(config_path)
         return _SHIPPED[key]
+
+    @staticmethod
+    def _version(source: ConfigSource, config_path: str) -> tuple[object, ...] | None:
+        key = (source.scheme(), source.provider, source.path, config_path)
+        if source.scheme() == "file":
+            status = file_of(source, config_path).stat()
+            return (*key, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+        always_there = (source.scheme(), source.path) == _HYDRAS or config_path == "hydra/config"
+        return key if always_there else None
 
 
 def _create_defaults_list_once(
@@ -120,10 +151,30 @@ def _create_defaults_list_once(
     typed = tuple(str(one.input_line) for one in overrides_list)
     key = (config_name, typed, flags, *sorted(more.items()))
     if key not in delegate.merged:
+        delegate.lends = True  # they are merged from copies
         made = create_defaults_list(repo, config_name, overrides_list, *flags, **more)
         delegate.merged.clear()
         delegate.merged[key] = made
     return delegate.merged[key]
+
+
+def _merge_once(
+    loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: CachingConfigRepository
+) -> DictConfig:
+    """As Hydra's own, which merges forty files anew for jobs that differ in values alone."""
+    delegate = repo.delegate
+    if not isinstance(delegate, Repository):
+        return _merge(loader, defaults, repo)
+    versions = [delegate.version(str(one.config_path)) for one in defaults]
+    if None in versions:
+        return _merge(loader, defaults, delegate.lending(False))
+    key = tuple((one.package, one.primary, version) for one, version in zip(defaults, versions, strict=True))
+    if key not in _MERGED:
+        _MERGED[key] = _merge(loader, defaults, delegate.lending(False))
+        if len(_MERGED) > _MOST_MERGED:
+            _MERGED.popitem(last=False)
+    _MERGED.move_to_end(key)
+    return copy.deepcopy(_MERGED[key])
 
 
 def _interpolation_map_if_needed(
@@ -131,9 +182,11 @@ def _interpolation_map_if_needed(
 ) -> DictConfig:
     """As Hydra's own, which makes it of all choices for each file, while few files ask for one."""
     asked = any(one.is_interpolation() for one in defaults)
-    return _create_interpolation_map(overrides, defaults, self_added) if asked else DictConfig({})
+    return _create_interpolation_map(overrides, defaults, self_added) if asked else _NO_CHOICES
 
 
+_merge = ConfigLoaderImpl._compose_config_from_defaults_list
+setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", _merge_once)  # noqa: B010 - mypy
 _create_interpolation_map = defaults_list._create_interpolation_map
 setattr(defaults_list, "_create_interpolation_map", _interpolation_map_if_needed)  # noqa: B010 - mypy
 setattr(config_loader_impl, "create_defaults_list", _create_defaults_list_once)  # noqa: B010 - mypy
@@ -197,7 +250,6 @@ def defaults_of(
     """
     implementation: Any = loader
     parsed, repository = implementation._parse_overrides_and_create_caching_repo(primary, list(overrides))
-    repository.delegate.lends = True  # of a copy
     merged = _create_defaults_list_once(
         repo=repository, config_name=primary, overrides_list=parsed, prepend_hydra=True, skip_missing=False
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import base
@@ -19,6 +21,20 @@ text_representer = get_omega_conf_dumper().str_representer
 
 # OmegaConf parses an interpolation each time that its value is asked for, and only looks at the tree.
 base.parse = functools.lru_cache(maxsize=512)(base.parse)  # type: ignore[attr-defined]  # imported there
+
+
+def _copied_metadata(metadata: base.Metadata, memo: dict[int, Any]) -> base.Metadata:
+    """As `copy.deepcopy` does it by way of pickle, which takes up half of the time to copy a config."""
+    fields = vars(metadata)
+    copied = object.__new__(type(metadata))
+    vars(copied).update(fields)
+    copied.flags = dict(fields["flags"]) if fields["flags"] is not None else None
+    values = fields["resolver_cache"]
+    copied.resolver_cache = copy.deepcopy(values, memo) if values else defaultdict(dict)
+    return copied
+
+
+setattr(base.Metadata, "__deepcopy__", _copied_metadata)  # noqa: B010 - mypy
 
 
 def raw_value(node: Node) -> Any:
