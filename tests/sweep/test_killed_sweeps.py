@@ -8,9 +8,11 @@ import random
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections import Counter
-from contextlib import chdir
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir, contextmanager
 from typing import TYPE_CHECKING
 
 import psutil
@@ -22,6 +24,7 @@ from assay.cli.app import app
 from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from assay.sweep.worker.fork_client import ForkServer
@@ -122,24 +125,23 @@ def test_a_sweep_that_was_killed_and_then_stopped_comes_to_the_same_end(
     """Two jobs run when the driver is killed, the next two when somebody presses Ctrl-C; all go on."""
     sweep = place / "sweep"
     driver = begin(place, "train", "-m", *OVERRIDES, "hydra.sweep.dir=sweep")
-    wait_for_jobs(driver, sweep, 0, 1)
+    until(lambda: are_waiting(sweep, 0, 1) or driver.poll() is not None)
+    assert driver.poll() is None, (place / "output").read_text()
+    code, said = typed(place, "resume", "sweep")
+    assert code == 1
+    assert f"still being written by process {driver.pid}" in said
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
     assert all_gone(sweep), "the fork server and the jobs end with their driver"
     assert [how_it_ended(sweep, number) for number in (0, 1)] == [("interrupted", "SIGTERM")] * 2
     assert all((sweep / number / "checkpoints" / "last.ckpt").is_file() for number in "01"), "they have saved"
 
-    driver = begin(place, "resume", "sweep")
-    wait_for_jobs(driver, sweep, 2, 3)
-    with chdir(place):
-        second = CliRunner().invoke(app, ["resume", "sweep"])
-    assert second.exit_code == 1
-    assert f"still being written by process {driver.pid}" in second.stderr
-    os.kill(driver.pid, signal.SIGINT)
-    assert driver.wait(60) == 130
-    assert "assay resume sweep" in (place / "output").read_text()
+    with interrupted_when(lambda: are_waiting(sweep, 2, 3)):
+        code, said = typed(place, "resume", "sweep")
+    assert code == 130, said
+    assert "assay resume sweep" in said
     assert (sweep / "results.csv").exists(), "what is known is in the table already"
-    assert all_gone(sweep)
+    assert not left_behind(sweep)
     assert [how_it_ended(sweep, number)[0] for number in range(4)] == ["finished"] * 2 + ["interrupted"] * 2
 
     (place / "sweep.go").touch()
@@ -148,11 +150,35 @@ def test_a_sweep_that_was_killed_and_then_stopped_comes_to_the_same_end(
     check(sweep, place / "whole")
 
 
-def wait_for_jobs(driver: subprocess.Popen[bytes], sweep: Path, *numbers: int) -> None:
-    """Until these are in the middle of their training, and wait themselves."""
-    waiting = [sweep / f"{number}.poisoned" for number in numbers]
-    until(lambda: all(path.exists() for path in waiting) or driver.poll() is not None)
-    assert driver.poll() is None, (sweep.parent / "output").read_text()
+def are_waiting(sweep: Path, *numbers: int) -> bool:
+    """Whether these jobs are in the middle of their training, and wait themselves."""
+    return all((sweep / f"{number}.poisoned").exists() for number in numbers)
+
+
+def typed(place: Path, *words: str) -> tuple[int, str]:
+    """Exit code and output of a command, in this process."""
+    with chdir(place):
+        ended = CliRunner().invoke(app, words)
+    return ended.exit_code, ended.output
+
+
+@contextmanager
+def interrupted_when(condition: Callable[[], bool]) -> Iterator[None]:
+    """Have this process get the signal of Ctrl-C once something is so, unless the block has ended by then."""
+    over = threading.Event()
+
+    def interrupt() -> None:
+        until(lambda: over.is_set() or condition())
+        if not over.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as thread:
+        interrupting = thread.submit(interrupt)
+        try:
+            yield
+        finally:
+            over.set()
+        interrupting.result()
 
 
 def how_it_ended(sweep: Path, number: int) -> tuple[str, str]:
