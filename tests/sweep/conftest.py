@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import subprocess
 import time
 from contextlib import chdir
@@ -131,3 +133,22 @@ def begin(folder: Path, *words: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [*ASSAY, *words], cwd=folder, stdout=output, stderr=output, start_new_session=True
         )
+
+
+def check_study(sweep: Path, trials: int) -> None:
+    """Whether each trial of a study has ended once, and it has as many as it was to have."""
+    import optuna  # costs seconds, which few tests need
+
+    events = [json.loads(line) for line in (sweep / "journal.jsonl").read_text().splitlines()]
+    ended = [
+        event["number"]
+        for event in events
+        if event["event"] == "end" and event["status"] in ("finished", "pruned")
+    ]
+    assert sorted(ended) == list(range(trials))
+    study = optuna.load_study(study_name="sweep", storage=f"sqlite:///{sweep.resolve()}/study.db")
+    states = [trial.state.name for trial in study.trials if "abandoned" not in trial.user_attrs]
+    assert len(states) == trials
+    assert {*states} <= {"COMPLETE", "PRUNED"}
+    with (sweep / "results.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == trials

@@ -1,4 +1,4 @@
-"""A sweep that is stopped while its jobs start: none fails, and it goes on to the same end."""
+"""A sweep that is stopped while its jobs start, or killed with its study: it goes on to the same end."""
 
 from __future__ import annotations
 
@@ -10,22 +10,28 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import chdir
 from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 import pytest
-from tests.sweep.conftest import PATIENCE, PROJECT, TINY, until
+from tests.sweep.conftest import PATIENCE, PROJECT, TINY, check_study, is_gone, until
+
+from assay.sweep.session import go_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from assay.sweep.worker.fork_client import ForkServer
+
+STUDY: Final = (
+    *(*TINY, "hydra/sweeper=optuna", "hydra/sweeper/sampler=tpe", "hydra/sweeper/pruner=median"),
+    "optimizer.lr=interval(0.01,0.1)",
+)
 SWEEPS: Final = {
     "grid": (*TINY, "seed=range(2)", "optimizer.lr=0.1,0.03", "hydra.launcher.jobs_at_once=2"),
-    "study": (
-        *(*TINY, "hydra/sweeper=optuna", "hydra/sweeper/sampler=tpe", "optimizer.lr=interval(0.01,0.1)"),
-        *("hydra.sweeper.num_trials=3", "hydra.launcher.jobs_at_once=1"),
-    ),
+    "study": (*STUDY, "hydra.sweeper.num_trials=3", "hydra.launcher.jobs_at_once=1"),
 }
 JOBS: Final = {"grid": 4, "study": 3}
 CODES: Final = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
@@ -79,6 +85,8 @@ class Driver:
         return line
 
     def ask(self, *words: str) -> None:
+        if self._process.poll() is not None:
+            self._begin()
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(words) + "\n")
         self._process.stdin.flush()
@@ -101,6 +109,7 @@ class Driver:
     def close(self) -> None:
         self._process.kill()
         self._process.communicate()
+        until(lambda: is_gone(self.fork_server))
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +163,20 @@ def test_a_stop_while_jobs_start(place: Path, driver: Driver, stops: int) -> Non
         assert sum(event["event"] == "job" for event in events(sweep)) == JOBS[kind], "no trial is lost"
         shutil.rmtree(sweep)
     assert "Traceback" not in (place / "said").read_text()
+
+
+def test_a_killed_study_ends_with_the_trials_it_was_to_have(
+    place: Path, driver: Driver, fork_server: ForkServer
+) -> None:
+    """It goes on in this process."""
+    sweep = place / "killed"
+    more = ("hydra.sweeper.num_trials=4", "hydra.launcher.jobs_at_once=2", f"hydra.sweep.dir={sweep.name}")
+    driver.ask("start", *STUDY, *more)
+    until(lambda: started(sweep) >= 3 or (sweep / "results.csv").exists())
+    driver.close()
+    with chdir(place):
+        assert go_on(sweep).exit_code == 0
+    check_study(sweep, 4)
 
 
 def stop_once(driver: Driver, sweep: Path, words: list[str], draw: random.Random, jobs: int) -> None:

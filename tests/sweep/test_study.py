@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import signal
 import statistics
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import optuna
 import pytest
 from tests.command import ASSAY
+from tests.sweep.conftest import check_study
 
 from assay.errors import ConfigError
 from assay.sweep.session import go_on, start
@@ -91,11 +91,13 @@ def test_pruning_takes_fewer_steps_to_the_same_best(trials: int, fork_server: Fo
     assert Path("pruned/importance.csv").read_text().startswith("parameter,importance\noptimizer.lr,")
 
 
+@LONG
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("trials", "kills"), [(6, 1), pytest.param(200, 4, marks=LONG)])
-def test_a_killed_study_ends_with_the_trials_it_was_to_have(
-    tmp_path: Path, fork_server: ForkServer, trials: int, kills: int
+def test_a_study_that_is_killed_often_ends_with_the_trials_it_was_to_have(
+    tmp_path: Path, fork_server: ForkServer
 ) -> None:
+    """For one that is killed once see `test_stopped_sweeps.py`."""
+    trials, kills = 200, 4
     words: tuple[str, ...] = ("train", "-m", *search("study", trials, "median"))
     journal = tmp_path / "study" / "journal.jsonl"
     for kill in range(1, kills + 1):
@@ -111,32 +113,23 @@ def test_a_killed_study_ends_with_the_trials_it_was_to_have(
         driver.wait()
         words = ("resume", "study")
     assert go_on(Path("study")).exit_code == 0
-    events = [json.loads(line) for line in journal.read_text().splitlines()]
-    ended = [
-        one["number"] for one in events if one["event"] == "end" and one["status"] in ("finished", "pruned")
-    ]
-    assert sorted(ended) == list(range(trials))
-    counted = [one for one in trials_of("study") if "abandoned" not in one.user_attrs]
-    assert len(counted) == trials
-    assert {one.state.name for one in counted} <= {"COMPLETE", "PRUNED"}
-    with (tmp_path / "study" / "results.csv").open(newline="") as file:
-        assert len(list(csv.DictReader(file))) == trials
+    check_study(Path("study"), trials)
 
 
-def test_a_study_can_be_made_longer(fork_server: ForkServer) -> None:
-    start(search("study", 3, "none"))
-    result = go_on(Path("study"), ["hydra.sweeper.num_trials=5"])
-    assert [entry.status for entry in result.jobs] == ["finished"] * 5
-    assert len(trials_of("study")) == 5
-
-
-def test_the_value_of_a_trial_is_the_mean_over_its_seeds(fork_server: ForkServer) -> None:
-    result = start(search("study", 3, "none", "seed=1,2"))
+def test_the_value_of_a_trial_is_the_mean_over_its_seeds_also_once_the_study_was_made_longer(
+    fork_server: ForkServer,
+) -> None:
+    start(search("study", 2, "none", "seed=1,2"))
+    assert len(trials_of("study")) == 2
+    result = go_on(Path("study"), ["hydra.sweeper.num_trials=3"])
+    assert [entry.status for entry in result.jobs] == ["finished"] * 6
+    assert len(trials_of("study")) == 3
     assert sorted(entry.seed for entry in result.jobs) == [1, 1, 1, 2, 2, 2]
     by_number = {entry.number: entry for entry in result.jobs}
     for trial in trials_of("study"):
         jobs = [one for one in by_number.values() if one.token.startswith(f"{trial.number}/")]
         scores = [one.outcome.best["value"] for one in jobs if one.outcome]
+        assert len(scores) == 2
         assert trial.value == pytest.approx(statistics.fmean(scores), rel=1e-12)
     with Path("study/groups.csv").open(newline="") as file:
         assert [row["finished"] for row in csv.DictReader(file)] == ["2", "2", "2"]
