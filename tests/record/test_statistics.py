@@ -48,6 +48,13 @@ def test_the_p_value_is_welchs(one: Sequence[float], other: Sequence[float]) -> 
     assert math.isclose(found, expected, rel_tol=1e-7, abs_tol=1e-12)
 
 
+def test_scores_that_differ_by_next_to_nothing_are_tested() -> None:
+    """The squares of their variances are zero to a computer."""
+    small, large = [1e-90, 2e-90, 4e-90], [3e-90, 5e-90, 9e-90]
+    expected = stats.ttest_ind([1, 2, 4], [3, 5, 9], equal_var=False).pvalue
+    assert welch(small, large) == pytest.approx(expected)
+
+
 def test_too_few() -> None:
     assert welch([0.5], [0.1, 0.2]) is None
     assert mean_of([math.nan, None, math.inf]) is None

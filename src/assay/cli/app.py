@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import signal
 import sys
 from contextlib import contextmanager
@@ -79,6 +78,8 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
+        import importlib.metadata
+
         typer.echo(f"assay {importlib.metadata.version('assay')}")
         raise typer.Exit
 

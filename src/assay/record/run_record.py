@@ -19,6 +19,7 @@ from assay.record.outcome import Cause, Outcome, Status, stopped_by
 from assay.record.secrets import redact, redact_tree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SCHEMA_VERSION = 1
@@ -146,7 +147,8 @@ class RunRecord:
         path = run_dir / FILE
         try:
             content = read_whole(path, 256 << 20)
-            plain = _DECODER.decode(content.decode())
+            text = content.decode()
+            plain = _DECODER.decode(text)
         except FileNotFoundError as error:
             raise AssayError(f"{run_dir} is not a run directory: it has no {FILE}") from error
         except (ValueError, OSError, RecursionError) as error:
@@ -154,7 +156,8 @@ class RunRecord:
         version = plain.get("schema_version") if isinstance(plain, dict) else None
         if version != SCHEMA_VERSION:
             raise AssayError(f"{path} has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
-        plain |= {name: numbers(plain[name]) for name in ("metrics", "best", "matrices") if name in plain}
+        if any(f'"{name}"' in text for name in _NOT_FINITE):  # few are, and a matrix has thousands of numbers
+            plain |= {name: numbers(plain[name]) for name in ("metrics", "best", "matrices") if name in plain}
         plain.pop("sha256", None)
         problem = _problem(plain)
         if problem:
@@ -186,7 +189,7 @@ def _problem(plain: dict[str, Any]) -> str:
         return f"unknown {sorted(plain.keys() - wanted.keys())}"
     if required - plain.keys():
         return f"missing {sorted(required - plain.keys())}"
-    wrong = next((name for name, value in plain.items() if not _is(value, wanted[name])), "")
+    wrong = next((name for name, value in plain.items() if not wanted[name](value)), "")
     if wrong:
         return f"{wrong} is {plain[wrong]!r:.80}"
     wrong_entries = (entry for entry in plain.get("resumed", ()) if not _is_entry(entry))
@@ -201,28 +204,31 @@ def _is_entry(value: Any) -> bool:
 
 
 @functools.cache
-def _fields() -> tuple[dict[str, Any], set[str]]:
-    """Type of every field, and the fields without a default."""
+def _fields() -> tuple[dict[str, Callable[[Any], bool]], set[str]]:
+    """Whether something is a value of a field, for every field; and the fields without a default."""
     hints = get_type_hints(RunRecord)
     required = {
         own.name for own in fields(RunRecord) if own.default is MISSING and own.default_factory is MISSING
     }
-    return {own.name: hints[own.name] for own in fields(RunRecord)}, required
+    return {own.name: _judge(hints[own.name]) for own in fields(RunRecord)}, required
 
 
-def _is(value: Any, hint: Any) -> bool:
+def _judge(hint: Any) -> Callable[[Any], bool]:
+    """Whether a value is of a type, as a function: thousands of records of 35 fields are read at a time."""
     origin, arguments = get_origin(hint), get_args(hint)
+    kinds = _kinds(arguments[-1] if origin in (dict, list) else hint)
     if origin is None:
-        return hint is Any or type(value) in _kinds(hint)
+        return lambda value: type(value) in kinds
     if origin is Literal:
-        return type(value) is str and value in arguments
+        return lambda value: type(value) is str and value in arguments
     if origin in (dict, list):
-        # Compared as sets of types: thousands of records, each with hundreds of packages, are read at a time.
-        inner = arguments[-1]
-        return type(value) is origin and (
-            inner is Any or set(map(type, value.values() if origin is dict else value)) <= _kinds(inner)
+        # Compared as sets of types: a record holds hundreds of packages.
+        return lambda value: (
+            type(value) is origin
+            and (Any in kinds or set(map(type, value.values() if origin is dict else value)) <= kinds)
         )
-    return any(_is(value, kind) for kind in arguments)  # a union
+    judges = [_judge(kind) for kind in arguments]  # a union
+    return lambda value: any(judge(value) for judge in judges)
 
 
 def _kinds(hint: Any) -> set[type]:

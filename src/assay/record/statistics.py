@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
+
+from assay.record.student_t import p_value, quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,7 +84,7 @@ def mean_of(scores: Iterable[float | None], folds: Iterable[int | None] = ()) ->
     if len(values) < 2:
         return Mean(tuple(values), mean)
     std = statistics.stdev(values)
-    half = _quantile(len(values) - 1) * std / math.sqrt(len(values))
+    half = quantile(LEVEL, len(values) - 1) * std / math.sqrt(len(values))
     folds_of = tuple(of_fold) if len(of_fold) > 1 else ()
     return Mean(tuple(values), mean, std, mean - half, mean + half, folds_of)
 
@@ -111,10 +112,7 @@ def corrected_resampled(one: Mean, other: Mean) -> float | None:
     k, variance = len(differences), statistics.variance(differences)
     if variance == 0.0:
         return None
-    from scipy.special import stdtr  # type: ignore[import-untyped]  # scipy has no types
-
-    t = statistics.fmean(differences) / math.sqrt(variance * (1 / k + 1 / (k - 1)))
-    return float(2 * stdtr(k - 1, -abs(t)))
+    return p_value(statistics.fmean(differences) / math.sqrt(variance * (1 / k + 1 / (k - 1))), k - 1)
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
@@ -130,17 +128,5 @@ def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
     if total == 0.0:
         return None
     t = (statistics.fmean(one) - statistics.fmean(other)) / math.sqrt(total)
-    freedom = total**2 / sum(
-        error**2 / (len(values) - 1) for error, values in zip(errors, (one, other), strict=True)
-    )
-    # Not scipy.stats, whose import takes a second.
-    from scipy.special import stdtr
-
-    return float(2 * stdtr(freedom, -abs(t)))
-
-
-@functools.cache
-def _quantile(freedom: int) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, (1 + LEVEL) / 2))
+    shares = ((error / total) ** 2 / (len(own) - 1) for error, own in zip(errors, (one, other), strict=True))
+    return p_value(t, 1 / sum(shares))

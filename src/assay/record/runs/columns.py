@@ -73,8 +73,9 @@ def _candidates(runs: Sequence[Run]) -> list[str]:
 
 def _differs(key: str, runs: Sequence[Run], configs: ConfigValues) -> bool:
     """Whether runs differ in a key; configs are read up to the first that does."""
-    first = plain_value(value(runs[0], key, configs)) if runs else None
-    return any(plain_value(value(run, key, configs)) != first for run in runs)
+    first = value(runs[0], key, configs) if runs else None
+    others = (value(run, key, configs) for run in runs)
+    return any(other != first and plain_value(other) != plain_value(first) for other in others)
 
 
 def _alike(values: Values, runs: Sequence[Run]) -> list[list[int]]:

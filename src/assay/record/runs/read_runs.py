@@ -52,8 +52,9 @@ class RunReader:
         folders = [Path(path) for path in paths]
         found: dict[str, Path] = {}
         sweeps: list[Path] | None = [] if lost else None
+        identity = os.path.realpath if len(folders) > 1 else str  # below one folder every run is found once
         for folder in folders:
-            own = {os.path.realpath(path): path for path in find_runs(folder, broken=True, sweeps=sweeps)}
+            own = {identity(path): path for path in find_runs(folder, broken=True, sweeps=sweeps)}
             if not own and not sweeps:
                 raise _no_run(folder)
             found |= {real: path for real, path in own.items() if real not in found}
