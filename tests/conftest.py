@@ -19,6 +19,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig, OmegaConf
+from tests import warm_process
 from tests.always import mark_the_others
 from torch import Tensor, nn
 from typing_extensions import override
@@ -66,8 +67,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Fork a process that has all the imports before a test can start a thread."""
+    if not session.config.option.collectonly:
+        warm_process.start()
+
+
 def pytest_unconfigure() -> None:
     """Let the libraries clean up after themselves."""
+    warm_process.stop()
     gc.unfreeze()
 
 

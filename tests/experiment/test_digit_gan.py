@@ -19,9 +19,9 @@ from sklearn.decomposition import PCA  # type: ignore[import-untyped]  # it ship
 from sklearn.mixture import GaussianMixture  # type: ignore[import-untyped]  # it ships no types
 from sklearn.neighbors import KernelDensity  # type: ignore[import-untyped]  # it ships no types
 from tests.conftest import unchanged_process
+from tests.forks import Forks
 from tests.interrupting import Interrupt, outcome
 from tests.sweep.conftest import until
-from tests.training.forking import Forks
 from torchmetrics.image.fid import FrechetInceptionDistance
 from typer.testing import CliRunner
 

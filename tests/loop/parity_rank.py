@@ -1,7 +1,4 @@
-"""One rank of two that train cases of the parity suite; what differs is written into the folder.
-
-Usage: python -m tests.loop.parity_rank FOLDER NAME...
-"""
+"""One rank of two that train cases of the parity suite; what differs is written into the folder."""
 
 from __future__ import annotations
 
@@ -45,8 +42,9 @@ def outcome(name: str, install: Install, folder: Path) -> Outcome:
     return run(case, install, folder, clear=False)
 
 
-def main(folder: Path, names: list[str]) -> None:
-    """Train each case twice, and write down in what the two differ."""
+def main() -> None:
+    """Train each case twice, and write down in what the two differ; the folder and the cases are typed."""
+    folder, names = Path(sys.argv[1]), sys.argv[2:]
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     distributed.init_process_group("gloo", timeout=timedelta(seconds=120))
@@ -57,7 +55,3 @@ def main(folder: Path, names: list[str]) -> None:
         path.write_text("\n".join(told), encoding="utf-8")
     distributed.barrier()
     distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])

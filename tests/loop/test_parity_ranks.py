@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
-from pathlib import Path
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.forks import Forks
 from tests.loop.parity_rank import CASES
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SHORT = "short"
 
@@ -19,24 +21,15 @@ def failures(names: list[str], folder: Path) -> list[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    ranks = []
-    for rank in (0, 1):
-        environment = os.environ | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
-        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-        with (folder / f"output.{rank}").open("wb") as output:
-            command = [sys.executable, "-m", "tests.loop.parity_rank", str(folder), *names]
-            ranks.append(
-                subprocess.Popen(
-                    command, env=environment, cwd=Path(__file__).parents[2], stdout=output, stderr=output
-                )
-            )
-    try:
-        ended = [process.wait(timeout=900) for process in ranks]
-    finally:
-        for process in ranks:
-            process.kill()
-            process.wait()
-    assert ended == [0, 0], (folder / "output.0").read_text() + (folder / "output.1").read_text()
+    store = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    places = [folder / f"rank {rank}" for rank in (0, 1)]
+    with ExitStack() as stack:
+        ranks = [stack.enter_context(Forks(**store, RANK=str(rank), LOCAL_RANK=str(rank))) for rank in (0, 1)]
+        for one, place in zip(ranks, places, strict=True):
+            place.mkdir()
+            one.start(str(folder), *names, cwd=place, module="tests.loop.parity_rank")
+        ended = [one.wait().code for one in ranks]
+    assert ended == [0, 0], [(place / "output.txt").read_text() for place in places]
     found = []
     for name in names:
         for rank in (0, 1):

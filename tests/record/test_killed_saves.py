@@ -2,15 +2,13 @@
 
 import errno
 import os
-import resource
-import subprocess
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from tests.command import ASSAY
+from tests.forks import Forks
 from tests.record.killing import at_call, count_calls, dies_at
 
 from assay.checkpoint.checkpoint_file import CheckpointFile
@@ -137,23 +135,12 @@ def test_the_failures_are_at_every_call_of_a_run(train: "Train", tmp_path: Path)
 
 def test_a_file_that_the_system_does_not_let_grow(tmp_path: Path) -> None:
     """A real limit, a real process: one line tells it, and the exit code."""
-    overrides = [
-        *JOB[:1],
-        "model=mlp",
-        "device=cpu",
-        "trainer.max_epochs=1",
-        f"hydra.run.dir={tmp_path / 'run'}",
-    ]
-    done = subprocess.run(
-        [*ASSAY, "train", *overrides],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)),
-    )
-    assert done.returncode == 1
-    assert "could not be written: File too large" in done.stderr
-    assert "Traceback" not in done.stderr + done.stdout
+    job = (*JOB[:1], "model=mlp", "device=cpu", "trainer.max_epochs=1", "hydra.run.dir=run")
+    with Forks() as forks:
+        ended = forks.command("train", *job, cwd=tmp_path, largest_file=300_000)
+    assert ended.code == 1
+    said = (tmp_path / "output.txt").read_text()
+    assert "could not be written: File too large" in said
+    assert "Traceback" not in said
     assert not unfinished(tmp_path / "run")
     assert newest_valid(tmp_path / "run").path is None

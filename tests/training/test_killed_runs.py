@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.experiment import small_jobs
+from tests.forks import Forks
 from tests.interrupting import outcome
-from tests.training.forking import Forks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
