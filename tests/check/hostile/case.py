@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.check.hostile.payloads import MARKER, TOUCH, call
 
-QUICK = ("debug=one_batch", "device=cpu", "callbacks=[]", "hydra.run.dir=run", "hydra.sweep.dir=sweep")
+QUICK = ("debug=one_batch", "device=cpu", "callbacks=[]", "hydra.run.dir=run")
 SYSTEM = call("os.system", TOUCH)
 FILE = call("logging.FileHandler", MARKER)
 INNER = {"_target_": "os.system", "_args_": [TOUCH]}

@@ -13,6 +13,8 @@ import torch
 from PIL import Image
 from tests.check.hostile.payloads import CODE, IMPORT_MODULE, TOUCH
 
+from assay.files.checksum import write_sums
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -78,5 +80,5 @@ def fill(folder: Path, files: dict[str, str]) -> None:
             continue
         content = KINDS.get(text) or text.encode()
         path.write_bytes(content)
-        if path.suffix == ".ckpt":  # as CheckpointFile writes it, so that it is not taken for a damaged one
-            path.with_name(f"{path.name}.sha256").write_text(f"{hashlib.sha256(content).hexdigest()}\n")
+        if path.suffix == ".ckpt":  # so that it is not taken for a damaged one
+            write_sums(path, [hashlib.sha256(content).hexdigest()])

@@ -12,6 +12,7 @@ from tests.check.hostile.folder import EVIL
 from tests.check.hostile.payloads import MARKER, TOUCH, call
 
 from assay.files.sealed import seal_json, seal_yaml
+from assay.record.journal import VERSION
 from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:
@@ -91,11 +92,10 @@ def outside_configs() -> Iterator[Case]:
     for name, node in LAUNCHERS.items():
         option = (f"hydra/launcher={OPTIONS[name]}",) if name in OPTIONS else ()
         option = ("hydra/sweeper=optuna",) if name.startswith("storage") else option
-        quick = tuple(word for word in QUICK if not word.startswith("hydra.sweep.dir"))
         typed = () if name == "sweep-dir" else ("hydra.sweep.dir=sweep",)
         case = experiment(f"outside/launcher-{name}", {"hydra": node}, *option, "-m", "seed=1,2", *typed)
-        words = tuple(word for word in case.typed if word in quick or word not in QUICK)
-        yield Case(case.name, (*words, "optimizer.lr=interval(0.1,1)") if option else words, case.files)
+        words = (*case.typed, "optimizer.lr=interval(0.1,1)") if option else case.typed
+        yield Case(case.name, words, case.files)
     params = {"hydra": {"sweeper": {"params": {"logger.csv.path": f"choice({UP},x)"}}}}
     yield experiment("outside/search-space", params, "-m", "logger=[csv]")
     folder = {"theirs/project.yaml": "trusted_packages: [evil_package]\n", **PACKAGE}
@@ -172,7 +172,7 @@ def _journal(*events: dict[str, Any]) -> str:
 
 
 def _sweep(*typed: str, jobs: tuple[dict[str, Any], ...] = (), **header: Any) -> dict[str, str]:
-    begin = {"event": "sweep", "version": 1, "overrides": ["seed=1,2", *QUICK[:3], *typed]}
+    begin = {"event": "sweep", "version": VERSION, "overrides": ["seed=1,2", *QUICK[:3], *typed]}
     known = {"config_dir": "", "cwd": "/nowhere", "started": ""}
     return {"evil_sweep/journal.jsonl": _journal({**begin, **known, **header}, *jobs)}
 
@@ -212,10 +212,10 @@ def hostile_sweeps() -> Iterator[Case]:
         "name": _sweep(f"name=../../{MARKER}"),
         "number": _sweep(jobs=({**job, "number": f"../../{MARKER}"},)),
         "number-below-zero": _sweep(jobs=({**job, "number": -1},)),
-        "no-job": _sweep(jobs=({"event": "end", "number": 3},)),
+        "no-job": _sweep(jobs=({"event": "end", "number": 3, "final": True, "metrics": {}, "best": {}},)),
         "no-kind": _sweep(jobs=({"evil": 1},)),
         "overrides": _sweep(jobs=({**job, "overrides": [["x"]]},)),
-        "header": {"evil_sweep/journal.jsonl": _journal({"event": "sweep", "version": 1})},
+        "header": {"evil_sweep/journal.jsonl": _journal({"event": "sweep", "version": VERSION})},
         "header-types": _sweep(cwd=["x"], config_dir={"x": 1}),
         "link-log": {**_sweep(), "evil_sweep/log.txt": f"!link:../../{MARKER}"},
         "link-job": {**_sweep(), "evil_sweep/0": "!link:../.."},

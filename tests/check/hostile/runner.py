@@ -75,12 +75,15 @@ def run(case: Case) -> tuple[int, str]:
 
 
 def innocent(folder: Path) -> None:
-    """What honest work imports and starts, so that it is known."""
+    """What honest work imports and starts, so that it is known, by the words that stand in most cases.
+
+    Raises:
+        AssertionError: They are refused by themselves, and so would be whatever stands beside them.
+    """
     linear = {"_target_": "torch.nn.Sequential", "_args_": [{"_target_": "torch.nn.Flatten"}]}
     fill(folder, run_directory(linear, "!pickle"))
+    honest = (QUICK, (*QUICK, "-m", "seed=1,2", "hydra.sweep.dir=sweep"))
     typed: tuple[tuple[str, ...], ...] = (
-        QUICK,
-        (*QUICK, "-m", "seed=1,2"),
         ("optimizr=sgd",),
         ("optimizer.lr=x",),
         ("model._target_=torch.nn.Lineer",),
@@ -89,6 +92,9 @@ def innocent(folder: Path) -> None:
         ("augment=teacher", "augment.model.run=nowhere"),
     )
     with chdir(folder):
+        for words in honest:
+            code, said = run(Case("innocent", words))
+            assert code == 0, said
         for words in typed:
             run(Case("innocent", words))
         for where in ("evil_run", "nowhere"):

@@ -236,7 +236,7 @@ def run_directories() -> Iterator[Case]:
         ),
         "hydra": run_directory(good, "!pickle", hydra={"callbacks": {"evil": SYSTEM}}),
         "list": {"evil_run/config.yaml": yaml([SYSTEM])},
-        "text": {"evil_run/config.yaml": "os.system\n"},
+        "text": {**run_directory(good), "evil_run/config.yaml": "os.system\n"},
         "root": {"evil_run/config.yaml": yaml({**SYSTEM, "model": SYSTEM})},
         "broken": {"evil_run/config.yaml": "model: [\n"},
     }
