@@ -65,6 +65,7 @@ def pytest_collection_finish() -> None:
     """Leave the million objects that the imports have made out of every later search for garbage."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(2_000, 10, 50)  # with so much left out, a search of all the rest is due too often
 
 
 @pytest.hookimpl(tryfirst=True)
