@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
@@ -51,8 +52,7 @@ class Forks:
         ours, theirs = socket.socketpair()
         with theirs:
             warm_process.connect(theirs)
-        with ours:
-            self._lines = ours.makefile("rw", encoding="utf-8")
+        self._socket, self._lines = ours, ours.makefile("rw", encoding="utf-8")
         self._say({**os.environ, "OMP_NUM_THREADS": "1", **environment})
         self.pid = int(self._answer()["pid"])
         """Of the process whose descendants everything is."""
@@ -68,6 +68,7 @@ class Forks:
         while self._lines.readline():  # until none is left that could write
             pass
         self._lines.close()
+        self._socket.close()
 
     def command(self, *words: str, cwd: Path, **how: Any) -> Ended:
         """Run `assay WORDS` in a fork and wait for its end; see `start`.
@@ -118,6 +119,10 @@ class Forks:
     def wait(self) -> Ended:
         """Wait for the end of what was started."""
         return Ended(**self._answer())
+
+    def has_ended(self) -> bool:
+        """Whether `wait` would return at once."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def ranks(self, cwd: Path) -> dict[int, psutil.Process]:
         """The forked ranks that were told to begin, by their number.

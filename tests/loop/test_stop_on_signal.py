@@ -11,10 +11,12 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, final
 
+import psutil
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from tests.command import ASSAY
+from tests.forks import Forks
 
 from assay.loop.stop_on_signal import StopOnSignal
 
@@ -231,10 +233,13 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_for_rows(process: subprocess.Popen[str], folder: Path, number: int = 20) -> None:
+def wait_for_rows(process: subprocess.Popen[str] | Forks, folder: Path, number: int = 20) -> None:
     table, end = folder / "run" / "metrics.csv", time.monotonic() + 200
     while not table.is_file() or table.read_bytes().count(b"\n") < number:
-        assert process.poll() is None, process.stdout.read() if process.stdout else ""
+        if isinstance(process, Forks):
+            assert not process.has_ended(), (folder / "output.txt").read_text()
+        else:
+            assert process.poll() is None, process.stdout.read() if process.stdout else ""
         assert time.monotonic() < end, "it never came to train"
         time.sleep(0.05)
 
@@ -306,29 +311,23 @@ def test_what_is_to_outlive_its_terminal_does(train: Train) -> None:
     + [pytest.param(name, True, marks=pytest.mark.long) for name in ("SIGTERM", "SIGUSR1")],
 )
 def test_all_ranks_stop_after_the_same_step(tmp_path: Path, name: str, to_one_rank: bool) -> None:
-    import psutil
-
-    process = start(tmp_path, "device=ddp_cpu", "trainer.devices=2", "data.batch_size=8")
-    try:
-        wait_for_rows(process, tmp_path)
-        children = psutil.Process(process.pid).children()
-        ranks = [one for one in children if "assay.run.rank_process" in one.cmdline()]
+    with Forks() as forks:
+        job = (*ENDLESS, "device=ddp_cpu", "trainer.devices=2", "data.batch_size=8")
+        forks.start(*job, cwd=tmp_path, forked_ranks=2)
+        wait_for_rows(forks, tmp_path)
+        ranks = forks.ranks(tmp_path)
         assert len(ranks) == 2
-        (ranks[1] if to_one_rank else process).send_signal(getattr(signal, name))
-        output, _ = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode == CODES[name], output
+        told = ranks[1] if to_one_rank else psutil.Process(ranks[0].ppid())
+        told.send_signal(getattr(signal, name))
+        ended, output = forks.wait(), (tmp_path / "output.txt").read_text()
+        assert not any(one.is_running() for one in ranks.values())
+    assert ended.code == CODES[name], output
     assert (record(tmp_path)["status"], record(tmp_path)["signal"]) == ("interrupted", name), output
-    assert not any(one.is_running() for one in ranks)
     assert (tmp_path / "run" / "checkpoints" / "last.ckpt").is_file()
 
 
 @pytest.mark.long
 def test_a_rank_that_is_told_twice_ends_at_once_and_takes_the_others_along(tmp_path: Path) -> None:
-    import psutil
-
     process = start(tmp_path, "device=ddp_cpu", "trainer.devices=2", "data.batch_size=8")
     try:
         wait_for_rows(process, tmp_path)
@@ -352,8 +351,6 @@ def test_a_rank_that_is_told_twice_ends_at_once_and_takes_the_others_along(tmp_p
 def test_signals_in_turns_leave_no_rank_behind(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, wait: float
 ) -> None:
-    import psutil
-
     from assay.record.run_lock import is_written
 
     temporary = tmp_path_factory.getbasetemp().parent / f"t{os.getpid()}"  # workers need a short path

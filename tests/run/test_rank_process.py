@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +12,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 from sklearn import metrics as sk  # type: ignore[import-untyped]  # scikit-learn ships no types
-from tests.command import ASSAY
+from tests.forks import Forks
 
 import assay
 from assay.data.bundled import Bundled
@@ -28,18 +26,17 @@ PROJECT = Path(__file__).parents[1] / "training" / "project"
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`assay train device=ddp_cpu` as a command, once."""
+    """`assay train device=ddp_cpu` once, whose ranks are started as its launcher starts them."""
     folder = tmp_path_factory.mktemp("ranks")
-    command = [
-        *(*ASSAY, "train"),
-        *("--config-dir", str(PROJECT / "conf"), "trusted_packages=[own_project]"),
+    words = (
+        *("train", "--config-dir", str(PROJECT / "conf"), "trusted_packages=[own_project]"),
         *("data=breast_cancer", "device=ddp_cpu", "callbacks=[checkpoint,last_checkpoint,rank_notes]"),
         *("trainer.max_epochs=2", "model.hidden=[16]", "optimizer.lr=0.01", "trainer.log_every_n_steps=1"),
         *("data.eval_batch_size=16", "seed=3"),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    )
+    with Forks(PYTHONPATH=str(PROJECT)) as forks:
+        ended = forks.command(*words, cwd=folder)
+    assert ended.code == 0, (folder / "output.txt").read_text()
     [record] = folder.rglob("record.json")
     return record.parent
 
