@@ -8,6 +8,7 @@ import select
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Any, Self, final
 
@@ -16,7 +17,6 @@ from tests import warm_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 
 @final
@@ -86,32 +86,35 @@ class Forks:
         *words: str,
         cwd: Path,
         module: str = "assay.cli.app",
+        output: Path = Path("output.txt"),
         kill_after: float | None = None,
         tmpdir: Path | None = None,
         each_checkpoint: bool = False,
-        forked_ranks: int = 0,
+        forked_children: int = 0,
         largest_file: int | None = None,
     ) -> None:
-        """Run `assay WORDS` in a fork; what it prints goes to `output.txt` in its directory.
+        """Run `assay WORDS` in a fork; what it prints goes to a file.
 
         Args:
             words: The command line.
             cwd: Current directory.
             module: Whose `main` is run.
+            output: For what it prints, at the end of what is there.
             kill_after: Seconds after which SIGKILL ends it, and it alone.
             tmpdir: For temporary files.
             each_checkpoint: Write each one, however soon it is replaced.
-            forked_ranks: Ranks that it will start, which are forks too then.
+            forked_children: Processes of assay's own that it will start, which are forks too then.
             largest_file: Bytes beyond which the system lets no file grow.
         """
         request = {
             "words": words,
             "cwd": str(cwd),
             "module": module,
+            "output": str(output),
             "kill_after": kill_after,
             "tmpdir": str(tmpdir or ""),
             "each_checkpoint": each_checkpoint,
-            "forked_ranks": forked_ranks,
+            "forked_children": forked_children,
             "largest_file": largest_file,
         }
         self._say(request)

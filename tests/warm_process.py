@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _to_it: list[socket.socket] = []
-_RANK: Final = ["-P", "-m", "assay.run.rank_process"]
+_MODULE: Final = ["-P", "-m"]
+"""How assay starts processes of its own."""
 
 
 def start() -> None:
@@ -187,18 +188,18 @@ def _run(request: dict[str, Any]) -> None:
     from assay.process import children
 
     os.chdir(request["cwd"])
-    _quiet(Path("output.txt"))
+    _quiet(Path(request["output"]))
     if request["tmpdir"]:
         os.environ["TMPDIR"] = request["tmpdir"]
     if request["each_checkpoint"]:
         checkpoint_file._SMALL = 0  # as large ones, none is left out
     if request["largest_file"] is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest_file"],) * 2)
-    if request["forked_ranks"]:
-        waiting = [_WaitingRank() for _ in range(request["forked_ranks"])]
+    if request["forked_children"]:
+        waiting = [_WaitingChild() for _ in range(request["forked_children"])]
 
-        def begin(command: Sequence[str], env: Mapping[str, str], **_: Any) -> _WaitingRank:
-            assert list(command[1:4]) == _RANK
+        def begin(command: Sequence[str], env: Mapping[str, str], **_: Any) -> _WaitingChild:
+            assert list(command[1:3]) == _MODULE
             return waiting.pop(0).begin(command, env)
 
         children.subprocess = SimpleNamespace(Popen=begin)  # type: ignore[assignment, attr-defined]  # only here it starts others
@@ -206,8 +207,8 @@ def _run(request: dict[str, Any]) -> None:
 
 
 @final
-class _WaitingRank:
-    """A process that becomes a rank when it is told to, forked before the launcher computed anything.
+class _WaitingChild:
+    """A process that waits to be told what to do, forked before its parent computed anything.
 
     To `assay.process.children` it is what it needs of a `subprocess.Popen`.
     """
@@ -218,22 +219,23 @@ class _WaitingRank:
         self.pid = os.fork()
         if not self.pid:
             os.close(self._writer)
-            _end_with(lambda: self._rank(reader))
+            _end_with(lambda: self._wait_and_run(reader))
         os.close(reader)
 
     @staticmethod
-    def _rank(reader: int) -> None:
+    def _wait_and_run(reader: int) -> None:
         os.setsid()
         with os.fdopen(reader, encoding="utf-8") as pipe:
             line = pipe.readline()
         if line:
-            words, environment = json.loads(line)
+            (module, *words), environment = json.loads(line)
             _take(environment)
-            Path(f"rank{environment['RANK']}.pid").write_text(str(os.getpid()))
-            _call(_RANK[-1], words)
+            if "RANK" in environment:
+                Path(f"rank{environment['RANK']}.pid").write_text(str(os.getpid()))
+            _call(module, words)
 
-    def begin(self, command: Sequence[str], env: Mapping[str, str]) -> _WaitingRank:
-        os.write(self._writer, json.dumps([command[4:], dict(env)]).encode() + b"\n")
+    def begin(self, command: Sequence[str], env: Mapping[str, str]) -> _WaitingChild:
+        os.write(self._writer, json.dumps([command[3:], dict(env)]).encode() + b"\n")
         os.close(self._writer)
         return self
 

@@ -313,7 +313,7 @@ def test_what_is_to_outlive_its_terminal_does(train: Train) -> None:
 def test_all_ranks_stop_after_the_same_step(tmp_path: Path, name: str, to_one_rank: bool) -> None:
     with Forks() as forks:
         job = (*ENDLESS, "device=ddp_cpu", "trainer.devices=2", "data.batch_size=8")
-        forks.start(*job, cwd=tmp_path, forked_ranks=2)
+        forks.start(*job, cwd=tmp_path, forked_children=2)
         wait_for_rows(forks, tmp_path)
         ranks = forks.ranks(tmp_path)
         assert len(ranks) == 2

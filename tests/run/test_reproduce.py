@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from contextlib import chdir, suppress
 from dataclasses import dataclass, replace
@@ -17,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import git
 import psutil
 import pytest
-from tests.command import ASSAY
-from tests.conftest import unchanged_process
+from tests.forks import Forks
 from typer.testing import CliRunner
 
 from assay.checkpoint.checkpoint_file import CheckpointFile
@@ -71,19 +69,10 @@ class Lab:
         path.write_text(text, encoding="utf-8")
 
     def train(self, name: str, *overrides: str) -> Path:
-        """One run, in a process of its own, as its user would start it."""
+        """One run in a process of its own, which knows the code of the lab as it is now."""
         run_dir = self.root.parent / "runs" / name
-        command = [*ASSAY, "train", *QUICK, *overrides, f"hydra.run.dir={run_dir}"]
-        done = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return run_dir
-
-    def train_here(self, name: str, *overrides: str) -> Path:
-        """One run in this process, which knows no other code of the lab from then on."""
-        run_dir = self.root.parent / "runs" / name
-        with chdir(self.root), unchanged_process():
-            done = CliRunner().invoke(app, ["train", *QUICK, *overrides, f"hydra.run.dir={run_dir}"])
-        assert done.exit_code == 0, done.output
+        code, said = self.typed("train", *QUICK, *overrides, f"hydra.run.dir={run_dir}")
+        assert code == 0, said
         return run_dir
 
     def clone(self, name: str) -> Lab:
@@ -93,6 +82,15 @@ class Lab:
     def reproduce(self, run_dir: Path, **options: Any) -> Reproduction:
         with chdir(self.root):
             return reproduce(run_dir, **options)
+
+    def typed(self, *words: str) -> tuple[int, str]:
+        """What the command ends with and says, in a fork; a process that it starts is one, too."""
+        output = self.root.parent / f"output of {self.root.name}.txt"
+        with Forks() as forks:
+            ended = forks.command(*words, cwd=self.root, output=output, forked_children=1)
+        said = output.read_text(encoding="utf-8")
+        output.unlink()
+        return ended.code, said
 
     def content(self) -> dict[str, bytes]:
         every = (path for path in self.root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
@@ -136,8 +134,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Path, Path, str
         _clean(patch)
         lab = make_lab(tmp_path_factory.mktemp("made"))
         commit = lab.git("rev-parse", "HEAD")
-        clean = lab.train_here("clean", "data=iris")
-        lab.write("lab/net.py", NET.replace("{activation}", "GELU"))
+        clean = lab.train("clean", "data=iris")
+        # Python takes a file of the same size and second for the one that it has compiled.
+        lab.write("lab/net.py", NET.replace("{activation}", "GELU") + "# another one\n")
         lab.write("lab/untracked.py", "x = 1\n")
         dirty = lab.train("dirty", "data=iris")
         lab.git("add", "--all")
@@ -165,19 +164,37 @@ def edit_record(run_dir: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 # -- the same again ----------------------------------------------------------------------------------------
 
 
-def test_identical_from_a_fresh_clone_whose_code_has_gone_on(made: tuple[Lab, Path, Path, str]) -> None:
+def test_identical_from_a_fresh_clone_whose_code_has_gone_on(
+    made: tuple[Lab, Path, Path, str], tmp_path: Path
+) -> None:
+    """Here of a run under other packages, whose checkpoints were removed to save room."""
     lab, clean, dirty, commit = made
-    clone = lab.clone("fresh")
-    before = clone.content(), {path: path.read_bytes() for path in dirty.rglob("*") if path.is_file()}
-    status = clone.git("status", "--porcelain")
     assert RunRecord.load(dirty).git == {**(RunRecord.load(clean).git or {}), "dirty": True}
     assert (RunRecord.load(clean).git or {})["commit"] == commit
-    result = clone.reproduce(dirty, trust_code=True)
-    assert result.identical, result
-    assert result.weights_sha256 == RunRecord.load(dirty).weights_sha256 != ""
-    assert result.rows > 4
-    assert result.kept is None
-    after = clone.content(), {path: path.read_bytes() for path in dirty.rglob("*") if path.is_file()}
+    run_dir = copied(dirty, tmp_path)
+    edit_record(run_dir, lambda record: record["packages"].update(torch="2.0.0"))
+    shutil.rmtree(run_dir / "checkpoints")
+    clone = lab.clone("fresh")
+    before = clone.content(), {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
+    status = clone.git("status", "--porcelain")
+    code, refused = clone.typed("reproduce", str(run_dir))
+    assert code == 1
+    assert "code.patch (lab/net.py, lab/untracked.py) would be run" in " ".join(refused.split())
+    assert "--trust-code" in refused
+    code, same = clone.typed("reproduce", str(run_dir), "--trust-code")
+    assert code == 0, same
+    rows = len((run_dir / "metrics.csv").read_text(encoding="utf-8").splitlines()) - 1
+    weights = RunRecord.load(dirty).weights_sha256
+    assert f"identical: {rows} rows of metrics.csv, all scores and the weights" in same
+    assert f"(SHA-256 {weights[:12]})" in same
+    assert rows > 4
+    assert weights
+    notes = [line for line in same.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 2
+    assert f"note: packages: torch 2.0.0 then, {importlib.metadata.version('torch')} now" in notes
+    assert any("last.ckpt were removed; the SHA-256 of the weights is on record" in note for note in notes)
+    assert "Traceback" not in same
+    after = clone.content(), {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
     assert before == after
     assert clone.git("status", "--porcelain") == status
     assert clone.git("worktree", "list").count("\n") == 0
@@ -264,8 +281,9 @@ def test_data(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> None:
     clone.git("checkout", "--detach", commit)
     run_dir = copied(clean, tmp_path)
     edit_record(run_dir, lambda record: record.update(data_sha256="0" * 64))
-    with pytest.raises(AssayError, match="the data is not what the run began with"):
-        clone.reproduce(run_dir)
+    code, said = clone.typed("reproduce", str(run_dir))
+    assert code == 1
+    assert "the data is not what the run began with" in said
 
 
 @pytest.mark.parametrize("known", [pytest.param(True, marks=pytest.mark.long), False])
@@ -350,22 +368,19 @@ def test_within_rounding(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.long)])
 def test_told_to_stop_nothing_is_left(made: tuple[Lab, Path, Path, str], tmp_path: Path, name: str) -> None:
     lab, clean, *_ = made
-    process = subprocess.Popen(
-        [*ASSAY, "reproduce", str(clean), "--trust-code"],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        cwd=lab.root,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
     children: list[psutil.Process] = []
-    while process.poll() is None and not children:
-        for one in psutil.Process(process.pid).children():
-            with suppress(psutil.Error):  # git has ended
-                children += [one] if "assay.run.reproduce_process" in one.cmdline() else []
-        time.sleep(0.01)
-    process.send_signal(getattr(signal, name))
-    _, said = process.communicate(timeout=200)
-    assert process.returncode == {"SIGTERM": 143, "SIGHUP": 129}[name], said
+    with Forks(TMPDIR=str(tmp_path)) as forks:
+        output = tmp_path.parent / f"{name}.txt"
+        forks.start("reproduce", str(clean), "--trust-code", cwd=lab.root, output=output)
+        while not forks.has_ended() and not children:
+            for one in psutil.Process(forks.pid).children(recursive=True):
+                with suppress(psutil.Error):  # git has ended
+                    children += [one] if "assay.run.reproduce_process" in one.cmdline() else []
+            time.sleep(0.01)
+        [command] = psutil.Process(forks.pid).children()
+        command.send_signal(getattr(signal, name))
+        ended, said = forks.wait(), output.read_text()
+    assert ended.code == {"SIGTERM": 143, "SIGHUP": 129}[name], said
     assert f"stopped by {name}" in said
     assert list(tmp_path.iterdir()) == []
     assert not any(one.is_running() for one in children)
@@ -427,27 +442,6 @@ def test_code_that_is_in_no_commit_can_be_refused_before_a_run(made: tuple[Lab, 
     assert ended.exit_code == 2
     assert "enforce_clean_git: these are not committed: lab/new.py" in ended.output
     assert not (clone.root / "outputs").exists()
-
-
-def test_the_command_says_what_came_of_it(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> None:
-    """Here of a run under other packages, whose checkpoints were removed to save room."""
-    lab, clean, _, commit = made
-    run_dir = copied(clean, tmp_path)
-    edit_record(run_dir, lambda record: record["packages"].update(torch="2.0.0"))
-    shutil.rmtree(run_dir / "checkpoints")
-    with chdir(lab.root):
-        refused = CliRunner().invoke(app, ["reproduce", str(run_dir)])
-        same = CliRunner().invoke(app, ["reproduce", str(run_dir), "--trust-code"])
-    assert refused.exit_code == 1
-    assert f"commit {commit[:12]} would be run" in refused.output
-    assert "--trust-code" in refused.output
-    assert same.exit_code == 0
-    assert "identical: " in same.output
-    notes = [line for line in same.output.splitlines() if line.startswith("note: ")]
-    assert len(notes) == 2
-    assert f"note: packages: torch 2.0.0 then, {importlib.metadata.version('torch')} now" in notes
-    assert any("last.ckpt were removed; the SHA-256 of the weights is on record" in note for note in notes)
-    assert "Traceback" not in same.output
 
 
 # -- the long proof ------------------------------------------------------------------------------------------

@@ -87,28 +87,32 @@ def typed(run_dir: Path, *overrides: str) -> tuple[int, str]:
     return done.exit_code, " ".join(done.output.split())
 
 
-def test_the_command_goes_on_in_the_same_directory(stopped: Path) -> None:
-    before = (stopped / "log.txt").read_text()
-    code, said = typed(stopped)
+def test_the_command_goes_on_where_the_run_is_and_then_has_nothing_to_add(
+    stopped: Path, tmp_path: Path, train: Train
+) -> None:
+    """Here of a run that was moved."""
+    moved = tmp_path / "elsewhere"
+    shutil.move(stopped, moved)
+    before = (moved / "log.txt").read_text()
+    code, said = typed(moved)
     assert code == 0
     assert "going on from step 2" in said
-    after = record(stopped)
+    assert not stopped.exists()
+    after = record(moved)
     assert after["status"] == "finished"
     (entry,) = after["resumed"]
     assert (entry["from_step"], entry["checkpoint"], entry["changed"]) == (2, "last.ckpt", {})
-    assert (stopped / "log.txt").read_text().startswith(before)
-    assert "going on from step 2" in (stopped / "log.txt").read_text()
-    assert not list(stopped.rglob("*.tmp"))
+    assert (moved / "log.txt").read_text().startswith(before)
+    assert "going on from step 2" in (moved / "log.txt").read_text()
+    assert not list(moved.rglob("*.tmp"))
+    assert outcome(moved) == whole(train, *JOB)
 
-
-def test_a_finished_run_has_nothing_to_add(stopped: Path) -> None:
-    typed(stopped)
-    files = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
-    code, said = typed(stopped)
+    files = {path: path.read_bytes() for path in moved.rglob("*") if path.is_file()}
+    code, said = typed(moved)
     assert code == 0
     assert "nothing to add" in said
-    assert {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()} == files
-    code, said = typed(stopped, "optimizer.lr=0.5")
+    assert {path: path.read_bytes() for path in moved.rglob("*") if path.is_file()} == files
+    code, said = typed(moved, "optimizer.lr=0.5")
     assert (code, "optimizer.lr" in said, "trainer.max_epochs" in said) == (2, True, True)
 
 
@@ -211,14 +215,6 @@ def test_a_best_checkpoint_that_is_lost_while_training_does_not_end_the_run(trai
     assert (after["status"], after["checkpoints"]) == ("finished", {"last": "last.ckpt"})
 
 
-def test_a_moved_run_goes_on_where_it_is(stopped: Path, tmp_path: Path, train: Train) -> None:
-    moved = tmp_path / "elsewhere"
-    shutil.move(stopped, moved)
-    assert typed(moved)[0] == 0
-    assert not stopped.exists()
-    assert outcome(moved) == whole(train, *JOB)
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 def test_a_run_that_is_still_being_written_is_refused(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("assay.record.run_lock._PATIENCE", 0.2)
@@ -236,7 +232,6 @@ def test_a_run_that_is_still_being_written_is_refused(stopped: Path, monkeypatch
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    assert typed(stopped)[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -282,13 +277,9 @@ def test_longer_training_equals_having_asked_for_it(train: Train) -> None:
     code, said = typed(run_dir, "trainer.max_epochs=4")
     assert code == 0, said
     assert "the length of the run decides" not in said
-    assert outcome(run_dir) == whole(train, *STEADY, "trainer.max_epochs=4")
-    assert (
-        record(run_dir)["fingerprint"]
-        == record(train(*STEADY, "trainer.max_epochs=4", "trainer.limit_train_batches=1.0").run_dir)[
-            "fingerprint"
-        ]
-    )
+    asked = train(*STEADY, "trainer.max_epochs=4", "trainer.limit_train_batches=1.0").run_dir
+    assert outcome(run_dir) == outcome(asked)
+    assert record(run_dir)["fingerprint"] == record(asked)["fingerprint"]
 
 
 def test_where_the_schedule_depends_on_the_length_it_says_so(train: Train) -> None:

@@ -58,7 +58,7 @@ def forks() -> Iterator[Forks]:
 @pytest.fixture(scope="module")
 def whole(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     place = tmp_path_factory.mktemp("whole")
-    forks.start(*TRAIN, cwd=place, forked_ranks=2)
+    forks.start(*TRAIN, cwd=place, forked_children=2)
     wait_for_ranks(forks, place)
     begin = time.monotonic()
     ended = forks.wait()
@@ -87,7 +87,7 @@ def kill_one(
     """Kill a random rank at a random time; when that was, and how long it took until all were gone."""
     log = place / "run" / "log.txt"
     before = log.stat().st_size if log.is_file() else 0
-    forks.start(*words, cwd=place, forked_ranks=2)
+    forks.start(*words, cwd=place, forked_children=2)
     ranks = wait_for_ranks(forks, place)
     begin, in_training = time.monotonic(), chance.random() < 0.7
     while in_training and log.stat().st_size == before and time.monotonic() < begin + 300:
@@ -130,7 +130,7 @@ def kill_and_resume(
             words = RESUME
             if chance.random() < 0.75 or RunRecord.load(place / "run").status == "finished":
                 break
-        ended = forks.command(*RESUME, cwd=place, forked_ranks=2)
+        ended = forks.command(*RESUME, cwd=place, forked_children=2)
         said = (place / "output.txt").read_text()
         assert ended.code == 0, said
         assert outcome(place / "run") == whole.outcome, (number, parts, said)
@@ -147,7 +147,7 @@ def test_a_rank_killed_at_any_time_takes_nothing_along(forks: Forks, whole: Whol
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_rank_that_the_other_waits_for_before_training(forks: Forks, tmp_path: Path, victim: int) -> None:
     """Until all have found each other, a rank waits where Python handles no signal."""
-    forks.start(*TRAIN, cwd=tmp_path, forked_ranks=2)
+    forks.start(*TRAIN, cwd=tmp_path, forked_children=2)
     ranks = wait_for_ranks(forks, tmp_path)
     ranks[victim].suspend()
     time.sleep(0.5)
@@ -170,7 +170,7 @@ def wait_until_idle(process: psutil.Process) -> None:
 
 @pytest.mark.long
 def test_told_to_stop_before_the_ranks_train(forks: Forks, tmp_path: Path) -> None:
-    forks.start(*TRAIN, cwd=tmp_path, forked_ranks=2)
+    forks.start(*TRAIN, cwd=tmp_path, forked_children=2)
     for rank in wait_for_ranks(forks, tmp_path).values():
         psutil.Process(rank.ppid()).terminate()
         break
@@ -194,9 +194,9 @@ def test_a_rank_killed_at_many_times_takes_nothing_along(forks: Forks, whole: Wh
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("batch", [1, 3, 7, 8, 12])
 def test_a_rank_that_dies_after_a_batch(forks: Forks, whole: Whole, tmp_path: Path, batch: int) -> None:
-    ended = forks.command(*TRAIN, f"callbacks.dying.batch={batch}", cwd=tmp_path, forked_ranks=2)
+    ended = forks.command(*TRAIN, f"callbacks.dying.batch={batch}", cwd=tmp_path, forked_children=2)
     assert ended.code == 1
-    assert forks.command(*RESUME, cwd=tmp_path, forked_ranks=2).code == 0
+    assert forks.command(*RESUME, cwd=tmp_path, forked_children=2).code == 0
     assert outcome(tmp_path / "run") == whole.outcome
 
 
@@ -204,14 +204,14 @@ def test_a_rank_that_dies_after_a_batch(forks: Forks, whole: Whole, tmp_path: Pa
 @pytest.mark.timeout(1200)
 def test_without_the_buffers_of_a_rank_the_end_differs(forks: Forks, whole: Whole, tmp_path: Path) -> None:
     """A control: a validation follows this batch, in which each rank has statistics of its own."""
-    forks.command(*TRAIN, "callbacks.dying.batch=3", cwd=tmp_path, forked_ranks=2)
+    forks.command(*TRAIN, "callbacks.dying.batch=3", cwd=tmp_path, forked_children=2)
     path = newest_valid(tmp_path / "run").path
     assert path is not None
     checkpoint = CheckpointFile().load_checkpoint(path)
     for process in checkpoint["loops"]["fit_loop"]["state_dict"]["carried"]["processes"]:
         del process["buffers"]
     CheckpointFile().save_checkpoint(checkpoint, path)
-    assert forks.command(*RESUME, cwd=tmp_path, forked_ranks=2).code == 0
+    assert forks.command(*RESUME, cwd=tmp_path, forked_children=2).code == 0
     assert outcome(tmp_path / "run") != whole.outcome
 
 
@@ -226,7 +226,7 @@ def test_without_what_a_wrapper_is_about_to_do_the_end_differs(forks: Forks, tmp
     places = [tmp_path / name for name in ("whole", "cut")]
     for place, batch in zip(places, ("null", "11"), strict=True):
         place.mkdir()
-        forks.command(*words, f"callbacks.dying.batch={batch}", cwd=place, forked_ranks=2)
+        forks.command(*words, f"callbacks.dying.batch={batch}", cwd=place, forked_children=2)
     path = newest_valid(places[1] / "run").path
     assert path is not None
     for removed in (False, True):
@@ -237,5 +237,7 @@ def test_without_what_a_wrapper_is_about_to_do_the_end_differs(forks: Forks, tmp
             if removed:
                 del process["buffers_due"]
         CheckpointFile().save_checkpoint(checkpoint, place / "run" / "checkpoints" / path.name)
-        assert forks.command(*RESUME, cwd=place, forked_ranks=2).code == 0, (place / "output.txt").read_text()
+        assert forks.command(*RESUME, cwd=place, forked_children=2).code == 0, (
+            place / "output.txt"
+        ).read_text()
         assert (outcome(place / "run") != outcome(places[0] / "run")) == removed
