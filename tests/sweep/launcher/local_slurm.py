@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def launcher(tmp_path: Path) -> Iterator[SlurmLauncher]:
-    launcher = SlurmLauncher(tmp_path / "sweep", cluster="local")
+def launcher(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SlurmLauncher]:
+    """With what a test gives as its parameter: lines for the shell before each job."""
+    setup = getattr(request, "param", None)
+    launcher = SlurmLauncher(tmp_path / "sweep", cluster="local", setup=setup)
     yield launcher
     launcher.close()
     SlurmLauncher(tmp_path / "sweep", cluster="local").close()  # what a test has left

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
-from tests.sweep.conftest import TINY, begin, run, until
+from tests.sweep.conftest import TINY, begin, environment, is_gone, until
 from tests.sweep.launcher.local_slurm import launcher, process_of, weights
 from tests.sweep.launcher.shared import ENDLESS, check_failure, next_end
 
@@ -43,32 +42,52 @@ def test_slurm_is_asked_about_jobs_of_assay_alone(tmp_path: Path, monkeypatch: p
     assert cancelled == ["7"]
 
 
-def test_a_job_ends_badly(launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
-    outcome = run(launcher, make_job_spec("callbacks.poison.kind=exception", number=1))[1]
-    assert (outcome.status, outcome.cause) == ("failed", "exception")
-    assert outcome.reason.startswith("ValueError: this is poison (")
-    assert not list(launcher._folder.glob("*.outcome")), "what was told is not told again"
-
-
+@pytest.mark.parametrize(
+    "launcher",
+    [["export OMP_SETUP=yes", '[ -z "$OMP_WAIT" ] || sleep 600']],
+    indirect=True,
+    ids=["after a setup"],
+)
 def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(
-    launcher: SlurmLauncher, make_job_spec: MakeJobSpec, tmp_path: Path
+    launcher: SlurmLauncher, make_job_spec: MakeJobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs, hangs = make_job_spec(*ENDLESS, number=0), make_job_spec("callbacks.poison.kind=hang", number=1)
+    """One is told to stop, saves, and is not queued again; one has failed; one waits still."""
+    runs = make_job_spec(*ENDLESS, number=0)
+    fails = make_job_spec("callbacks.poison.kind=exception", number=1)
     launcher.start(runs)
     assert launcher.waits(0)
-    launcher.start(hangs)
+    launcher.start(fails)
+    until(Path(runs.run_dir, "metrics.csv").is_file)
+    assert not launcher.waits(0)
+    until((launcher._folder / "1-1.outcome").is_file)
+    monkeypatch.setenv("OMP_WAIT", "yes")
+    launcher.start(make_job_spec(number=2))
     ids = {number: one.job_id for number, one in launcher._running.items()}
     launcher._running.clear()  # as if it had been killed
-    until(Path(runs.run_dir, "record.json").is_file)
+
     again = SlurmLauncher(tmp_path / "sweep", cluster="local")
-    assert set(again.kept()) == {0, 1}
+    assert set(again.kept()) == {0, 1, 2}
+    again.start(fails)
+    outcome = next_end(again)
+    assert (outcome.status, outcome.cause) == ("failed", "exception")
+    assert outcome.reason.startswith("ValueError: this is poison (")
+    assert not list(again._folder.glob("*.outcome")), "what was told is not told again"
+
     again.start(runs)
     assert again._running[0].job_id == ids[0]
     assert not again.waits(0)
     again.stop(0, now=False)
-    assert next_end(again).reason == "stopped by SIGTERM"
-    again.close()  # job 1 is not a job of this sweep any more
-    until(lambda: not psutil.pid_exists(int(ids[1])) or psutil.Process(int(ids[1])).status() == "zombie", 30)
+    outcome = next_end(again)
+    assert (outcome.status, outcome.reason, outcome.signal) == (
+        "interrupted",
+        "stopped by SIGTERM",
+        "SIGTERM",
+    )
+    assert Path(runs.run_dir, "checkpoints", "last.ckpt").is_file()
+    assert environment(runs)["OMP_SETUP"] == "yes", "the launcher's lines have run before it"
+
+    again.close()  # job 2 is not a job of this sweep any more
+    until(lambda: is_gone(int(ids[2])), 30)
 
 
 @pytest.mark.long

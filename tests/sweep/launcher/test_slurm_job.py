@@ -1,4 +1,4 @@
-"""What a Slurm job does when it is stopped or loses its machine."""
+"""What a Slurm job does when it loses its machine; for one that is told to stop see `test_slurm.py`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.conftest import unchanged_process
-from tests.sweep.conftest import environment, run, until
+from tests.sweep.conftest import run, until
 from tests.sweep.launcher.local_slurm import launcher, process_of, weights
-from tests.sweep.launcher.shared import check_stopped_job_saves, next_end
+from tests.sweep.launcher.shared import next_end
 
 from assay.record.run_record import RunRecord
 from assay.sweep.launcher.serial import SerialLauncher
-from assay.sweep.launcher.slurm import SlurmLauncher
 
 if TYPE_CHECKING:
     import pytest
     from tests.sweep.conftest import MakeJobSpec
+
+    from assay.sweep.launcher.slurm import SlurmLauncher
 
 __all__ = ["launcher"]
 
@@ -48,16 +49,3 @@ def test_a_job_that_loses_its_machine_goes_on_at_the_next(
     assert weights(job_spec.run_dir) == weights(whole.run_dir)
     ours, theirs = (Path(one.run_dir, "metrics.csv").read_bytes() for one in (job_spec, whole))
     assert ours == theirs
-
-
-def test_a_job_that_is_told_to_stop_saves_and_is_not_queued_again(
-    tmp_path: Path, make_job_spec: MakeJobSpec
-) -> None:
-    """Lines for the shell run before it."""
-    lines = ["export OMP_SETUP=yes", "sleep 3"]
-    launcher = SlurmLauncher(tmp_path / "sweep", cluster="local", setup=lines)
-    try:
-        stopped = check_stopped_job_saves(launcher, make_job_spec)
-    finally:
-        launcher.close()
-    assert environment(stopped)["OMP_SETUP"] == "yes"
