@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
+from contextlib import chdir, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,33 +37,47 @@ def states(result: SweepResult) -> list[str]:
     return [job.status for job in result.jobs]
 
 
-def rows(folder: str = "sweep", name: str = "results.csv") -> list[dict[str, str]]:
+def rows(folder: str | Path = "sweep", name: str = "results.csv") -> list[dict[str, str]]:
     with Path(folder, name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def test_a_sweep_leaves_a_run_a_job_and_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    result = start([*QUICK, *HERE, "seed=1,2", "tags=[a]"])
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SweepResult, str]:
+    """The folder of a sweep of two seeds, what it came to, and what it said."""
+    folder = tmp_path_factory.mktemp("finished")
+    with chdir(folder), redirect_stdout(StringIO()) as said:
+        result = start([*QUICK, *HERE, "seed=1,2", "tags=[a]"])
+    return folder / "sweep", result, said.getvalue()
+
+
+@pytest.fixture
+def sweep(finished: tuple[Path, SweepResult, str], tmp_path: Path) -> Path:
+    """A copy of it in the current folder, to go on with."""
+    return Path(shutil.copytree(finished[0], tmp_path / "sweep"))
+
+
+def test_a_sweep_leaves_a_run_a_job_and_its_tables(finished: tuple[Path, SweepResult, str]) -> None:
+    folder, result, said = finished
     assert states(result) == ["finished", "finished"]
     assert result.exit_code == 0
     for number, seed in enumerate((1, 2)):
-        record = json.loads(Path(f"sweep/{number}/record.json").read_text(encoding="utf-8"))
+        record = json.loads((folder / str(number) / "record.json").read_text(encoding="utf-8"))
         assert record["seed"] == seed
         assert f"seed={seed}" in record["overrides"]
         assert "seed=1,2" not in record["overrides"]
         assert record["set_by"]["trainer.limit_train_batches"] == "debug=one_batch"
-        assert float(rows()[number]["test/loss"]) == record["metrics"]["test/loss"]
-    assert rows(name="groups.csv") == [rows(name="groups.csv")[0] | {"finished": "2", "of": "2"}]
-    best = Path("sweep/best.yaml").read_text(encoding="utf-8")
-    assert "seed: " in best
-    said = capsys.readouterr().out
+        assert float(rows(folder)[number]["test/loss"]) == record["metrics"]["test/loss"]
+    groups = rows(folder, "groups.csv")
+    assert groups == [groups[0] | {"finished": "2", "of": "2"}]
+    assert "seed: " in (folder / "best.yaml").read_text(encoding="utf-8")
     assert "2 finished of 2" in said
     assert "2 of 2" in said, "the seeds are one group"
 
 
-def test_a_job_is_what_it_is_alone() -> None:
-    (swept, _) = start([*QUICK, *HERE, "seed=1,2"]).jobs
-    (alone,) = start([*QUICK, "hydra/launcher=serial", "seed=1", "hydra.sweep.dir=alone"]).jobs
+def test_a_job_is_what_it_is_alone(finished: tuple[Path, SweepResult, str]) -> None:
+    (swept, _) = finished[1].jobs
+    (alone,) = start([*QUICK, "hydra/launcher=serial", "seed=1", "tags=[a]", "hydra.sweep.dir=alone"]).jobs
     assert swept.outcome is not None
     assert alone.outcome is not None
     assert swept.outcome.metrics == alone.outcome.metrics
@@ -136,16 +153,13 @@ def test_a_job_whose_data_does_not_fit_is_found_before_the_first_runs() -> None:
     assert not Path("sweep").exists()
 
 
-def test_a_job_that_fails_in_training_fails_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_fails_in_training_fails_alone_and_runs_again_only_when_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     result = start(
         [
-            *QUICK[1:],
-            *HERE,
-            "callbacks=[]",
-            "trainer.max_epochs=2",
-            "optimizer=sgd",
-            "optimizer.lr=0.1,100",
-            *DIVERGES,
+            *(*QUICK[1:], *HERE, "callbacks=[]", "trainer.max_epochs=2", "optimizer=sgd"),
+            *("optimizer.lr=0.1,100", *DIVERGES),
         ]
     )
     assert states(result) == ["finished", "failed"]
@@ -154,23 +168,26 @@ def test_a_job_that_fails_in_training_fails_alone(capsys: pytest.CaptureFixture[
     said = capsys.readouterr().out
     assert "failed job 1  optimizer.lr=100" in said
     assert str(Path("sweep/1/log.txt")) in said
+    journal = Path("sweep/journal.jsonl")
+    assert states(go_on(Path("sweep"))) == ["finished", "failed"]
+    assert journal.read_text().count('"start"') == 2
+    assert states(go_on(Path("sweep"), again=True)) == ["finished", "failed"]
+    assert journal.read_text().count('"start"') == 3
 
 
-def test_a_directory_holds_one_sweep() -> None:
-    start([*QUICK, *HERE, "seed=1"])
-    before = Path("sweep/journal.jsonl").read_bytes()
+def test_a_directory_holds_one_sweep(sweep: Path) -> None:
+    before = (sweep / "journal.jsonl").read_bytes()
     with pytest.raises(AssayError, match=r"already holds a sweep(?s:.*)assay resume sweep"):
         start([*QUICK, *HERE, "seed=1,2"])
-    assert Path("sweep/journal.jsonl").read_bytes() == before
+    assert (sweep / "journal.jsonl").read_bytes() == before
 
 
-def test_a_finished_sweep_has_nothing_to_add() -> None:
-    start([*QUICK, *HERE, "seed=1,2"])
-    tables = Path("sweep/results.csv").read_bytes()
-    times = [Path(f"sweep/{number}/record.json").stat().st_mtime_ns for number in (0, 1)]
+def test_a_finished_sweep_has_nothing_to_add(sweep: Path) -> None:
+    tables = (sweep / "results.csv").read_bytes()
+    times = [(sweep / number / "record.json").stat().st_mtime_ns for number in "01"]
     assert go_on(Path("sweep")).exit_code == 0
-    assert Path("sweep/results.csv").read_bytes() == tables
-    assert [Path(f"sweep/{number}/record.json").stat().st_mtime_ns for number in (0, 1)] == times
+    assert (sweep / "results.csv").read_bytes() == tables
+    assert [(sweep / number / "record.json").stat().st_mtime_ns for number in "01"] == times
 
 
 def test_an_edited_space_runs_what_is_missing_under_new_numbers() -> None:
@@ -186,23 +203,6 @@ def test_an_edited_space_runs_what_is_missing_under_new_numbers() -> None:
     assert [job.number for job in back.jobs] == [0, 1, 2]
     starts = [json.loads(line)["event"] for line in Path("sweep/journal.jsonl").read_text().splitlines()]
     assert starts.count("start") == 3
-
-
-def test_failed_jobs_run_again_only_when_asked_for() -> None:
-    job = [
-        *QUICK[1:],
-        *HERE,
-        "callbacks=[]",
-        "trainer.max_epochs=2",
-        "optimizer=sgd",
-        "optimizer.lr=100",
-        *DIVERGES,
-    ]
-    assert states(start(job)) == ["failed"]
-    assert states(go_on(Path("sweep"))) == ["failed"]
-    events = Path("sweep/journal.jsonl").read_text().count('"start"')
-    assert (events, states(go_on(Path("sweep"), again=True))) == (1, ["failed"])
-    assert Path("sweep/journal.jsonl").read_text().count('"start"') == 2
 
 
 def test_hydras_own_launcher_and_sweeper_mean_the_same() -> None:
@@ -236,14 +236,13 @@ def test_stopping_on_failure_starts_nothing_further(capsys: pytest.CaptureFixtur
     assert states(go_on(Path("sweep"))) == ["failed", "finished", "finished"]
 
 
-def test_a_sweep_goes_on_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    start([*QUICK, *HERE, "seed=1"])
+def test_a_sweep_goes_on_from_anywhere(sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "other place"
     other.mkdir()
     monkeypatch.chdir(other)
-    result = go_on(Path("../sweep"), ["seed=1,2"])
-    assert states(result) == ["finished", "finished"]
-    assert (tmp_path / "sweep" / "1" / "record.json").is_file()
+    result = go_on(Path("../sweep"), ["seed=1,2,3"])
+    assert states(result) == ["finished"] * 3
+    assert (sweep / "2" / "record.json").is_file()
     assert list(other.iterdir()) == []
 
 
