@@ -117,6 +117,7 @@ def counted(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
 # -- searching -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.always("NSGAIISampler", "QMCSampler")
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_each_sampler_proposes_the_trials_asked_for(name: str, tmp_path: Path) -> None:
     journal: list[Line] = []
@@ -348,7 +349,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
     return journal
 
 
-@pytest.mark.always("4", "14")
+@pytest.mark.always("14")
 @pytest.mark.parametrize("calls", [3, 4, 9, 14, 19])
 def test_a_killed_study_ends_with_exactly_its_trials(calls: int, whole: list[Line], tmp_path: Path) -> None:
     journal, killed = kill_and_resume(tmp_path / "killed", calls, 1, num_trials=5)
@@ -378,10 +379,11 @@ def test_killed_between_any_two_calls(name: str, overrides: Sequence[str], tmp_p
         assert calls > 20
 
 
-def test_killed_with_three_jobs_of_two_seeds_at_once(tmp_path: Path) -> None:
-    for calls in (2, 5, 11, 17):
-        _, killed = kill_and_resume(tmp_path / str(calls), calls, 3, overrides=["seed=0,1"], num_trials=3)
-        assert killed
+@pytest.mark.always("5", "17")
+@pytest.mark.parametrize("calls", [2, 5, 11, 17])
+def test_killed_with_three_jobs_of_two_seeds_at_once(calls: int, tmp_path: Path) -> None:
+    _, killed = kill_and_resume(tmp_path, calls, 3, overrides=["seed=0,1"], num_trials=3)
+    assert killed
 
 
 DRIVER = """
@@ -420,28 +422,34 @@ print("whole")
 """
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.long)])
 def test_a_process_killed_anywhere_in_a_study(kills: int, tmp_path: Path) -> None:
     """SIGKILL, also in the midst of Optuna's own writes."""
-    trials, moments = (25, random.Random(1)) if kills < 10 else (150, random.Random(2))
+    trials, moments = (12, random.Random(1)) if kills < 10 else (150, random.Random(2))
     command = [sys.executable, "-c", DRIVER, str(tmp_path), str(Path(__file__).parent), str(trials)]
     said = ""
+
+    def written() -> list[str]:
+        path = tmp_path / "journal.jsonl"
+        return path.read_text().splitlines() if path.exists() else []
+
     for attempt in range(kills + 1):
+        before = len(written())
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         if attempt < kills:
             # First while the study is being made, then while it is used.
-            wanted = ".study.db.tmp" if attempt == 0 else "study.db"
-            while process.poll() is None and not (tmp_path / wanted).exists():
+            while process.poll() is None and not (
+                len(written()) > before + 2 if attempt else (tmp_path / ".study.db.tmp").exists()
+            ):
                 time.sleep(0.005)
-            time.sleep(moments.uniform(0.6, 1.2) if attempt else moments.uniform(0, 0.05))
+            time.sleep(moments.uniform(0, 0.05))
             process.kill()
         said, _ = process.communicate(timeout=120)
     assert "whole" in said
     one = search(tmp_path, num_trials=trials)
     assert len(counted(one.study)) == trials
     one.close()
-    journal = (tmp_path / "journal.jsonl").read_text().splitlines()
-    assert len({line.split(",", 1)[0] for line in journal}) == trials
+    assert len({line.split(",", 1)[0] for line in written()}) == trials
 
 
 def test_more_trials_on_resume_are_added_to_those_there_are(tmp_path: Path) -> None:
