@@ -10,6 +10,7 @@ from hydra._internal import config_loader_impl, defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
@@ -20,7 +21,7 @@ from assay.config.hydra_internals import Repository, as_override, check_header, 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hydra._internal.config_repository import IConfigRepository
+    from hydra._internal.config_repository import CachingConfigRepository
     from hydra.core.default_element import ResultDefault
 
 
@@ -147,11 +148,13 @@ def test_jobs_that_differ_in_values_alone_are_merged_from_the_files_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     merged: list[int] = []
-    merge = assay.config.hydra_internals._merge
+    merge, merge_ours = assay.config.hydra_internals._merge, assay.config.hydra_internals._merge_onto_hydras
 
-    def counted(loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: IConfigRepository) -> Any:
+    def counted(
+        loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: CachingConfigRepository
+    ) -> Any:
         merged.append(len(defaults))
-        return merge(loader, defaults, repo)
+        return merge_ours(loader, defaults, repo)
 
     def composed(*typed: str) -> Any:
         with loader(tmp_path) as hydra:
@@ -164,7 +167,7 @@ def test_jobs_that_differ_in_values_alone_are_merged_from_the_files_once(
             return composed(*typed)
 
     assert ConfigLoaderImpl._compose_config_from_defaults_list is not merge, "Hydra calls ours"
-    monkeypatch.setattr(assay.config.hydra_internals, "_merge", counted)
+    monkeypatch.setattr(assay.config.hydra_internals, "_merge_onto_hydras", counted)
     monkeypatch.setattr(assay.config.hydra_internals, "_MERGED", OrderedDict())
     (tmp_path / "model").mkdir()
     own = tmp_path / "model" / "own.yaml"
@@ -174,13 +177,22 @@ def test_jobs_that_differ_in_values_alone_are_merged_from_the_files_once(
     OmegaConf.set_struct(first, False)
     first.model.update(hidden=[4], other=5)
     assert composed("model=own", "optimizer.lr=7") == by_hydra("model=own", "optimizer.lr=7")
-    assert len(merged) == 1
+    whole, hydras = merged
+    assert 5 < hydras < whole, "and its own node, which the others share"
     assert composed("model=own")["model"]["hidden"] == [3], "each is a copy"
     assert composed("model=own", "loss=focal") == by_hydra("model=own", "loss=focal")
-    assert len(merged) == 2
+    assert merged[2:] == [whole]
     own.write_text("# Own.\ndefaults: [mlp]\nhidden: [5]\n", encoding="utf-8")
     assert composed("model=own")["model"]["hidden"] == [5]
-    assert len(merged) == 3
+    assert merged[3:] == [whole]
+    wrong = "# Own.\ndefaults: [mlp]\nhidden: {x: 1}\n# @package\n"
+    for text in (wrong, "# Own.\ndefaults: [mlp]\n_target_: ${\n"):
+        own.write_text(text, encoding="utf-8")
+        with pytest.raises(HydraException) as ours:
+            composed("model=own")
+        with pytest.raises(HydraException) as theirs:
+            by_hydra("model=own")
+        assert str(ours.value) == str(theirs.value)
     monkeypatch.setattr(assay.config.hydra_internals, "_MOST_MERGED", 3)
     monkeypatch.setattr(assay.config.hydra_internals, "_MERGED", OrderedDict())
     for width in range(5):

@@ -82,7 +82,7 @@ def innocent(folder: Path) -> None:
     """
     linear = {"_target_": "torch.nn.Sequential", "_args_": [{"_target_": "torch.nn.Flatten"}]}
     fill(folder, run_directory(linear, "!pickle"))
-    honest = (QUICK, (*QUICK, "-m", "seed=1,2", "hydra.sweep.dir=sweep"))
+    honest: tuple[tuple[str, ...], ...] = (QUICK, (*QUICK, "-m", "seed=1,2", "hydra.sweep.dir=sweep"))
     typed: tuple[tuple[str, ...], ...] = (
         ("optimizr=sgd",),
         ("optimizer.lr=x",),
