@@ -224,10 +224,19 @@ def in_a_place_of_its_own(folder: Path, number: int) -> dict[str, str]:
     return outcome(place / "run")
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(20, marks=[pytest.mark.long, pytest.mark.timeout(1200)])])
-def test_neither_place_nor_workers_change_a_bit(train: Train, tmp_path: Path, count: int) -> None:
+def test_neither_place_nor_workers_change_a_bit(train: Train, tmp_path: Path) -> None:
+    """For another hash seed and locale see `tests/run/test_reproduce.py`, too."""
+    place = tmp_path / "another place ü"
+    place.mkdir()
+    train(*ANYWHERE, "data.num_workers=2", "hydra.run.dir=run", cwd=place)
+    assert outcome(place / "run") == outcome(train(*ANYWHERE).run_dir)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_twenty_processes_end_with_the_same_bits(train: Train, tmp_path: Path) -> None:
     here = outcome(train(*ANYWHERE).run_dir)
-    assert [in_a_place_of_its_own(tmp_path, number) for number in range(count)] == [here] * count
+    assert [in_a_place_of_its_own(tmp_path, number) for number in range(20)] == [here] * 20
 
 
 class Told(Checkpoint):
