@@ -3,12 +3,28 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn import metrics as sk  # type: ignore[import-untyped]  # scikit-learn ships no types
 from tests.task.made_predictions import of_classes
 from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibrationError
 
 from assay.figure.figure import Bars, Line
 from assay.task.figures.class_figures import class_scores
-from assay.task.figures.curve_figures import calibration, calibration_error, ranking_figures
+from assay.task.figures.curve_figures import Ranking, calibration, calibration_error, ranking_figures
+
+
+def test_several_decisions_are_ranked_at_once_as_scikit_learn_ranks_each() -> None:
+    generator = np.random.default_rng(0)
+    scores = np.column_stack([generator.random(50), generator.random(50).round(1), np.full(50, 0.5)])
+    positive = generator.random((50, 3)) < 0.4
+    for weights in (np.ones(50), generator.integers(0, 3, 50).astype(float)):
+        areas, precisions = Ranking(scores, positive).scores(weights)
+        for truth, said, area, precision in zip(positive.T, scores.T, areas, precisions, strict=True):
+            assert area == pytest.approx(sk.roc_auc_score(truth, said, sample_weight=weights))
+            assert precision == pytest.approx(sk.average_precision_score(truth, said, sample_weight=weights))
+    positive[:, 1], positive[:, 2] = True, False
+    areas, precisions = Ranking(scores, positive).scores(np.ones(50))
+    assert list(np.isnan(areas)) == [False, True, True]
+    assert list(np.isnan(precisions)) == [False, False, True]
 
 
 def test_the_calibration_error_is_its_formula() -> None:

@@ -46,7 +46,7 @@ def class_scores(predictions: Predictions) -> list[Score]:
     hit = np.where(said == targets, targets, -1)
     chances = predictions.kind == "probabilities"
     loss = -np.log(np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1))
-    order = Ranking(outputs[:, 1], targets == 1) if num_classes == 2 else None
+    order = Ranking(outputs[:, 1:], targets[:, None] == 1) if num_classes == 2 else None
     auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
     second = f" of {predictions.class_names[1]}" if order is not None else ""
 
@@ -58,7 +58,7 @@ def class_scores(predictions: Predictions) -> list[Score]:
             f1 = 2 * true / (are + claimed)
         scores = {"accuracy": true.sum() / weights.sum()}
         if order is not None:
-            area, average_precision = order.scores(weights)
+            [area], [average_precision] = order.scores(weights)
             scores |= {f"f1{second}": f1[1], f"precision{second}": precision[1], f"recall{second}": recall[1]}
             scores |= {"auroc": area, f"average precision{second}": average_precision}
         else:

@@ -24,34 +24,47 @@ _MOST_DECISIONS: Final = 100_000
 
 @final
 class Ranking:
-    """AUROC and average precision of weighted samples, sorted once.
+    """AUROC and average precision of weighted samples, sorted once, for each of several decisions.
 
     Args:
-        scores: How much the model says so, `[N]`.
-        positive: Whether it is so, bool `[N]`.
+        scores: How much the model says so, `[N, C]`.
+        positive: Whether it is so, bool `[N, C]`.
     """
 
     def __init__(self, scores: NDArray[Any], positive: NDArray[Any]) -> None:
-        self._order = np.argsort(-scores, kind="stable")
-        self._positive = positive[self._order]
-        values = scores[self._order]
-        self._ends = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of samples that tie
+        self._order = np.argsort(-scores.T, axis=1, kind="stable")
+        self._positive = np.take_along_axis(positive.T, self._order, 1)
+        values = np.take_along_axis(scores.T, self._order, 1)
+        last_that_ties = np.ones(values.shape, bool)
+        last_that_ties[:, :-1] = values[:, 1:] != values[:, :-1]
+        self._ends = np.flatnonzero(last_that_ties)  # of samples that tie, one decision after the other
+        self._begins = np.searchsorted(self._ends, np.arange(len(values)) * values.shape[1])
 
-    def scores(self, weights: NDArray[Any]) -> tuple[float, float]:
+    def scores(self, weights: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """AUROC and average precision, as scikit-learn defines them; NaN without samples of both kinds.
 
         Args:
             weights: Of each sample, `[N]`.
+
+        Returns:
+            Both of each decision, `[C]`.
         """
-        weights = weights[self._order]
-        true = np.cumsum(weights * self._positive)[self._ends]
-        both = np.cumsum(weights)[self._ends]
+        ordered = weights[self._order]
+        true = np.cumsum(ordered * self._positive, 1).ravel()[self._ends]
+        both = np.cumsum(ordered, 1).ravel()[self._ends]
         false = both - true
-        before_true, before_false = np.append(0, true[:-1]), np.append(0, false[:-1])
+        all_true, all_false = (sums[np.append(self._begins[1:], 0) - 1] for sums in (true, false))
+        new_true, new_false = self._steps(true), self._steps(false)
         with np.errstate(divide="ignore", invalid="ignore"):
-            area = ((false - before_false) * (true + before_true) / 2).sum() / (true[-1] * false[-1])
-            parts = np.where(both > 0, (true - before_true) * true / both, 0)
-            return float(area), float(parts.sum() / true[-1])
+            areas = np.add.reduceat(new_false * (true - new_true / 2), self._begins) / (all_true * all_false)
+            parts = np.where(both > 0, new_true * true / both, 0)
+            return areas, np.add.reduceat(parts, self._begins) / all_true
+
+    def _steps(self, sums: NDArray[Any]) -> NDArray[Any]:
+        """By how much each sum is more than the one before it."""
+        steps = np.diff(sums, prepend=0)
+        steps[self._begins] = sums[self._begins]
+        return steps
 
 
 def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArray[Any]], float]:
@@ -65,13 +78,15 @@ def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArra
         From the weights of the samples to the mean; NaN where there is none, and of weighted samples where
         there are so many that their interval would take long.
     """
-    kinds = positive.any(0) & ~positive.all(0)
-    rankings = [Ranking(scores[:, column], positive[:, column]) for column in np.flatnonzero(kinds)]
+    kinds = np.flatnonzero(positive.any(0) & ~positive.all(0))
+    at_once = max(1, _MOST_DECISIONS // max(1, len(scores)))  # more take much memory
+    some = [kinds[begin : begin + at_once] for begin in range(0, len(kinds), at_once)]
+    rankings = [Ranking(scores[:, columns], positive[:, columns]) for columns in some]
 
     def mean(weights: NDArray[Any]) -> float:
         if not rankings or (positive.size > _MOST_DECISIONS and (weights != 1).any()):
             return float("nan")
-        areas = [ranking.scores(weights)[0] for ranking in rankings]
+        areas = np.concatenate([ranking.scores(weights)[0] for ranking in rankings])
         return float(np.nanmean(areas)) if np.isfinite(areas).any() else float("nan")
 
     return mean
