@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import lightning as L
 import torch
 
-from assay.data.evaluated_samples import labelled_samples
+from assay.data.shown.evaluated_samples import labelled_samples
 from assay.loss.at_least_float32 import at_least_float32
 from assay.metrics.tracker import Tracker
 from assay.metrics.values import LARGEST, is_scalar, listed, size

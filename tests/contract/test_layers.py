@@ -43,7 +43,6 @@ LIGHT = (
     "quoting",
     "record",
     "report.difference",
-    "run.reproduce_process",
     "run.reproduce",
     "run.summary",
     "sweep",

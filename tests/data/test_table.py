@@ -15,8 +15,8 @@ from sklearn.impute import SimpleImputer  # type: ignore[import-untyped]  # scik
 from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped]  # scikit-learn ships no types
 
 from assay.data.samples import Samples
+from assay.data.shown.tested_samples import sample_names
 from assay.data.table import Table
-from assay.data.tested_samples import sample_names
 from assay.errors import AssayError, ConfigError, DataError
 
 if TYPE_CHECKING:

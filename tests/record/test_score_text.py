@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from assay.record.runs.statistics import mean_of
 from assay.record.score_text import format_score, score_text
-from assay.record.statistics import mean_of
 
 
 @pytest.mark.parametrize(

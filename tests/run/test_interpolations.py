@@ -14,7 +14,7 @@ from assay.config.fingerprint import fingerprint
 from assay.config.serialize import known, to_yaml
 from assay.data.spec import Spec
 from assay.run.interpolations import as_written, interpolations
-from assay.run.resume_overrides import change
+from assay.run.resume.resume_overrides import change
 
 if TYPE_CHECKING:
     from pathlib import Path

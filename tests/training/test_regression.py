@@ -19,7 +19,7 @@ from assay.compose.compose import compose, job_config
 from assay.data.transform.target_scale import TargetScale
 from assay.errors import ConfigError
 from assay.module import Module
-from assay.run.resume import resume
+from assay.run.resume.resume import resume
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

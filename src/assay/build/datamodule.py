@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import lightning as L
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from assay.build.compatibility.pretrained_inputs import pretrained_inputs
 from assay.build.node import build
-from assay.build.pretrained_inputs import pretrained_inputs
-from assay.build.run_length import run_length
+from assay.build.trainer.run_length import run_length
 from assay.config.tree import written_at
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.declared import Declared
@@ -19,7 +19,7 @@ from assay.error_location import one_line_of
 from assay.errors import AssayError, ConfigError, DataError
 
 if TYPE_CHECKING:
-    from assay.build.user_datamodule import OwnBatches
+    from assay.build.trainer.user_datamodule import OwnBatches
     from assay.data.spec import Spec
 
 # What torchvision unpacks may be anybody's: no member leads out of the folder by `..` or a link. This is the

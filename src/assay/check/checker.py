@@ -14,7 +14,7 @@ from assay.config.fingerprint import fingerprint_of
 from assay.config.value import LARGEST_SEED, check_whole_number
 from assay.errors import AssayError, ConfigError, ProcessError
 from assay.quoting import reads_as_number
-from assay.record.provenance import check_clean
+from assay.record.provenance.provenance import check_clean
 from assay.record.run_directory import refuse_existing
 
 if TYPE_CHECKING:

@@ -12,18 +12,18 @@ import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
-from assay.build.compatibility import check_fit, check_outputs, check_parts, num_outputs
+from assay.build.compatibility.compatibility import check_fit, check_outputs, check_parts, num_outputs
+from assay.build.compatibility.fine_tuning_checks import check_fine_tuning, notes_on_model, warnings_of
+from assay.build.compatibility.pretrained_inputs import pretrained_inputs
 from assay.build.datamodule import describe, open_data, open_declared
-from assay.build.device import check_device
-from assay.build.fine_tuning_checks import check_fine_tuning, notes_on_model, warnings_of
 from assay.build.library_warnings import quiet
-from assay.build.monitor_mode import known_directions
 from assay.build.node import build
-from assay.build.num_processes import world_size
-from assay.build.pretrained_inputs import pretrained_inputs
-from assay.build.run_length import check_length, check_plateau, run_length
-from assay.build.trainer import build_trainer
-from assay.build.user_datamodule import own_batches
+from assay.build.trainer.device import check_device
+from assay.build.trainer.monitor_mode import known_directions
+from assay.build.trainer.num_processes import world_size
+from assay.build.trainer.run_length import check_length, check_plateau, run_length
+from assay.build.trainer.trainer import build_trainer
+from assay.build.trainer.user_datamodule import own_batches
 from assay.check.chosen_classes import chosen_classes
 from assay.check.proof.batch_sizes import batch_sizes
 from assay.check.proof.capacity import check_capacity
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     import lightning as L
     from lightning.pytorch.plugins import Precision
 
-    from assay.build.user_datamodule import OwnBatches
+    from assay.build.trainer.user_datamodule import OwnBatches
     from assay.data.spec import Spec
 
     Sizes = Mapping[bool, Sequence[int]]

@@ -100,7 +100,7 @@ def resume(
 
         RunRecord.load(run)  # a mistyped directory costs no wait
         with loading():
-            from assay.run.resume import resume as go_on
+            from assay.run.resume.resume import resume as go_on
 
         result = go_on(run, overrides or [], raise_errors=debug)
         if result.status == "finished" and result.reason:
@@ -131,8 +131,8 @@ def reproduce(
     code.
     """
     with reported(debug, as_json=as_json) as document:
-        from assay.run.reproduce import reproduce as run_again
-        from assay.run.reproduce import show
+        from assay.run.reproduce.reproduce import reproduce as run_again
+        from assay.run.reproduce.reproduce import show
 
         result = run_again(run, overrides or [], trust_code=trust_code, tolerance=tolerance)
         show(result)

@@ -13,9 +13,9 @@ from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_bytes
 from assay.record import predictions_file
-from assay.record.statistics import mean_of
-from assay.record.varying import INNER_FOLDS, fold_of, varying
-from assay.task.answers import scores_of, typed_by
+from assay.record.runs.statistics import mean_of
+from assay.record.runs.varying import INNER_FOLDS, fold_of, varying
+from assay.task.own_task.answers import scores_of, typed_by
 from assay.task.task_of import TASKS, known_task
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from assay.record.statistics import Mean
+    from assay.record.runs.statistics import Mean
 
 _SHARES: Final = (
     *("accuracy", "precision", "recall", "f1", "auroc", "one_nn", "probe_accuracy"),
@@ -38,7 +38,7 @@ def score_text(name: str, score: Mean) -> str:
         name: Such as `test/accuracy`.
         score: Its mean.
 
-    >>> from assay.record.statistics import mean_of
+    >>> from assay.record.runs.statistics import mean_of
     >>> score_text("test/accuracy", mean_of([0.97, 0.98])), score_text("test/loss", mean_of([0.97, 0.98]))
     ('97.5 ± 6.4 %', '0.975 ± 0.064')
     """

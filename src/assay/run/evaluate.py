@@ -15,15 +15,15 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.build.assembly import Assembly
 from assay.build.datamodule import describe, open_data
-from assay.build.device import check_device
 from assay.build.library_warnings import quiet
 from assay.build.model import has_weights
 from assay.build.module import build_module
 from assay.build.node import build
+from assay.build.trainer.device import check_device
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.data.data_module import DataModule
+from assay.data.shown.tested_samples import sample_names
 from assay.data.spec import Spec
-from assay.data.tested_samples import sample_names
 from assay.data.trained import Trained
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
@@ -33,9 +33,9 @@ from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, finite, now
 from assay.record.secrets import redact_tree
 from assay.run.continuation import threads_of
-from assay.run.encoder_file import ENCODED, read_encoder
 from assay.run.evaluated_data import change_data
-from assay.run.kept_predictions import gathered, predictions_of, warnings_of
+from assay.run.kept.encoder_file import ENCODED, read_encoder
+from assay.run.kept.kept_predictions import gathered, predictions_of, warnings_of
 from assay.run.load import checkpoint_path, weights_of
 from assay.run.saved_config import read_config, said_of
 from assay.run.unfinished import unfinished

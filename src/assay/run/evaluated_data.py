@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
-from assay.run.resume_overrides import choose_device, parsed_overrides, set_value
+from assay.run.resume.resume_overrides import choose_device, parsed_overrides, set_value
 from assay.targets.allowed_targets import check_targets
 from assay.targets.trust import KEY as TRUSTED
 

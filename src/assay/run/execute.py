@@ -18,8 +18,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from assay.build.fine_tuning_checks import notes_on_model
-from assay.build.monitor_mode import known_directions, monitors
+from assay.build.compatibility.fine_tuning_checks import notes_on_model
+from assay.build.trainer.monitor_mode import known_directions, monitors
 from assay.callbacks.pruning import Pruned
 from assay.check.proof.initial_outputs import far_from_targets
 from assay.check.static.callbacks import notes_on
@@ -38,9 +38,9 @@ from assay.record.log_file import FILE, log_file
 from assay.record.manifest import files_of
 from assay.record.run_record import now
 from assay.record.secrets import redact_tree
-from assay.run import kept_predictions
 from assay.run.continuation import logger_ids, pick_up, same_data, same_pieces
-from assay.run.encoder_file import write_encoder
+from assay.run.kept import kept_predictions
+from assay.run.kept.encoder_file import write_encoder
 from assay.run.log_results import end_wandb, log_results
 from assay.run.result import OWN_LOOPS
 from assay.run.summary import say_start

@@ -12,7 +12,7 @@ from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger, WandbLogg
 from assay.figure.to_matplotlib import to_matplotlib
 from assay.record.failure_cause import reason_of
 from assay.record.secrets import redact_tree
-from assay.task.answers import scores_of
+from assay.task.own_task.answers import scores_of
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from assay.build.assembly import assemble
-from assay.build.compatibility import check_declared
-from assay.build.device import gpu_names
+from assay.build.compatibility.compatibility import check_declared
 from assay.build.library_warnings import quiet
 from assay.build.node import build
-from assay.build.num_processes import num_local_processes
+from assay.build.trainer.device import gpu_names
+from assay.build.trainer.num_processes import num_local_processes
 from assay.callbacks.pruning import Pruned
 from assay.check.checker import Checker
 from assay.check.job import check_job
@@ -29,12 +29,12 @@ from assay.errors import AssayError, ConfigError
 from assay.files.symlinks import appending
 from assay.loop.stop_on_signal import StoppedBySignal
 from assay.record.outcome import TRIAL
-from assay.record.provenance import refuse_uncommitted
+from assay.record.provenance.provenance import refuse_uncommitted
+from assay.record.provenance.segment import segment_here
 from assay.record.run_directory import RunDirectory, refuse_existing
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
 from assay.record.secrets import redact_tree
-from assay.record.segment import segment_here
 from assay.run import ranks
 from assay.run.continuation import same_data, same_logs
 from assay.run.execute import execute, fit_and_test, signals

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
-from assay.build.num_processes import num_devices, num_processes
+from assay.build.trainer.num_processes import num_devices, num_processes
 from assay.config.serialize import to_text_of
 from assay.errors import AssayError, cannot_write, first_line
 from assay.record.journal import JobRecord

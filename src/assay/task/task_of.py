@@ -6,11 +6,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from assay.task.binary import Binary
-from assay.task.interface import check_interface
 from assay.task.language_modelling import LanguageModelling
 from assay.task.multiclass import Multiclass
 from assay.task.multilabel import Multilabel
 from assay.task.multitask import Multitask
+from assay.task.own_task.interface import check_interface
 from assay.task.reconstruction import Reconstruction
 from assay.task.regression import Regression
 from assay.task.segmentation import Segmentation

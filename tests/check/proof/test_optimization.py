@@ -9,7 +9,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from assay.build.run_length import RunLength
+from assay.build.trainer.run_length import RunLength
 from assay.check.proof.optimization import follow_lr, unfinished
 from assay.compose.options import list_options
 from assay.errors import ConfigError

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
-from assay.build.compatibility import num_outputs
+from assay.build.compatibility.compatibility import num_outputs
 from assay.build.node import build
 from assay.check.proof.smoke_batch import try_parts
 from assay.compose.options import list_options

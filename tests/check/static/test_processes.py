@@ -9,9 +9,9 @@ from lightning.pytorch.strategies import StrategyRegistry
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from omegaconf import OmegaConf
 
-from assay.build.device import check_device
-from assay.build.num_processes import num_local_processes
-from assay.build.trainer import build_trainer
+from assay.build.trainer.device import check_device
+from assay.build.trainer.num_processes import num_local_processes
+from assay.build.trainer.trainer import build_trainer
 from assay.check.job import check_job
 from assay.check.static.processes import check_processes
 from assay.compose.compose import compose, job_config

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from assay.data.shown_samples import Shown
+from assay.data.shown.shown_samples import Shown
 from assay.report.data.data_page import data_page
 from assay.report.data.survey import SubsetSurvey, Survey
 from assay.report.page.page import Note, Picture, Pictures, Table

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pytest
 import torch
 from PIL import Image
@@ -343,7 +343,8 @@ def held() -> int:
             tensor.untyped_storage() for tensor in gc.get_objects() if type(tensor) is torch.Tensor
         )
     }
-    return tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes() + sum(storages.values())
+    arrow: int = pa.total_allocated_bytes()
+    return tracemalloc.get_traced_memory()[0] + arrow + sum(storages.values())
 
 
 @pytest.mark.parametrize("form", ["npy", "csv"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.build.num_processes import world_size
+from assay.build.trainer.num_processes import world_size
 from assay.config.unread_keys import OUR_DATA
 from assay.data.loading.batch_order import drops_last
 

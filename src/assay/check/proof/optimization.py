@@ -18,7 +18,7 @@ from assay.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.build.run_length import RunLength
+    from assay.build.trainer.run_length import RunLength
     from assay.errors import AssayError
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from torch.optim import Optimizer
 
-    from assay.build.run_length import RunLength
+    from assay.build.trainer.run_length import RunLength
 
 _UNBOUNDED_EPOCHS = 10
 _SHOWN = 1_000_000

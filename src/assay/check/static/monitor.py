@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.build.monitor_mode import monitors
+from assay.build.trainer.monitor_mode import monitors
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
 
@@ -23,7 +23,7 @@ def scores(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[str]:
         config: The job, with its `spec`.
         names: As for `check_monitors`.
     """
-    from assay.build.run_length import why_no_validation  # it imports torch
+    from assay.build.trainer.run_length import why_no_validation  # it imports torch
 
     is_tested = config.spec.num_test and config.trainer.get("limit_test_batches") != 0
     tested = [f"test/{name.removeprefix('val/')}" for name in names["val"]] if is_tested else []
@@ -40,7 +40,7 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
     Raises:
         ConfigError: Naming the key of the monitor.
     """
-    from assay.build.run_length import why_no_validation  # it imports torch
+    from assay.build.trainer.run_length import why_no_validation  # it imports torch
 
     without, instead = why_no_validation(config)
     known = [*names["train"], *(() if without else names["val"])]

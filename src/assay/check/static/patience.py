@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lightning.pytorch.callbacks import EarlyStopping
 from omegaconf import DictConfig, OmegaConf
 
-from assay.build.run_length import num_validations, run_length
+from assay.build.trainer.run_length import num_validations, run_length
 from assay.check.static.callbacks import kinds
 from assay.config.value import is_whole, value_of
 from assay.quoting import counted
@@ -15,7 +15,7 @@ from assay.quoting import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.build.run_length import RunLength
+    from assay.build.trainer.run_length import RunLength
 
 _OF_LIGHTNING, _OF_TORCH = 3, 10
 """What `patience` is where a config does not say it."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lightning.pytorch.accelerators import CPUAccelerator, CUDAAccelerator, MPSAccelerator
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 
-from assay.build.num_processes import num_local_processes, requested_devices
+from assay.build.trainer.num_processes import num_local_processes, requested_devices
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from assay.build.run_end import has_no_end
+from assay.build.trainer.run_end import has_no_end
 from assay.check.static.micro_batch import check_micro_batch
 from assay.config.value import check_choice, check_whole_number, is_number, is_whole, value_of
 from assay.errors import ConfigError

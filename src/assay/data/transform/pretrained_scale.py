@@ -17,8 +17,8 @@ class PretrainedScale:
     """What `data.transform.normalize: auto` makes of the inputs that a model's weights were trained with.
 
     Args:
-        inputs: `mean`, `std`, `size` and `source`, see `assay.build.pretrained_inputs`; None where the model
-            starts from random weights.
+        inputs: `mean`, `std`, `size` and `source`, see `assay.build.compatibility.pretrained_inputs`; None
+            where the model starts from random weights.
         normalize: What `data.transform.normalize` says.
 
     Attributes:

@@ -13,7 +13,7 @@ from assay.terminal import in_a_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.data.shown_samples import Shown
+    from assay.data.shown.shown_samples import Shown
     from assay.report.data.survey import ColumnSurvey, Survey, Values
 
 _LARGEST_PICTURES: Final = 800_000

@@ -12,7 +12,7 @@ from assay.build.datamodule import describe, open_data
 from assay.build.node import build
 from assay.data.data_module import DataModule
 from assay.data.samples import Samples
-from assay.data.shown_samples import Shown, show, show_augmented
+from assay.data.shown.shown_samples import Shown, show, show_augmented
 from assay.errors import AssayError
 from assay.report.data.data_page import data_page
 from assay.report.data.survey import raw_tables, survey

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias, final
 
 from assay.record.outcome import Status
-from assay.record.varying import in_short
+from assay.record.runs.varying import in_short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

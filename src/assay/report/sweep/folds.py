@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from assay.record.out_of_fold import FoldRun, gathered, mean_scores, tested_values
+from assay.record.runs.statistics import mean_of
+from assay.record.runs.varying import INNER_FOLDS, in_short
 from assay.record.score_text import format_score, score_text
-from assay.record.statistics import mean_of
-from assay.record.varying import INNER_FOLDS, in_short
 from assay.report.page.page import Cell, Note, Table
 from assay.targets.own_task import import_trusted
 

@@ -6,15 +6,15 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from assay.record.statistics import mean_of
-from assay.record.varying import in_short
+from assay.record.runs.statistics import mean_of
+from assay.record.runs.varying import in_short
 from assay.report.table.comparison import verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.record.objective import Objective
-    from assay.record.statistics import Mean
+    from assay.record.runs.statistics import Mean
     from assay.report.sweep.contents import Contents, Job
 
 

@@ -15,7 +15,7 @@ from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import RunRecord
-from assay.record.varying import fold_of, varying
+from assay.record.runs.varying import fold_of, varying
 from assay.report.sweep.contents import Contents, Job, Span, place_of, spans_of, time_of
 from assay.report.sweep.read_runs import read_runs
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from assay.quoting import counted, duration
+from assay.record.runs.varying import in_short
 from assay.record.score_text import format_score, score_text
-from assay.record.varying import in_short
 from assay.report.page.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
 from assay.report.sweep.curves import curve_figures
 from assay.report.sweep.failures import failures
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from assay.figure.figure import Figure
     from assay.record.objective import Objective
-    from assay.record.statistics import Mean
+    from assay.record.runs.statistics import Mean
     from assay.report.page.page import Block, Tone
     from assay.report.sweep.contents import Contents, Job
     from assay.report.sweep.failures import Failure

@@ -12,8 +12,7 @@ from assay.record.runs.columns import config_columns
 from assay.record.runs.config_values import ConfigValues
 from assay.record.runs.plain_value import plain_value
 from assay.record.runs.run import is_config
-from assay.record.runs.value import value
-from assay.record.statistics import (
+from assay.record.runs.statistics import (
     LEVEL,
     PAIRED_TEST,
     WELCH,
@@ -22,6 +21,7 @@ from assay.record.statistics import (
     same_folds,
     welch,
 )
+from assay.record.runs.value import value
 from assay.report.table.condition import meeting, no_such_key
 from assay.report.table.ranking import Ranking, no_such_metric, ranking_of
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.record.runs.run import Run
-    from assay.record.statistics import Mean
+    from assay.record.runs.statistics import Mean
 
 
 @final

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.record.runs.run import Run
-    from assay.record.statistics import Mean
+    from assay.record.runs.statistics import Mean
 
 _SOURCE: Final = tuple(f"data.source.{name}" for name in ("path", "root", "test_path", "target"))
 

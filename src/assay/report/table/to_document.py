@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from assay.record.statistics import PAIRED_TEST, WELCH
+from assay.record.runs.statistics import PAIRED_TEST, WELCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

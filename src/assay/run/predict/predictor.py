@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from assay.data.transform.target_scale import target_scale
 from assay.errors import DataError
-from assay.task.answers import typed_by
 from assay.task.generate import Sampling, generate
+from assay.task.own_task.answers import typed_by
 from assay.task.prediction.prediction_batch import ReconstructionPredictions
 from assay.task.prediction.text_prediction import TextPrediction, TextPredictions
 from assay.task.task_of import task_of

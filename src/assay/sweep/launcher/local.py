@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from assay.config.value import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
-from assay.record.provenance import usable_cores
+from assay.record.provenance.provenance import usable_cores
 from assay.sweep.launcher.gpus import Gpus
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.worker.check_process import CheckProcess

@@ -14,9 +14,9 @@ from assay.config.identity import REPETITIONS
 from assay.files.atomic import write_text
 from assay.record import out_of_fold
 from assay.record.log_file import FILE, logs_of
+from assay.record.runs.statistics import mean_of
+from assay.record.runs.varying import INNER_FOLDS, fold_of, in_short, varying
 from assay.record.score_text import format_score, score_text
-from assay.record.statistics import mean_of
-from assay.record.varying import INNER_FOLDS, fold_of, in_short, varying
 from assay.sweep.output.progress import said, why
 from assay.sweep.output.tables import RESULTS, best_job, groups, ranked, write_tables
 from assay.targets.own_task import import_trusted

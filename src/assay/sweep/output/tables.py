@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.config.identity import REPETITIONS
 from assay.files.atomic import write_text
-from assay.record.statistics import mean_of
-from assay.record.varying import fold_of, varying
+from assay.record.runs.statistics import mean_of
+from assay.record.runs.varying import fold_of, varying
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from assay.record.journal import JobRecord
     from assay.record.objective import Objective
-    from assay.record.statistics import Mean
+    from assay.record.runs.statistics import Mean
 
 RESULTS: Final = "results.csv"
 GROUPS: Final = "groups.csv"

@@ -19,7 +19,7 @@ _GROUPS: Final = (
 )
 _MODULES: Final = (
     "assay.run.train",
-    "assay.run.resume",
+    "assay.run.resume.resume",
     "assay.sweep.worker.run_job",
     "fsspec.implementations.chained",
     "git",
@@ -50,7 +50,7 @@ def preload() -> None:
                 importlib.import_module(module.name)
     _look_up_options()
     _look_up_plugins()
-    from assay.record import provenance
+    from assay.record.provenance import provenance
 
     provenance.packages()
     provenance.machine([], 1)

@@ -1,0 +1,154 @@
+"""What git would lose: the changes of a working tree as one patch."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.record.provenance.git_environment import git_environment
+from assay.record.secrets import redact
+
+if TYPE_CHECKING:
+    import git
+
+_SOURCES = (".py", ".pyi", ".yaml", ".yml", ".toml", ".cfg", ".json", ".sh")
+_CREDENTIALS = re.compile(
+    r"(.*[._-])?(credentials?|secrets?|env|tokens?|passwords?|service[_-]?account|kaggle|client[_-]secrets?"
+    r"|auth|api[_-]?keys?)([._-].*)?\.(?!pyi?$)\w+",
+    re.IGNORECASE,
+)
+"""Files that hold nothing but secrets; a `tokens.py` is code, in which secrets are struck out."""
+_LARGEST_UNTRACKED = 1 << 20
+_LARGEST_PATCH = 20 << 20
+_SECTION = "diff --git "
+_FORMAT = (
+    # Whatever the user's own settings make of a diff, this is what `git apply` reads.
+    "--binary",
+    "--full-index",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-renames",
+    "--no-relative",
+    "--ignore-submodules=dirty",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)
+
+
+def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str, bool]:
+    """Changes against HEAD, and the source files that git neither tracks nor ignores.
+
+    Files of runs, of virtual environments and of repositories within this one are not source files, and
+    untracked ones that are named as credentials are left out. Secrets in text are struck out, and where one
+    stood in a line that HEAD has too, the patch does not apply;
+    binary files are compressed in a patch and not searched. Nothing in the repository is written to.
+
+    Args:
+        repository: Must not be bare.
+        largest: Characters that the patch may have; files that do not fit are left out.
+
+    Returns:
+        The patch for `git apply`, bytes that are not UTF-8 as with `surrogateescape`; and whether it says
+        everything.
+    """
+    root = Path(repository.working_dir)
+    with tempfile.TemporaryDirectory() as folder:
+        # Announced in a copy of the index, so that one diff shows everything and the user's own stays.
+        index = Path(folder) / "index"
+        if (own := Path(repository.git_dir) / "index").is_file():
+            shutil.copy2(own, index)  # with its time, by which git tells what may have changed since
+        common = Path(repository.common_dir).resolve()
+        environment = {
+            **git_environment(Path(repository.git_dir), common),
+            "GIT_INDEX_FILE": str(index),
+            "GIT_OBJECT_DIRECTORY": folder,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(common / "objects"),
+        }
+        with repository.git.custom_environment(**environment):
+            left_out = _announce_untracked(repository, root)
+            left_out += _large_changes(repository, root, largest)
+            base = "HEAD" if head_of(repository) else repository.git.hash_object("-t", "tree", os.devnull)
+            kept_out = [f":(top,exclude,literal){name}" for name in left_out]
+            content = repository.git.diff(
+                base, *_FORMAT, "--", ":/", *kept_out, stdout_as_string=False, strip_newline_in_stdout=False
+            )
+    text = bytes(content).decode("utf-8", "surrogateescape")
+    redacted = redact(text, code=True)
+    patch, cut = _fitting(redacted, largest)
+    return patch, not (left_out or cut or redacted != text)
+
+
+def head_of(repository: git.Repo) -> str | None:
+    """The commit that is checked out, in hexadecimal digits; None before the first."""
+    from git import SymbolicReference
+
+    try:  # GitPython's `head.commit` starts a process to look the commit up
+        return SymbolicReference.dereference_recursive(repository, repository.head.path)
+    except ValueError:
+        return None
+
+
+def _announce_untracked(repository: git.Repo, root: Path) -> list[str]:
+    """Add the untracked source files with intent; return those that are too large, or hold credentials."""
+    listed = repository.git.ls_files("--others", "--exclude-standard", "--full-name", "-z", ":/").split("\0")
+    skipped: dict[Path, bool] = {}
+    sources: list[str] = []
+    left_out: list[str] = []
+    for name in listed:
+        path = root / name
+        if not name.endswith(_SOURCES) or _generated(path.parent, root, skipped):
+            continue
+        kept = _size(path) <= _LARGEST_UNTRACKED and not _CREDENTIALS.fullmatch(path.name)
+        (sources if kept else left_out).append(name)
+    if sources:
+        listing = "\0".join(f":(top,literal){name}" for name in sources).encode("utf-8", "surrogateescape")
+        with tempfile.TemporaryFile() as file:
+            file.write(listing)
+            file.seek(0)
+            repository.git.add(
+                "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul", istream=file
+            )
+    return left_out
+
+
+def _generated(folder: Path, root: Path, seen: dict[Path, bool]) -> bool:
+    """Whether a folder lies in a run directory or a virtual environment."""
+    if folder not in seen:
+        here = folder != root and ((folder / "record.json").is_file() or (folder / "pyvenv.cfg").is_file())
+        seen[folder] = here or (folder != root and _generated(folder.parent, root, seen))
+    return seen[folder]
+
+
+def _large_changes(repository: git.Repo, root: Path, largest: int) -> list[str]:
+    if head_of(repository) is None:
+        return []
+    changed = repository.git.diff(
+        "HEAD", "--name-only", "--no-renames", "--no-relative", "--ignore-submodules=dirty", "-z"
+    ).split("\0")
+    return [name for name in changed if name and _size(root / name) > largest]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:  # deleted
+        return 0
+
+
+def _fitting(patch: str, largest: int) -> tuple[str, bool]:
+    """The first files of a patch that fit, whole; and whether any does not."""
+    if len(patch) <= largest:
+        return patch, False
+    kept: list[str] = []
+    room = largest
+    for part in f"\n{patch}".removesuffix("\n").split(f"\n{_SECTION}")[1:]:
+        section = f"{_SECTION}{part}\n"
+        if len(section) <= room:
+            kept.append(section)
+            room -= len(section)
+    return "".join(kept), True

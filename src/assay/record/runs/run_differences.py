@@ -1,0 +1,180 @@
+"""Two runs of one config: the first thing that is not the same, and what may have made it so."""
+
+from __future__ import annotations
+
+import csv
+import math
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import AssayError
+from assay.record import predictions_file
+from assay.record.provenance.segment import differences_within, machine_changes, segments
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.record.run_record import RunRecord
+
+_OF_THE_MACHINE = ("DeviceStatsMonitor",)
+"""Columns that say how busy a machine was."""
+_SHOWN = 6
+
+
+def differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> list[str]:
+    """What is not the same in two runs, the first step that differs before all else.
+
+    Args:
+        run_dir: Of the run.
+        record: Its record.
+        again: Of the same run once more.
+        made: Its record.
+
+    Returns:
+        One line each; empty when everything is the same.
+    """
+    lines = []
+    row = first_row(run_dir / "metrics.csv", again / "metrics.csv")
+    if row:
+        lines.append(row)
+    scores = [
+        f"{name} {record.metrics.get(name)} then, {made.metrics.get(name)} now"
+        for name in sorted(record.metrics.keys() | made.metrics.keys())
+        if not name.startswith(_OF_THE_MACHINE)
+        and not _same(record.metrics.get(name), made.metrics.get(name))
+    ]
+    if scores:
+        lines.append("final scores: " + "; ".join(scores[:_SHOWN]))
+    if other := _other_predictions(run_dir, again):
+        lines.append(other)
+    if record.weights_sha256 and record.weights_sha256 != made.weights_sha256:
+        then, now = record.weights_sha256[:12], made.weights_sha256[:12]
+        lines.append(f"weights: SHA-256 {then} then, {now or 'none'} now")
+    elif not record.weights_sha256:
+        last = (record.files.get("checkpoints/last.ckpt"), made.files.get("checkpoints/last.ckpt"))
+        if None not in last and last[0] != last[1] and not lines:
+            lines.append(
+                "weights: the record says nothing of them, and the last checkpoints are not the same"
+            )
+    return lines
+
+
+def relative_differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> dict[str, float]:
+    """The largest relative difference of each logged column and each final score, the largest first.
+
+    Args:
+        run_dir: As for `differences`.
+        record: As for `differences`.
+        again: As for `differences`.
+        made: As for `differences`.
+
+    Returns:
+        By name, without those that are the same; infinite where one run has no such number.
+    """
+    largest: dict[str, float] = {}
+
+    def take(name: str, first: Any, second: Any) -> None:
+        size = _relative(first, second)
+        if size and not name.startswith(_OF_THE_MACHINE):
+            largest[name] = max(size, largest.get(name, 0.0))
+
+    before, after = _rows(run_dir / "metrics.csv"), _rows(again / "metrics.csv")
+    for row, new in zip(before, after, strict=False):
+        for name in {**row, **new}:
+            take(name, row.get(name), new.get(name))
+    take("rows of metrics.csv", None if len(before) != len(after) else 0, 0)
+    for name in record.metrics.keys() | made.metrics.keys():
+        take(name, record.metrics.get(name), made.metrics.get(name))
+    return dict(sorted(largest.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _relative(first: Any, second: Any) -> float:
+    """Of two numbers, which may be text; infinite where one is none or not finite.
+
+    >>> _relative("1.0", 1.0), _relative("nan", math.nan), _relative(1.0, 0.75), _relative(None, 1.0)
+    (0.0, 0.0, 0.25, inf)
+    """
+    try:
+        first, second = float(first), float(second)
+    except (TypeError, ValueError):
+        return 0.0 if first == second else math.inf
+    if _same(first, second):
+        return 0.0
+    size = abs(first - second) / max(abs(first), abs(second))
+    return size if math.isfinite(size) else math.inf
+
+
+def _other_predictions(run_dir: Path, again: Path) -> str:
+    """How many samples a model says something else of; empty where none, or where a run has kept nothing."""
+    import numpy as np
+
+    try:
+        before, after = (predictions_file.read(one / predictions_file.FILE) for one in (run_dir, again))
+    except AssayError:
+        return ""
+    if before.keys != after.keys or before.outputs.shape != after.outputs.shape:
+        return "predictions: they are of other samples"
+    same = np.isclose(before.outputs, after.outputs, rtol=0, atol=0, equal_nan=True)
+    changed = int(np.count_nonzero(~np.all(same, axis=1)))
+    return f"predictions: of {changed:,} of {len(before.keys):,} samples other ones" if changed else ""
+
+
+def first_row(then: Path, now: Path) -> str:
+    """The first logged value that is not the same in two tables; empty when all are.
+
+    Args:
+        then: metrics.csv of a run.
+        now: metrics.csv of the same run once more.
+    """
+    before, after = _rows(then), _rows(now)
+    for row, new in zip(before, after, strict=False):
+        for name in {**row, **new}:
+            value, again = row.get(name, ""), new.get(name, "")
+            if value != again and not name.startswith(_OF_THE_MACHINE):
+                where = f"step {row.get('step', '?')}, epoch {row.get('epoch', '?')}"
+                return f"{where}: {name} {value or 'not logged'} then, {again or 'not logged'} now"
+    if len(before) != len(after):
+        more = (before if len(before) > len(after) else after)[min(len(before), len(after))]
+        return f"step {more.get('step', '?')}: {len(before)} rows then, {len(after)} now"
+    return ""
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [
+            {name: value for name, value in row.items() if name and value} for row in csv.DictReader(file)
+        ]
+    # Rows that a machine's load alone has made may be more or fewer.
+    return [
+        row for row in rows if any(not name.startswith((*_OF_THE_MACHINE, "epoch", "step")) for name in row)
+    ]
+
+
+def _same(first: Any, second: Any) -> bool:
+    both_nan = all(isinstance(value, float) and math.isnan(value) for value in (first, second))
+    return both_nan or first == second
+
+
+def causes(then: RunRecord, now: RunRecord) -> list[str]:
+    """What differs between the circumstances of two runs, the most likely cause of a difference first.
+
+    Args:
+        then: Of the run.
+        now: Of the same run once more.
+    """
+    likely = [
+        f"config: changed at step {entry.get('from_step')} ({', '.join(entry['changed'])})"
+        for entry in then.resumed
+        if entry.get("changed")
+    ]
+    likely += differences_within(then)
+    if then.git is None:
+        likely.append("code: it is not known, the run was outside a git repository")
+    if then.data_sha256 != now.data_sha256:
+        likely.append("data: its SHA-256 is another one")
+    likely += machine_changes(segments(then)[0], segments(now)[0])
+    return likely or [
+        "nothing on record differs: an operation that is not deterministic (trainer.deterministic=true "
+        "names it), or a record that was changed"
+    ]

@@ -1,0 +1,95 @@
+"""Intervals and p-values, against scipy.stats."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
+
+from assay.record.runs.statistics import corrected_resampled, mean_of, same_folds, welch
+from assay.report.table.comparison import verdict_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+scores = st.lists(st.integers(-10_000, 10_000).map(lambda number: number / 1000), min_size=2, max_size=12)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(scores)
+def test_the_interval_is_students(values: Sequence[float]) -> None:
+    found = mean_of(values)
+    assert found is not None
+    error = stats.sem(values)
+    assert found.n == len(values)
+    if error == 0:
+        assert found.low == pytest.approx(found.mean)
+        return
+    low, high = stats.t.interval(0.95, len(values) - 1, loc=sum(values) / len(values), scale=error)
+    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-9, abs=1e-12)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(scores, scores)
+def test_the_p_value_is_welchs(one: Sequence[float], other: Sequence[float]) -> None:
+    found = welch(one, other)
+    if len(set(one)) == len(set(other)) == 1:
+        assert found is None
+        return
+    assert found is not None
+    both = ((statistics.fmean(values), statistics.stdev(values), len(values)) for values in (one, other))
+    expected = stats.ttest_ind_from_stats(*next(both), *next(both), equal_var=False).pvalue
+    assert math.isclose(found, expected, rel_tol=1e-7, abs_tol=1e-12)
+
+
+def test_scores_that_differ_by_next_to_nothing_are_tested() -> None:
+    """The squares of their variances are zero to a computer."""
+    small, large = [1e-90, 2e-90, 4e-90], [3e-90, 5e-90, 9e-90]
+    expected = stats.ttest_ind([1, 2, 4], [3, 5, 9], equal_var=False).pvalue
+    assert welch(small, large) == pytest.approx(expected)
+
+
+def test_too_few() -> None:
+    assert welch([0.5], [0.1, 0.2]) is None
+    assert mean_of([math.nan, None, math.inf]) is None
+    one = mean_of([0.5, math.nan, None, -math.inf])
+    assert one is not None
+    assert (one.mean, one.std, one.low, one.half_width) == (0.5, None, None, None)
+
+
+def test_seeds_of_a_fold_count_once() -> None:
+    """The mean over folds of the means over seeds, with scipy's interval of as many values as folds."""
+    drawn = np.random.default_rng(0).normal(size=(5, 3))
+    found = mean_of(drawn.ravel(), np.repeat(range(5), 3))
+    means = drawn.mean(1)
+    low, high = stats.t.interval(0.95, 4, means.mean(), stats.sem(means))
+    assert found is not None
+    assert (found.n, found.mean, found.low, found.high) == pytest.approx((5, means.mean(), low, high))
+    alone = mean_of(drawn[0], [2, 2, 2])  # one fold: its seeds are all there is
+    assert alone is not None
+    assert alone.values == tuple(drawn[0])
+    assert mean_of([1.0, None], [0, 1]) == mean_of([1.0])
+
+
+def test_configurations_over_the_same_folds_are_compared_fold_by_fold() -> None:
+    first, second = [0.91, 0.82, 0.95, 0.88, 0.79], [0.90, 0.80, 0.93, 0.88, 0.78]
+    one, other = mean_of(first, [0, 1, 2, 3, 4]), mean_of(second[::-1], [4, 3, 2, 1, 0])
+    assert one is not None
+    assert other is not None
+    assert same_folds(one, other)
+    plain = stats.ttest_rel(first, second)
+    t = plain.statistic * math.sqrt((1 / 5) / (1 / 5 + 1 / 4))
+    assert corrected_resampled(one, other) == pytest.approx(2 * stats.t.sf(abs(t), 4), rel=1e-12)
+    p, told = verdict_of("val/accuracy", one, other)
+    assert p == corrected_resampled(one, other)
+    assert "corrected resampled t-test" in told
+    unpaired = mean_of(second)
+    assert unpaired is not None
+    assert not same_folds(one, unpaired)
+    assert "Welch" in verdict_of("val/accuracy", one, unpaired)[1]

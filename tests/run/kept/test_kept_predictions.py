@@ -1,0 +1,207 @@
+"""A run keeps what its model said of the test subset: by it, scikit-learn comes to the run's own scores."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from sklearn import metrics  # type: ignore[import-untyped]  # scikit-learn ships no types
+from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # as above
+from tests.conftest import unchanged_process
+
+from assay.record import predictions_file, samples_file
+from assay.record.manifest import changed_since
+from assay.run.kept.kept_predictions import worst_of
+from assay.run.resume.resume import resume
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Train, Trained
+
+    from assay.task.prediction.predictions import Predictions
+
+MLP = ("model=mlp", "optimizer.lr=0.01")
+
+
+def kept(run: Trained) -> Predictions:
+    return predictions_file.read(run.run_dir / predictions_file.FILE)
+
+
+def scores(predictions: Predictions) -> dict[str, float]:
+    """What scikit-learn makes of them."""
+    outputs, targets = predictions.outputs, predictions.targets
+    assert targets is not None
+    if predictions.task == "regression":
+        return {
+            "mae": metrics.mean_absolute_error(targets, outputs),
+            "r2": metrics.r2_score(targets, outputs),
+        }
+    if predictions.task == "multilabel":
+        hard = outputs >= 0.5
+        return {
+            "accuracy": float((hard == targets).mean()),
+            "auroc": metrics.roc_auc_score(targets, outputs, average="macro"),
+        }
+    area = (
+        metrics.roc_auc_score(targets, outputs[:, 1])
+        if predictions.task == "binary"
+        else metrics.roc_auc_score(targets, outputs, multi_class="ovr", average="macro")
+    )
+    return {"accuracy": metrics.accuracy_score(targets, outputs.argmax(1)), "auroc": area}
+
+
+@pytest.mark.always("overrides1-binary-probabilities-shape1", "overrides2-regression-values-shape2")
+@pytest.mark.parametrize(
+    ("overrides", "task", "kind", "shape"),
+    [
+        (("data=wine",), "multiclass", "probabilities", (36, 3)),
+        (("data=breast_cancer",), "binary", "probabilities", (114, 2)),
+        (("data=diabetes",), "regression", "values", (89, 1)),
+        (
+            (
+                *("data=synthetic", "task=multilabel", "data.source.task=multilabel"),
+                *("data.source.input_shape=[20]", "data.source.num_samples=300", "data.source.num_classes=4"),
+            ),
+            "multilabel",
+            "probabilities",
+            (60, 4),
+        ),
+    ],
+)
+def test_scikit_learn_comes_to_the_runs_own_scores(
+    train: Train, overrides: tuple[str, ...], task: str, kind: str, shape: tuple[int, int]
+) -> None:
+    run = train(*overrides, *MLP)
+    predictions = kept(run)
+    assert (predictions.task, predictions.kind, predictions.outputs.shape) == (task, kind, shape)
+    assert predictions.keys == tuple(map(str, run.datamodule.splits.rows["test"]))
+    assert predictions.num_evaluated == 0
+    for name, value in scores(predictions).items():
+        assert run.result.metrics[f"test/{name}"] == pytest.approx(value, abs=1e-5), name
+    files = run.record["files"]
+    assert {predictions_file.FILE, samples_file.FILE} <= files.keys()
+    assert not changed_since(run.run_dir, files)
+
+
+def test_of_the_best_checkpoint_and_of_the_right_samples(digits_run: Trained) -> None:
+    predictions = kept(digits_run)
+    rows = np.array([int(key) for key in predictions.keys])
+    np.testing.assert_array_equal(predictions.targets, load_digits().target[rows])
+    matrix = metrics.confusion_matrix(predictions.targets, predictions.outputs.argmax(1))
+    assert matrix.tolist() == digits_run.record["matrices"]["test/confusion_matrix"]
+
+
+def test_embeddings_and_scores_are_called_so(train: Train, tmp_path: Path) -> None:
+    predictions = kept(train("data=digits", *MLP, "loss=triplet", "metrics=retrieval"))
+    assert (predictions.kind, predictions.outputs.shape) == ("embeddings", (360, 10))
+    (tmp_path / "loss").mkdir()
+    (tmp_path / "loss" / "margin.yaml").write_text("# Margins.\n_target_: torch.nn.MultiMarginLoss\n")
+    predictions = kept(
+        train("data=wine", *MLP, "loss=margin", "metrics.train={}", "metrics.eval={}", config_dir=tmp_path)
+    )
+    assert (predictions.kind, predictions.outputs.shape) == ("scores", (36, 3))
+
+
+def test_samples_need_no_data(digits_run: Trained, train: Train, tmp_path: Path) -> None:
+    predictions, samples = kept(digits_run), samples_file.read(digits_run.run_dir / samples_file.FILE)
+    assert [one.reason for one in samples] == ["worst"] * 24 + ["random"] * 24
+    assert len({one.key for one in samples[24:]}) == 24
+    assert isinstance(predictions.targets, np.ndarray)
+    right = predictions.outputs[np.arange(360), predictions.targets]
+    assert {one.key for one in samples[:24]} == {predictions.keys[index] for index in right.argsort()[:24]}
+    images = load_digits().images
+    for one in samples[::7]:
+        assert one.picture is not None
+        pixels = np.asarray(Image.open(io.BytesIO(one.picture)))
+        np.testing.assert_array_equal(pixels, (images[int(one.key)] / 16 * 255).round())
+
+    frame = pd.DataFrame({"kind": list("ab") * 40, "size": np.arange(80.0), "on": [True, False] * 40})
+    frame.loc[3, "size"] = np.nan
+    frame["price"] = frame["size"].fillna(3) * 2 + (frame["kind"] == "a")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    run = train(
+        *("data=table", f"data.source.path='{tmp_path}/rows.csv'", "data.source.target=price", *MLP),
+        *("data.source.missing=impute", "data.source.keep=[size]", "predictions.num_samples=99"),
+        *("data.source.task=regression", "task=regression", "data.split.test=0.5"),
+    )
+    samples = samples_file.read(run.run_dir / samples_file.FILE)
+    assert len(samples) == 80
+    for one in samples:
+        assert one.row == json.loads(frame.drop(columns="price").loc[int(one.key)].to_json())
+        assert one.picture is None
+
+
+def test_a_size_limit_keeps_a_random_choice_and_says_so(train: Train) -> None:
+    run = train(
+        *("data=synthetic", "data.source.num_samples=60000", "data.source.input_shape=[4]", "model=linear"),
+        *(
+            "data.split.test=0.8",
+            "data.split.val=0.05",
+            "data.source.num_classes=10",
+            "predictions.max_megabytes=1",
+        ),
+        *("trainer.limit_train_batches=1", "trainer.limit_val_batches=1", "data.eval_batch_size=4096"),
+    )
+    predictions, log = kept(run), (run.run_dir / "log.txt").read_text()
+    assert len(predictions.keys) == 1_000_000 // 48
+    assert predictions.num_evaluated == 48_000
+    assert "predictions of 20,833 of 48,000 samples are kept, drawn at random" in log
+    rows = np.array([int(key) for key in predictions.keys])
+    assert (np.diff(rows) > 0).all()
+    assert abs(rows.mean() - run.datamodule.splits.rows["test"].mean()) < 500  # not the first ones
+    np.testing.assert_array_equal(predictions.targets, run.datamodule.splits.data["test"].targets[rows])
+    assert run.result.metrics["test/accuracy"] == pytest.approx(scores(predictions)["accuracy"], abs=0.02)
+    assert (run.run_dir / predictions_file.FILE).stat().st_size < 1_000_000
+
+
+def test_none_are_kept_where_none_are_asked_for(train: Train) -> None:
+    run = train("data=wine", *MLP, "predictions.max_megabytes=0")
+    assert not list(run.run_dir.glob("*.parquet"))
+    assert (run.run_dir / "log.txt").read_text().count("no predictions are kept") == 1
+
+
+def test_the_worst_come_first_and_what_nobody_can_judge_is_none_of_them() -> None:
+    badness = np.array([0.5, np.nan, 2.0, np.inf, 2.0, 0.1])
+    assert worst_of(badness, 3) == [2, 4, 0]
+    assert worst_of(badness, 9) == [2, 4, 0, 5]
+
+
+def test_training_is_the_same_with_and_without(train: Train) -> None:
+    run, without = (train("data=wine", *MLP, f"predictions.max_megabytes={size}") for size in (64, 0))
+    assert run.record["weights_sha256"] == without.record["weights_sha256"]
+    assert run.record["fingerprint"] == without.record["fingerprint"]
+    assert run.rows == without.rows
+
+
+def test_what_cannot_be_kept_ends_no_run(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, predictions: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(predictions_file, "write", full)
+    run = train("data=wine", *MLP)
+    assert run.result.status == "finished"
+    assert "what was predicted is not kept: " in (run.run_dir / "log.txt").read_text()
+    assert not list(run.run_dir.glob("*.parquet"))
+
+
+def test_only_the_end_of_a_run_has_them(train: Train) -> None:
+    run = train("data=wine", *MLP, "callbacks=[last_checkpoint]", "trainer.max_epochs=2")
+    first = (run.run_dir / predictions_file.FILE).read_bytes()
+    with unchanged_process(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("assay.module.Module.on_train_epoch_end", _interrupt)
+        assert resume(run.run_dir, ["trainer.max_epochs=4"]).status == "interrupted"
+    assert not list(run.run_dir.glob("*.parquet"))
+    with unchanged_process():
+        assert resume(run.run_dir).status == "finished"
+    assert (run.run_dir / predictions_file.FILE).read_bytes() != first
+    assert not changed_since(run.run_dir, run.record["files"])
+
+
+def _interrupt(self: Any) -> None:
+    raise KeyboardInterrupt
