@@ -1,6 +1,7 @@
+"""A table as samples: features, targets, what is filled in."""
+
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -8,54 +9,20 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.feature_extraction.text import (  # type: ignore[import-untyped]  # scikit-learn ships no types
-    HashingVectorizer,
-)
 from sklearn.impute import SimpleImputer  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped]  # scikit-learn ships no types
+from tests.data.made_tables import RNG, frame, save, setup, with_values
 
 from assay.data.samples import Samples
 from assay.data.shown.tested_samples import sample_names
 from assay.data.table import Table
-from assay.errors import AssayError, ConfigError, DataError
+from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from assay.data.data_module import DataModule
-
-RNG = np.random.default_rng(0)
-
-
-def frame(count: int = 40) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "age": RNG.integers(20, 60, count),
-            "height": RNG.normal(170, 10, count),
-            "rooms": np.resize([1, 2, 3, 4, 5], count),
-            "city": RNG.choice(["Bonn", "Köln", "Ulm"], count),
-            "smokes": RNG.random(count) > 0.5,
-            "kind": np.resize(["no", "yes"], count),
-        }
-    )
-
-
-def save(table: pd.DataFrame, folder: Path, name: str = "table.csv") -> str:
-    path = folder / name
-    if name.endswith(".parquet"):
-        table.to_parquet(path)
-    else:
-        table.to_csv(path, index=False)
-    return str(path)
-
-
-def setup(build: Callable[..., DataModule], source: Table, **options: Any) -> tuple[DataModule, Samples]:
-    datamodule = build(source, **options)
-    datamodule.setup()
-    data = datamodule.splits.data["train"]
-    assert isinstance(data, Samples)
-    return datamodule, data
 
 
 @pytest.mark.parametrize("name", ["table.csv", "table.csv.gz", "table.parquet"])
@@ -151,16 +118,6 @@ def test_a_test_table_of_its_own(tmp_path: Path, data_module: Callable[..., Data
     spec = datamodule.spec
     assert (spec.num_train, spec.num_val, spec.num_test) == (36, 4, 10)
     assert datamodule.splits.data["test"].inputs.shape == (10, 7)  # type: ignore[union-attr]  # in memory
-
-
-def with_values(**values: Any) -> pd.DataFrame:
-    table = frame()
-    for name, (row, value) in values.items():
-        table[name] = (
-            table[name].astype(object if isinstance(value, str) else float) if name in table else 0.0
-        )
-        table.loc[row, name] = value
-    return table
 
 
 @pytest.mark.parametrize(
@@ -283,19 +240,6 @@ def test_a_column_that_is_text_in_the_test_table_only(
         data_module(Table(path, "kind", test_path=test_path)).setup()
 
 
-@pytest.mark.parametrize("name", ["nowhere.csv", "nowhere.parquet"])
-def test_a_file_that_is_not_there(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"data\.source\.path: there is no such file: .*{name}"):
-        Table(str(tmp_path / name), "y").read()
-
-
-@pytest.mark.parametrize("name", ["broken.csv", "broken.parquet", "table.xlsx", "table.json"])
-def test_a_file_that_is_no_table(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(b"")
-    with pytest.raises(AssayError, match=r"data\.source\.path.*(cannot be read|file was expected)"):
-        Table(str(tmp_path / name), "y").read()
-
-
 @pytest.mark.parametrize(
     "wrong", [{"task": "ranking"}, {"task": "reconstruction"}, {"missing": "drop"}, {"encoding": "utf-9"}]
 )
@@ -311,292 +255,6 @@ def test_one_target_of_numbers_has_a_digest() -> None:
     assert (
         Samples(torch.zeros(3, 1), strided).digest() == Samples(torch.zeros(3, 1), targets.clone()).digest()
     )
-
-
-@pytest.mark.parametrize("between", [1, 2, 20])
-def test_rows_that_an_open_quote_takes_in_are_not_lost(tmp_path: Path, between: int) -> None:
-    path = tmp_path / "pipes.csv"
-    names = [f'"{i} inch' if i in (5, 5 + between) else f"{i} inch" for i in range(40)]
-    path.write_text(
-        "a,pipe,y\n" + "".join(f"{i}.5,{name},{i % 2}\n" for i, name in enumerate(names)), "utf-8"
-    )
-    with pytest.raises(DataError, match=rf"{between} rows lie within a cell of the column 'pipe' in row 5 "):
-        Table(str(path), "y").read()
-    text = 'a,pipe,y\n1,"two lines,\nof, text",0\n2,"1, 2\n3, 4\n5, 6",1\n'
-    path.write_text(text, encoding="utf-8")
-    assert len(Table(str(path), "y", features=["a", "pipe"]).read()["all"].raw) == 2
-
-
-def test_no_rows_and_another_separator(tmp_path: Path) -> None:
-    (tmp_path / "empty.csv").write_text("a,b,c\n", encoding="utf-8")
-    with pytest.raises(DataError, match="has no rows"):
-        Table(str(tmp_path / "empty.csv"), "c").read()
-    (tmp_path / "semicolons.csv").write_text("a;b;c\n1;2;x\n3;4;y\n", encoding="utf-8")
-    with pytest.raises(DataError, match="looks separated by ';'"):
-        Table(str(tmp_path / "semicolons.csv"), "c", separator=",").read()
-    assert Table(str(tmp_path / "semicolons.csv"), "c", separator=";").read()
-    (tmp_path / "decimals.csv").write_text('a;"b, cm";c\n1,5;2,5;x\n3;4,1;y\n', encoding="utf-8")
-    with pytest.raises(DataError, match="looks separated by ';'") as caught:
-        Table(str(tmp_path / "decimals.csv"), "c", separator=",").read()
-    assert caught.value.hint == "'data.source.separator=\";\"'"
-    assert Table(str(tmp_path / "decimals.csv"), "c", separator=";", decimal=",").read()
-
-
-# -- what is not a feature, or more than one ----------------------------------------------------------------
-
-
-def messy(count: int = 60) -> pd.DataFrame:
-    """A table as people export it: what looks like features, and is none."""
-    table = frame(count)
-    table.insert(0, "Unnamed: 0", range(count))
-    table["customer_id"] = RNG.permutation(10**6)[:count]
-    table["userId"] = [f"u-{index % 20}" for index in range(count)]
-    table["email"] = [f"person{index}@example.org" for index in range(count)]
-    table["signed"] = pd.date_range("2020-01-31", periods=count).strftime("%d.%m.%Y")
-    table["yyyymmdd"] = pd.date_range("2020-01-01", periods=count).strftime("%Y%m%d").astype(int)
-    table["created_at"] = 1_600_000_000 + RNG.permutation(10**6)[:count]
-    table["comment"] = [f"a very long remark on row {index}" for index in range(count)]
-    table["notes"] = np.resize([f"one of several remarks, the {index}th" for index in range(12)], count)
-    table["empty"] = np.nan
-    return table
-
-
-FIT = ["age", "height", "rooms", "city", "smokes", "signed", "yyyymmdd", "created_at"]
-
-
-@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
-def test_ids_and_free_text_are_left_out_and_dates_become_features(tmp_path: Path, name: str) -> None:
-    source = Table(save(messy(), tmp_path, name), "kind")
-    assert list(source.read()["all"].raw.columns) == FIT
-    note, dates, few = source.notes
-    for column in set(messy().columns) - {*FIT, "kind"}:
-        assert f"{column} (" in note
-    assert "'person0@example.org'" in note
-    assert """to use one: 'data.source.keep=["Unnamed: 0"]'""" in note
-    assert note.endswith("for the words of texts: data.source.text=hash")
-    assert "signed such as '31.01.2020' (%d.%m.%Y), yyyymmdd such as '20200101' (%Y%m%d)" in dates
-    assert few.endswith("rooms (5 values); as categories: 'data.source.categories=[rooms]'")
-
-
-def test_real_dates_of_a_parquet_file(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
-    table = frame(40)
-    table["day"] = pd.date_range("2020-01-01", periods=40)
-    source = Table(save(table, tmp_path, "table.parquet"), "kind")
-    datamodule, data = setup(data_module, source)
-    rows = datamodule.splits.rows["train"]
-    elapsed = (table["day"] - table["day"].iloc[rows].min()).dt.days
-    dates = np.column_stack(
-        [table["day"].dt.month, table["day"].dt.day_of_week, elapsed]
-    )  # one year, one hour
-    assert data.inputs[:, 4:7].tolist() == dates.tolist()  # after the other numbers, before the cities
-
-
-def test_what_is_kept_is_used(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
-    path = save(messy(), tmp_path)
-    kept = ["customer_id", "userId", "yyyymmdd", "comment"]
-    source = Table(path, "kind", keep=kept, exclude=["email", "city"])
-    assert list(source.read()["all"].raw.columns) == [
-        *("age", "height", "rooms", "smokes", "customer_id", "userId", "signed"),
-        *("yyyymmdd", "created_at", "comment"),
-    ]
-    assert "email" not in source.notes[0]  # left out by the user: there is nothing to say
-    _, data = setup(data_module, Table(path, "kind", features=["customer_id"]))
-    assert data.inputs[:, 0].tolist() == pd.read_csv(path)["customer_id"].tolist()
-
-
-def test_dates_in_the_test_table_are_written_alike(tmp_path: Path) -> None:
-    path, other = save(messy(), tmp_path), messy(10).assign(signed="2020-01-31")
-    with pytest.raises(DataError, match=r"'2020-01-31' in the column 'signed', row 0 .*, is not a date like"):
-        Table(path, "kind", test_path=save(other, tmp_path, "test.csv")).read()
-
-
-def test_texts_are_hashed_as_scikit_learn_hashes_them(
-    tmp_path: Path, data_module: Callable[..., DataModule]
-) -> None:
-    table = messy().drop(columns=["signed", "yyyymmdd", "created_at"])
-    table.loc[3, "comment"] = None
-    source = Table(save(table, tmp_path), "kind", text="hash", text_features=32)
-    _, data = setup(data_module, source)
-    assert any("the words of texts are hashed: email, comment, notes" in note for note in source.notes)
-    hashed = HashingVectorizer(n_features=32).transform(table["comment"].fillna("")).toarray()
-    np.testing.assert_allclose(data.inputs[:, -64:-32].numpy(), hashed, rtol=1e-6)
-    assert data.inputs.shape[1] == 4 + 3 + 3 * 32
-
-
-def test_numbers_as_categories_and_a_single_value(
-    tmp_path: Path, data_module: Callable[..., DataModule]
-) -> None:
-    table = frame().assign(rooms=np.resize(["01", "02", "10"], 40), same=7)
-    source = Table(save(table, tmp_path), "kind", categories=["rooms"], exclude=["city"])
-    datamodule, data = setup(data_module, source)
-    assert datamodule.encoder.columns[2].codes == {"01": 0, "02": 1, "10": 2}  # type: ignore[union-attr]
-    assert data.inputs[:, 3:].sum(0).tolist() == [14, 13, 13]
-    assert source.notes[0].startswith("left out of the features: same (one value in all rows)")
-
-
-def test_a_table_of_nothing_but_ids(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no column is left to predict from \(left out.*customer_id"):
-        Table(save(messy()[["customer_id", "kind"]], tmp_path), "kind").read()
-
-
-LEAKS: list[tuple[str, Any, str]] = [
-    ("kind", lambda table: table["kind"], "the two columns are equal"),
-    ("kind", lambda table: table["kind"].map({"no": 3, "yes": 8}), "each of its 2 values stands for one"),
-    ("rooms", lambda table: table["rooms"].map(dict(zip(range(1, 6), "vwxyz", strict=True))), "its 5 values"),
-    ("height", lambda table: table["height"], "the two columns are equal"),
-    ("height", lambda table: table["height"] / 2.54 + 1, "the target is 2.54 times it, plus a constant"),
-]
-
-
-@pytest.mark.parametrize(("target", "make", "how"), LEAKS)
-def test_a_column_that_gives_the_target_away(tmp_path: Path, target: str, make: Any, how: str) -> None:
-    table = frame()
-    table["secret"] = make(table)
-    with pytest.raises(DataError, match=f"'secret' gives the target '{target}' away: .*{how}") as caught:
-        Table(save(table, tmp_path), target).read()
-    assert caught.value.hint.startswith("'data.source.exclude=[secret]'")
-    assert "secret" not in Table(save(table, tmp_path), target, exclude=["secret"]).read()["all"].raw
-    assert "secret" in Table(save(table, tmp_path), target, keep=["secret"]).read()["all"].raw
-    alone = Table(save(table, tmp_path), target, features=["secret"])
-    alone.read()
-    assert "gives the target" in alone.notes[-1]
-
-
-def test_a_strong_feature_is_no_leak(tmp_path: Path) -> None:
-    table = frame()
-    table["noisy"] = table["height"] + RNG.normal(0, 0.01, len(table))
-    table["mostly"] = table["kind"].map({"no": 0, "yes": 1})
-    table["mostly"] = table["mostly"].where(table.index != 7, 1 - table["mostly"])
-    Table(save(table, tmp_path), "height").read()
-    Table(save(table, tmp_path), "kind").read()
-
-
-# -- files as they come --------------------------------------------------------------------------------------
-
-
-def test_files_of_other_programs(tmp_path: Path) -> None:
-    table = frame()
-    folder = tmp_path / "my tables, [2024]"
-    folder.mkdir()
-    named = table.rename(columns={"height": "Größe (cm)", "kind": "Art €"})
-    marked = table.astype({"height": object})
-    marked.loc[3, "height"] = "?"
-    cases: list[tuple[str, dict[str, Any], pd.DataFrame, str]] = [
-        ("bom.csv", {}, table, "kind"),
-        ("semicolons.csv", {"separator": ";", "decimal": ","}, table, "kind"),
-        ("names.csv", {}, named, "Art €"),
-        ("marks.csv", {"na_values": ["?"], "missing": "impute"}, marked, "kind"),
-        ("spaces.csv", {"separator": r"\s+"}, table, "kind"),
-    ]
-    for name, options, given, target in cases:
-        sep = " " if name == "spaces.csv" else options.get("separator", ",")
-        text = given.to_csv(index=False, sep=sep, decimal=options.get("decimal", "."))
-        (folder / name).write_text(text, "utf-8-sig" if name == "bom.csv" else "utf-8", newline="")
-        source = Table(str(folder / name), target, **options)
-        raw = source.read()["all"].raw
-        assert len(raw.columns) == 5, name
-        np.testing.assert_allclose(raw.iloc[4:, 1].astype(float), table["height"][4:], err_msg=name)
-
-
-def test_separators_at_the_end_of_the_rows_shift_nothing(tmp_path: Path) -> None:
-    text = "".join(f"{row / 7},{'ab'[row % 2]},\n" for row in range(40))
-    (tmp_path / "table.csv").write_text(f"x,y\n{text}", encoding="utf-8")
-    data = Table(str(tmp_path / "table.csv"), "y").read()["all"]
-    assert list(data.raw.columns) == ["x"]
-    assert data.targets.tolist() == [0, 1] * 20
-
-
-def test_a_named_index_of_a_parquet_file_is_a_column(tmp_path: Path) -> None:
-    save(frame().set_index("height"), tmp_path, "table.parquet")
-    assert "height" in Table(str(tmp_path / "table.parquet"), "kind").read()["all"].raw
-
-
-UNREADABLE: list[tuple[str, bytes, str, str]] = [
-    ("nothing", b"", "cannot be read: No columns", "repair"),
-    ("zeros", b"\0" * 1000, "has no rows", ""),
-    ("latin-1", "größe,y\n1,a\n".encode("latin-1"), "is not text in UTF-8", "encoding=latin-1"),
-    ("UTF-16", frame().to_csv().encode("utf-16"), "is not text in UTF-8", "encoding=utf-16"),
-    ("R's row names", b'"x","y"\n"1",3,a\n"2",4,b\n', "more values than the header has names", "separator"),
-    ("a longer row", b"x,y\n1,a\n2,b,3,4\n", "Expected 2 fields in line 3, saw 4", "repair"),
-    ("a row that ends early", b"x,z,y\n1,2,a\n3,4\n", "1 row with fewer fields than the header", "complete"),
-]
-
-
-@pytest.mark.parametrize(("content", "message", "hint"), [case[1:] for case in UNREADABLE])
-def test_files_that_are_no_tables(tmp_path: Path, content: bytes, message: str, hint: str) -> None:
-    (tmp_path / "table.csv").write_bytes(content)
-    with pytest.raises(DataError, match=re.escape(message)) as caught:
-        Table(str(tmp_path / "table.csv"), "y").read()
-    assert hint in caught.value.hint
-
-
-def test_what_would_never_end_is_not_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(ConfigError, match=r"pipe\.csv is not a regular file"):
-        Table(str(tmp_path / "pipe.csv"), "y").read()
-    with pytest.raises(ValueError, match=re.escape("separator='(a+)+$': one character")):
-        Table("table.csv", "y", separator="(a+)+$")
-
-
-PRICES = [f"${price:,}" for price in range(100_000, 140_000, 1_000)]
-
-
-def without_marks(column: str, values: Any) -> pd.DataFrame:
-    return frame().assign(**{column: values})
-
-
-@pytest.mark.parametrize(
-    ("table", "options", "message", "hint"),
-    [
-        (without_marks("price", PRICES), {"target": "price"}, "text such as '$100,000', but looks", "signs"),
-        (without_marks("tax", PRICES), {}, "column 'tax' is text such as '$100,000'", "exclude=[tax]"),
-        (
-            without_marks("tax", ["?", *map(str, range(39))]),
-            {},
-            "column 'tax' is text such as '?', but looks like numbers",
-            'data.source.na_values=["?"]',
-        ),
-        (
-            without_marks("day", pd.date_range("2020-01-01", periods=40)),
-            {"target": "day"},
-            "holds dates",
-            "numbers or classes",
-        ),
-        (
-            without_marks("name", [f"row {i}" for i in range(40)]),
-            {"target": "name"},
-            "40 different texts in 40 rows, such as 'row 0', are not classes",
-            "another column",
-        ),
-        (
-            without_marks("far", 1e12 + np.arange(40.0)),
-            {"target": "far"},
-            "differ too little for 32-bit numbers",
-            "subtract a constant",
-        ),
-        (
-            frame(),
-            {"features": ["age", "kind"]},
-            "data.source.features: 'kind' is the target",
-            "leave it out",
-        ),
-        (frame(), {"exclude": ["agee"]}, "data.source.exclude: ", "columns: age"),
-        (with_values(height=(3, 1e300)), {}, "'height' has 1e+300 in row 3", "exclude=[height]"),
-    ],
-)
-def test_columns_that_cannot_be_used(
-    tmp_path: Path, table: pd.DataFrame, options: dict[str, Any], message: str, hint: str
-) -> None:
-    with pytest.raises(DataError, match=re.escape(message)) as caught:
-        Table(save(table, tmp_path), **{"target": "kind", **options}).read()
-    assert hint in caught.value.hint
-
-
-def test_classes_that_differ_in_blanks_or_capitals_are_named(tmp_path: Path) -> None:
-    table = frame(40).assign(kind=["yes", "Yes ", "no", "no"] * 10)
-    source = Table(save(table, tmp_path), "kind")
-    assert len(set(source.read()["all"].targets.tolist())) == 3
-    assert source.notes[-1] == "classes that differ only in blanks or capital letters: 'yes', 'Yes '"
 
 
 def test_integers_of_many_values_are_numbers_and_that_is_said(tmp_path: Path) -> None:
