@@ -187,6 +187,7 @@ def _run(request: dict[str, Any]) -> None:
     from assay.checkpoint import checkpoint_file
     from assay.process import children
 
+    os.setsid()  # of its own, as a shell's command is
     os.chdir(request["cwd"])
     _quiet(Path(request["output"]))
     if request["tmpdir"]:

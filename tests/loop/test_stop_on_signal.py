@@ -249,13 +249,33 @@ def record(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGUSR1", marks=pytest.mark.long)])
-def test_a_command_that_is_told_to_stop(tmp_path: Path, name: str) -> None:
+def was_stopped(folder: Path, name: str, output: str) -> None:
+    assert (record(folder)["status"], record(folder)["signal"]) == ("interrupted", name), output
+    assert "Traceback" not in output
+    assert "interrupted: stopped by" in output.splitlines()[-4], output
+    saved = torch.load(folder / "run" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert saved["global_step"] > 0
+
+
+def test_a_command_that_is_told_to_stop(tmp_path: Path) -> None:
+    """For the end of an interpreter of its own see `test_ctrl_c…` of `tests/cli/test_error_report.py`."""
+    with Forks() as forks:
+        forks.start(*ENDLESS, cwd=tmp_path)
+        wait_for_rows(forks, tmp_path)
+        [process] = psutil.Process(forks.pid).children()
+        process.send_signal(signal.SIGTERM)
+        ended = forks.wait()
+    output = (tmp_path / "output.txt").read_text()
+    assert ended.code == 143, output
+    was_stopped(tmp_path, "SIGTERM", output)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+def test_a_process_that_is_told_to_stop(tmp_path: Path, name: str) -> None:
     workers = (
-        "data=digits",
-        "data/transform=crop_flip",
-        "data.transform.crop_size=8",
-        "data.num_workers=1",
+        *("data=digits", "data/transform=crop_flip"),
+        *("data.transform.crop_size=8", "data.num_workers=1"),
     )
     process = start(tmp_path, *(workers if name == "SIGUSR1" else ()))
     try:
@@ -267,11 +287,7 @@ def test_a_command_that_is_told_to_stop(tmp_path: Path, name: str) -> None:
         process.kill()
         process.communicate()
     assert process.returncode == 143, output
-    assert (record(tmp_path)["status"], record(tmp_path)["signal"]) == ("interrupted", name), output
-    assert "Traceback" not in output
-    assert "interrupted: stopped by" in output.splitlines()[-4], output
-    saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
-    assert saved["global_step"] > 0
+    was_stopped(tmp_path, name, output)
 
 
 @pytest.mark.long

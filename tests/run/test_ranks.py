@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from tests.forks import Forks
 
 from assay.run import ranks
 
@@ -50,39 +50,18 @@ def test_launch_starts_a_process_a_rank_and_tells_how_they_ended(
     assert os.environ.get("OMP_NUM_THREADS") == before
 
 
-RANK = """import os, pathlib, signal, socket, sys, time
-from assay.process.children import end_with_parent
-place = pathlib.Path(sys.argv[4])
-end_with_parent()
-store = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
-signal.signal(signal.SIGTERM, lambda *_: (place / f"told{os.environ['RANK']}").touch())
-(place / f"pid{os.environ['RANK']}").write_text(str(os.getpid()))
-end = time.monotonic() + 60
-while time.monotonic() < end and not (place / "go").exists():
-    time.sleep(0.02)
-"""
-
-
 @pytest.fixture
-def waiting(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def waiting(tmp_path: Path) -> Iterator[Forks]:
     """A launcher whose two ranks have met and wait; they do not end when they are told to."""
-    (tmp_path / "rank.py").write_text(RANK, encoding="utf-8")
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{tmp_path}/rank.py" "$@"\n', encoding="utf-8")
-    python.chmod(0o755)
-    code = (
-        f"import sys, pathlib; from assay.run.ranks import launch; sys.executable = {str(python)!r}\n"
-        f"print(launch(pathlib.Path({str(tmp_path)!r}), 2))"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    wait_for(lambda: len(list(tmp_path.glob("pid*"))) == 2)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+    with Forks() as forks:
+        forks.start(cwd=tmp_path, module="tests.run.waiting_ranks")
+        wait_for(lambda: len(list(tmp_path.glob("pid*"))) == 2)
+        yield forks
+
+
+def launcher(forks: Forks) -> psutil.Process:
+    [process] = psutil.Process(forks.pid).children()
+    return process
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -98,37 +77,37 @@ def pids(folder: Path) -> list[int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere they look once a second")
 def test_the_store_is_for_this_machine_alone_and_ranks_die_with_their_launcher(
-    waiting: subprocess.Popen[str], tmp_path: Path
+    waiting: Forks, tmp_path: Path
 ) -> None:
     listening = [
         one.laddr.ip
-        for process in map(psutil.Process, (waiting.pid, *pids(tmp_path)))
+        for process in map(psutil.Process, (launcher(waiting).pid, *pids(tmp_path)))
         for one in process.net_connections("inet")
         if one.status == psutil.CONN_LISTEN
     ]
     assert listening == ["127.0.0.1"]
-    waiting.kill()
-    waiting.wait()
+    launcher(waiting).kill()
+    assert waiting.wait().killed
     wait_for(lambda: not any(map(psutil.pid_exists, pids(tmp_path))))
 
 
-def test_signals_in_turns_are_passed_on_and_the_launcher_waits(
-    waiting: subprocess.Popen[str], tmp_path: Path
-) -> None:
-    waiting.terminate()
+def test_signals_in_turns_are_passed_on_and_the_launcher_waits(waiting: Forks, tmp_path: Path) -> None:
+    launcher(waiting).terminate()
     wait_for(lambda: len(list(tmp_path.glob("told*"))) == 2)
-    waiting.terminate()
+    launcher(waiting).terminate()
     for rank in (0, 1):
         (tmp_path / f"told{rank}").unlink()
-    waiting.terminate()
+    launcher(waiting).terminate()
     wait_for(lambda: len(list(tmp_path.glob("told*"))) == 2)
-    assert waiting.poll() is None
+    assert not waiting.has_ended()
     (tmp_path / "go").touch()
-    assert waiting.communicate()[0].strip() == "SIGTERM"
+    assert waiting.wait().code == 0
+    assert (tmp_path / "output.txt").read_text().strip() == "SIGTERM"
 
 
-def test_when_the_second_dies_the_first_is_told(waiting: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_when_the_second_dies_the_first_is_told(waiting: Forks, tmp_path: Path) -> None:
     psutil.Process(pids(tmp_path)[1]).kill()
     wait_for((tmp_path / "told0").exists)
     (tmp_path / "go").touch()
-    assert waiting.communicate()[0].strip() == "failed"
+    assert waiting.wait().code == 0
+    assert (tmp_path / "output.txt").read_text().strip() == "failed"

@@ -1,0 +1,31 @@
+"""A launcher of two ranks that meet and wait, and do not end when they are told to."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from assay.run.ranks import launch
+
+RANK = """import os, pathlib, signal, socket, sys, time
+from assay.process.children import end_with_parent
+place = pathlib.Path(sys.argv[4])
+end_with_parent()
+store = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+signal.signal(signal.SIGTERM, lambda *_: (place / f"told{os.environ['RANK']}").touch())
+(place / f"pid{os.environ['RANK']}").write_text(str(os.getpid()))
+end = time.monotonic() + 60
+while time.monotonic() < end and not (place / "go").exists():
+    time.sleep(0.02)
+"""
+
+
+def main() -> None:
+    """Launch them in the current folder, where they say who they are, and print how they ended."""
+    place = Path.cwd()
+    (place / "rank.py").write_text(RANK, encoding="utf-8")
+    python = place / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{place}/rank.py" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    sys.executable = str(python)
+    print(launch(place, 2))
