@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mlflow.tracking import MlflowClient
 from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]  # ships no types
     EventAccumulator,
 )
@@ -32,6 +31,8 @@ def shown(run: Trained) -> tuple[dict[str, float], set[str]]:
 
 @pytest.mark.filterwarnings("ignore")  # MLflow has its own
 def test_both(train: Train, tmp_path: Path) -> None:
+    from mlflow.tracking import MlflowClient  # it takes seconds, and each worker collects this file
+
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     run = train(
         *(*WINE, "logger=[tensorboard,mlflow]", f"logger.mlflow.tracking_uri={uri}"),

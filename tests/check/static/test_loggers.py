@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,7 @@ from assay.targets.optional_packages import check_installed
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-pytest.importorskip("wandb")
+pytestmark = pytest.mark.skipif(find_spec("wandb") is None, reason="needs wandb")
 
 
 @pytest.mark.parametrize(
