@@ -39,12 +39,11 @@ ALWAYS = ("checkpoint", "last_checkpoint", "lr_monitor", "non_finite", "progress
 """The callbacks that every run has unless told otherwise; without them a run is over sooner."""
 
 LONGEST = (
-    *("sweep/test_killed_sweeps.py", "sweep/launcher/test_ray.py", "training/test_killed_ranks.py"),
-    *("sweep/launcher/test_slurm.py", "run/reproduce/test_reproduce.py", "sweep/test_poison.py"),
-    *("sweep/test_study.py",),
-    *("check/hostile/test_hostile.py", "sweep/test_stopped_sweeps.py", "training/test_killed_runs.py"),
+    *("sweep/test_killed_sweeps.py", "sweep/launcher/test_ray.py", "sweep/launcher/test_slurm.py"),
+    *("check/hostile/test_hostile.py", "sweep/test_poison.py", "sweep/test_study.py"),
+    *("sweep/test_stopped_sweeps.py", "run/export/test_export.py", "training/test_killed_runs.py"),
     *("experiment/test_scores.py", "check/broken/test_broken.py", "check/test_no_false_alarm.py"),
-    *("loop/test_fit_loop.py", "loop/test_stop_on_signal.py", "experiment/test_examples.py"),
+    *("experiment/test_examples.py", "loop/test_fit_loop.py", "training/test_killed_ranks.py"),
 )
 """Test files that are begun first: with one of these as the last, all other workers would wait for it."""
 
