@@ -141,7 +141,7 @@ def test_a_sweep_that_was_killed_and_then_stopped_comes_to_the_same_end(
     assert code == 130, said
     assert "assay resume sweep" in said
     assert (sweep / "results.csv").exists(), "what is known is in the table already"
-    assert not left_behind(sweep)
+    assert all_gone(sweep)
     assert [how_it_ended(sweep, number)[0] for number in range(4)] == ["finished"] * 2 + ["interrupted"] * 2
 
     (place / "sweep.go").touch()
