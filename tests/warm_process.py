@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _to_it: list[socket.socket] = []
+_set_by_imports: dict[str, str] = {}
 _MODULE: Final = ["-P", "-m"]
 """How assay starts processes of its own."""
 
@@ -113,10 +114,12 @@ def _import_like_a_run() -> None:
     with os.fdopen(reader, "rb") as pipe:
         names = json.loads(pipe.read())
     os.waitpid(process, 0)
+    before = dict(os.environ)
     for name in names:
         if name not in sys.modules:
             with suppress(Exception):
                 importlib.import_module(name)
+    _set_by_imports.update((name, value) for name, value in os.environ.items() if name not in before)
 
 
 def _answer(connection: socket.socket) -> None:
@@ -132,7 +135,7 @@ def _answer(connection: socket.socket) -> None:
 
 def _take(environment: Mapping[str, str]) -> None:
     os.environ.clear()
-    os.environ.update(environment)
+    os.environ.update({**_set_by_imports, **environment})
     sys.path[:0] = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one]
     importlib.invalidate_caches()
 
