@@ -165,9 +165,12 @@ def edit_record(run_dir: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 
 def test_identical_from_a_fresh_clone_whose_code_has_gone_on(
-    made: tuple[Lab, Path, Path, str], tmp_path: Path
+    made: tuple[Lab, Path, Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here of a run under other packages, whose checkpoints were removed to save room."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
     lab, clean, dirty, commit = made
     assert RunRecord.load(dirty).git == {**(RunRecord.load(clean).git or {}), "dirty": True}
     assert (RunRecord.load(clean).git or {})["commit"] == commit
@@ -194,6 +197,7 @@ def test_identical_from_a_fresh_clone_whose_code_has_gone_on(
     assert f"note: packages: torch 2.0.0 then, {importlib.metadata.version('torch')} now" in notes
     assert any("last.ckpt were removed; the SHA-256 of the weights is on record" in note for note in notes)
     assert "Traceback" not in same
+    assert not list(scratch.iterdir()), "a run that is the same is not kept"
     after = clone.content(), {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
     assert before == after
     assert clone.git("status", "--porcelain") == status
