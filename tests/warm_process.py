@@ -14,6 +14,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -138,6 +139,7 @@ def _take(environment: Mapping[str, str]) -> None:
     os.environ.update({**_set_by_imports, **environment})
     sys.path[:0] = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one]
     importlib.invalidate_caches()
+    tempfile.tempdir = None  # what was asked for under another TMPDIR
 
 
 def _call(module: str, words: Sequence[str]) -> None:
@@ -195,6 +197,7 @@ def _run(request: dict[str, Any]) -> None:
     _quiet(Path(request["output"]))
     if request["tmpdir"]:
         os.environ["TMPDIR"] = request["tmpdir"]
+        tempfile.tempdir = None
     if request["each_checkpoint"]:
         checkpoint_file._SMALL = 0  # as large ones, none is left out
     if request["largest_file"] is not None:
