@@ -123,7 +123,7 @@ def test_a_machine_without_slurm_says_so(tmp_path: Path, monkeypatch: pytest.Mon
 def test_poison_in_a_sweep(project: Path, fork_server: ForkServer) -> None:
     kinds = ["none", "exception", "hang", "memory", "sigkill"]
     limits = (
-        "hydra.launcher.timeout_min=0.5",
+        "hydra.launcher.timeout_min=1.5",
         "hydra.launcher.memory_gb=1.5",
         "hydra.launcher.jobs_at_once=2",
     )
