@@ -182,8 +182,8 @@ def kill(forks: Forks, kind: str, kills: int, folder: Path) -> Counter[str]:
     number = 0
     other = Path("/dev/shm")  # noqa: S108 - a file system that is surely another one
     while parts.total() < kills:
-        elsewhere = other if number % 2 and other.is_dir() else folder
-        place = Path(tempfile.mkdtemp(prefix=f"assay-killed-{number}-", dir=elsewhere))
+        elsewhere = other if number % 2 and other.is_dir() else None
+        place = Path(tempfile.mkdtemp(prefix="killed-", dir=elsewhere))  # short: workers make sockets there
         try:
             most = min(IN_A_ROW, kills - parts.total())
             parts += kill_and_resume(forks, kind, folder / f"killed {number}", place, most).parts
