@@ -197,7 +197,6 @@ def _run(request: dict[str, Any]) -> None:
     _quiet(Path(request["output"]))
     if request["tmpdir"]:
         os.environ["TMPDIR"] = request["tmpdir"]
-        tempfile.tempdir = None
     if request["each_checkpoint"]:
         checkpoint_file._SMALL = 0  # as large ones, none is left out
     if request["largest_file"] is not None:

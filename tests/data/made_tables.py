@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from assay.data.samples import Samples
+from assay.data.table import Table
+from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from assay.data.data_module import DataModule
-    from assay.data.table import Table
 
 RNG = np.random.default_rng(0)
 
@@ -57,3 +60,10 @@ def with_values(**values: Any) -> pd.DataFrame:
         )
         table.loc[row, name] = value
     return table
+
+
+def check_refused(table: pd.DataFrame, folder: Path, message: str, hint: str, **options: Any) -> None:
+    """Whether reading it ends in an error of this text, with a hint that has this in it."""
+    with pytest.raises(DataError, match=re.escape(message)) as caught:
+        Table(save(table, folder), **{"target": "kind", **options}).read()
+    assert hint in caught.value.hint

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.data.made_tables import frame, save, with_values
+from tests.data.made_tables import check_refused, frame, save, with_values
 
 from assay.data.table import Table
 from assay.errors import AssayError, ConfigError, DataError
@@ -173,9 +173,7 @@ def without_marks(column: str, values: Any) -> pd.DataFrame:
 def test_columns_that_cannot_be_used(
     tmp_path: Path, table: pd.DataFrame, options: dict[str, Any], message: str, hint: str
 ) -> None:
-    with pytest.raises(DataError, match=re.escape(message)) as caught:
-        Table(save(table, tmp_path), **{"target": "kind", **options}).read()
-    assert hint in caught.value.hint
+    check_refused(table, tmp_path, message, hint, **options)
 
 
 def test_classes_that_differ_in_blanks_or_capitals_are_named(tmp_path: Path) -> None:

@@ -125,9 +125,9 @@ class Repository(ConfigRepository):
         source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
         if source is None:
             return None
-        key = self._version(source, config_path)
         shipped = (source.scheme(), source.path) == _HYDRAS or Path(source.path) == CONF_DIR
-        if key is None or not shipped:
+        key = self._version(source, config_path) if shipped else None
+        if key is None:
             return super().load_config(config_path)
         if key not in _SHIPPED:
             _SHIPPED[key] = super().load_config(config_path)

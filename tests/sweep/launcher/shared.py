@@ -67,10 +67,15 @@ def check_failure(kind: str, launcher: Launcher, make_job_spec: MakeJobSpec) -> 
     assert record.cause == (cause if record.status == "failed" else "")  # where it could still say so
 
 
-def check_stopped_job_saves(launcher: Launcher, make_job_spec: MakeJobSpec) -> JobSpec:
+def check_stopped_job_saves(launcher: Launcher, make_job_spec: MakeJobSpec) -> None:
     job_spec = make_job_spec(*ENDLESS)
     launcher.start(job_spec)
     until(Path(job_spec.run_dir, "metrics.csv").is_file)
+    check_saves_when_stopped(launcher, job_spec)
+
+
+def check_saves_when_stopped(launcher: Launcher, job_spec: JobSpec) -> None:
+    """A job, numbered 0, that runs and has its first metrics."""
     assert not launcher.waits(0)
     launcher.stop(0, now=False)
     outcome = next_end(launcher)
@@ -80,7 +85,6 @@ def check_stopped_job_saves(launcher: Launcher, make_job_spec: MakeJobSpec) -> J
         "SIGTERM",
     )
     assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()
-    return job_spec
 
 
 def check_hanging_job_is_ended(launcher: Launcher, make_job_spec: MakeJobSpec) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.sweep.conftest import TINY, begin, environment, is_gone, until
 from tests.sweep.launcher.local_slurm import launcher, process_of, weights
-from tests.sweep.launcher.shared import ENDLESS, check_failure, next_end
+from tests.sweep.launcher.shared import ENDLESS, check_failure, check_saves_when_stopped, next_end
 
 from assay.errors import ConfigError
 from assay.sweep.launcher.slurm import SlurmLauncher
@@ -75,15 +75,7 @@ def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(
 
     again.start(runs)
     assert again._running[0].job_id == ids[0]
-    assert not again.waits(0)
-    again.stop(0, now=False)
-    outcome = next_end(again)
-    assert (outcome.status, outcome.reason, outcome.signal) == (
-        "interrupted",
-        "stopped by SIGTERM",
-        "SIGTERM",
-    )
-    assert Path(runs.run_dir, "checkpoints", "last.ckpt").is_file()
+    check_saves_when_stopped(again, runs)
     assert environment(runs)["OMP_SETUP"] == "yes", "the launcher's lines have run before it"
 
     again.close()  # job 2 is not a job of this sweep any more

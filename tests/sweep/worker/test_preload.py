@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 from tests.sweep.conftest import is_gone, until
+from tests.sweep.launcher.shared import ENDLESS
 
 if TYPE_CHECKING:
     from tests.sweep.conftest import MakeJobSpec
@@ -32,7 +33,7 @@ def test_a_job_imports_nothing_heavy_nor_does_its_driver_and_both_end_together(
     make_job_spec: MakeJobSpec, tmp_path: Path
 ) -> None:
     """For a driver that is killed see `tests/sweep/test_killed_sweeps.py`."""
-    job_spec = make_job_spec("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
+    job_spec = make_job_spec(*ENDLESS)
     run_dir = Path(job_spec.run_dir)
     with (
         (tmp_path / "errors").open("w") as errors,
