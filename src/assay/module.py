@@ -9,7 +9,7 @@ import lightning as L
 import torch
 
 from assay.data.shown.evaluated_samples import labelled_samples
-from assay.loss.at_least_float32 import at_least_float32
+from assay.loss.targets import at_least_float32
 from assay.metrics.tracker import Tracker
 from assay.metrics.values import LARGEST, is_scalar, listed, size
 from assay.optimizer.fused_layout import keep_layout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from assay.loss.at_least_float32 import at_least_float32
+from assay.loss.targets import at_least_float32
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

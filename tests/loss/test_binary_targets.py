@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from assay.loss.binary_targets import binary_targets, one_label
+from assay.loss.targets import binary_targets, one_label
 
 LABELS = torch.tensor([0, 1, 1, 0])
 SOFT = torch.tensor([[1.0, 0.0], [0.25, 0.75], [0.0, 1.0], [0.5, 0.5]])

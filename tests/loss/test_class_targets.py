@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from assay.loss.class_targets import class_targets
+from assay.loss.targets import class_targets
 
 LOGITS = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
 

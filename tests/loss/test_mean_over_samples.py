@@ -13,9 +13,9 @@ from assay.loss.dice import Dice
 from assay.loss.focal import Focal
 from assay.loss.kl_div import KLDiv
 from assay.loss.ldam import LDAM
-from assay.loss.mean_over_samples import is_mean_over_samples
 from assay.loss.multitask import Multitask
 from assay.loss.nt_xent import NTXent
+from assay.loss.targets import is_mean_over_samples
 from assay.loss.triplet import Triplet
 from assay.paths import CONF_DIR
 

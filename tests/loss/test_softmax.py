@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from assay.loss.softmax import softmax
+from assay.loss.targets import softmax
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10, 15, 16, 40])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.model.image_shape import image_shape
+from assay.model.checks import image_shape
 
 
 def test_channels_height_and_width() -> None:

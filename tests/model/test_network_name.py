@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.model.network_name import check_network_name
+from assay.model.checks import check_network_name
 
 KNOWN = ["resnet18", "resnet34", "vgg11"]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from assay.loss.binary_targets import binary_targets, one_label
+from assay.loss.targets import binary_targets, one_label
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from assay.loss.class_targets import class_targets
-from assay.loss.softmax import softmax
+from assay.loss.targets import class_targets, softmax
 
 
 @final

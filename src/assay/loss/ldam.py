@@ -8,10 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from assay.loss.at_least_float32 import at_least_float32
-from assay.loss.class_targets import class_targets
 from assay.loss.class_weight import ClassWeight
-from assay.loss.softmax import softmax
+from assay.loss.targets import at_least_float32, class_targets, softmax
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from assay.loss.at_least_float32 import at_least_float32
 from assay.loss.cross_entropy import CrossEntropy
-from assay.loss.mean_over_samples import is_mean_over_samples
+from assay.loss.targets import at_least_float32, is_mean_over_samples
 from assay.task.heads import heads_of
 from assay.task.multiclass import Multiclass
 from assay.task.task import LOGIT_KINDS

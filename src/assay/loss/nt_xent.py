@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from assay.errors import ConfigError
-from assay.loss.at_least_float32 import at_least_float32
+from assay.loss.targets import at_least_float32
 
 
 @final

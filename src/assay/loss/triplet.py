@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from assay.loss.at_least_float32 import at_least_float32
+from assay.loss.targets import at_least_float32
 
 
 @final

@@ -13,7 +13,7 @@ from torchvision.models import (  # type: ignore[import-untyped]  # torchvision 
     VisionTransformer,
 )
 
-from assay.model.image_shape import image_shape
+from assay.model.checks import image_shape
 from assay.model.weights.pretrained_weights import load_pretrained_weights
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from torch import nn
 
-from assay.model.token_ids import check_vocabulary
+from assay.model.checks import check_vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from assay.errors import ConfigError, first_line
 from assay.files.symlinks import read_whole
-from assay.model.token_ids import check_vocabulary
+from assay.model.checks import check_vocabulary
 from assay.model.weights.hf_folder import check_kind, folder_of, is_run, network_of, weights_file
 from assay.model.weights.pretrained_weights import load_pretrained_weights
 

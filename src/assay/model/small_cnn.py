@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from torch import Tensor, nn
 
-from assay.model.image_shape import image_shape
+from assay.model.checks import image_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from assay.model.token_ids import check_vocabulary
+from assay.model.checks import check_vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from torch import Tensor, nn
 
-from assay.model.image_shape import image_shape
-from assay.model.network_name import check_network_name
+from assay.model.checks import check_network_name, image_shape
 from assay.model.weights.pretrained_weights import load_pretrained_weights
 from assay.model.weights.published_weights import Published
 

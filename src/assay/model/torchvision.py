@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torchvision import models  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.model.adapted import fit_to_images, head_of
-from assay.model.image_shape import image_shape
-from assay.model.network_name import check_network_name
+from assay.model.checks import check_network_name, image_shape
 from assay.model.weights.pretrained_weights import load_pretrained_weights
 from assay.model.weights.published_weights import Published
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from assay.model.image_shape import image_shape
+from assay.model.checks import image_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, final, overload
-
 import torch
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 
 from assay.check.static.micro_batch import KEY, OFF
 from assay.errors import ConfigError
-from assay.loss.mean_over_samples import is_mean_over_samples
+from assay.loss.targets import is_mean_over_samples
 
 if TYPE_CHECKING:
     import lightning as L

@@ -1,0 +1,167 @@
+"""What losses share: precision, softmax, and the shapes that outputs and targets must have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """Widen bfloat16 and float16 to float32; leave float32 and float64 as they are.
+
+    Args:
+        values: Floats of any shape.
+
+    Raises:
+        ValueError: If `values` are not floats.
+
+    >>> at_least_float32(torch.zeros(2, dtype=torch.bfloat16)).dtype
+    torch.float32
+    >>> at_least_float32(torch.zeros(2, dtype=torch.float64)).dtype
+    torch.float64
+    """
+    if not values.is_floating_point():
+        msg = f"a loss needs the model's outputs as floats, got {values.dtype}: let the model return logits."
+        raise ValueError(msg)
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+
+
+_WIDTH: Final = 16
+"""Numbers that the widest vector instructions of a CPU take at once."""
+
+
+def softmax(outputs: Tensor) -> Tensor:
+    """Softmax over the classes, each sample by itself whatever it is in a batch with.
+
+    Rows shorter than a vector register are summed number by number on the CPU (torch 2.15: 4,096 rows of 10
+    take 720 µs, of 16 take 97), so that they are padded with classes of no probability.
+
+    Args:
+        outputs: Logits, float `[B, C, ...]`.
+
+    Returns:
+        At least float32, `[B, C, ...]`.
+
+    >>> import torch
+    >>> softmax(torch.tensor([[0.0, 0.0], [0.0, -torch.inf]]))
+    tensor([[0.5000, 0.5000],
+            [1.0000, 0.0000]])
+    """
+    logits = at_least_float32(outputs)
+    if logits.ndim != 2 or logits.shape[1] >= _WIDTH or logits.device.type != "cpu":
+        return logits.softmax(1)
+    padded = logits.new_full((logits.shape[0], _WIDTH), -float("inf"))
+    padded[:, : logits.shape[1]] = logits
+    return padded.softmax(1)[:, : logits.shape[1]]
+
+
+def is_mean_over_samples(loss: nn.Module) -> bool:
+    """Whether the loss of a batch is the mean of those of its parts, weighted by their samples.
+
+    Args:
+        loss: Says so in `mean_over_samples`; those of PyTorch in `reduction` and `weight`.
+
+    >>> from torch import nn
+    >>> [is_mean_over_samples(nn.MSELoss(reduction=one)) for one in ("mean", "sum")]
+    [True, False]
+    """
+    stated = getattr(loss, "mean_over_samples", None)
+    if stated is not None:
+        return bool(stated)
+    means = getattr(loss, "reduction", None) in ("mean", "batchmean")
+    of_torch = type(loss).__module__.startswith("torch.nn.")
+    return of_torch and means and getattr(loss, "weight", None) is None
+
+
+def class_targets(outputs: Tensor, targets: Tensor, *, pixels: bool = False) -> tuple[Tensor, Tensor]:
+    """Judge by shape and dtype alone that outputs and targets fit, and bring them to one precision.
+
+    Args:
+        outputs: Logits, float `[B, C]`, C at least 2.
+        targets: Hard: integers `[B]`. Soft: floats `[B, C]`, rows sum to 1.
+        pixels: Take masks, too: outputs `[B, C, ...]` with targets `[B, ...]` or `[B, C, ...]`.
+
+    Returns:
+        The logits in float32 or float64, and the targets: int64 `[B, ...]` if hard; `[B, C, ...]` in the
+        logits' dtype if soft.
+
+    Raises:
+        ValueError: If shapes or dtypes do not fit.
+    """
+    logits = at_least_float32(outputs)
+    usual = targets.dtype == torch.int64 and logits.ndim == 2 and targets.shape == logits.shape[:1]
+    if usual and logits.shape[1] > 1:  # in each step, so it is found out in few words
+        return logits, targets
+    if logits.ndim < 2 or (logits.ndim > 2 and not pixels) or logits.shape[1] < 2:
+        msg = (
+            f"a loss over classes needs one logit per class, [B, C] with C at least 2, got outputs "
+            f"{list(outputs.shape)}: for one logit per sample use loss=bce_with_logits."
+        )
+        raise ValueError(msg)
+    if targets.is_floating_point():
+        if targets.shape != logits.shape:
+            msg = (
+                f"soft targets {list(targets.shape)} do not fit outputs {list(outputs.shape)}: both must be "
+                "[B, C]; hard targets must be integers [B]; for floats to regress use loss=mse."
+            )
+            raise ValueError(msg)
+        return logits, targets.to(logits.dtype)
+    if targets.shape != logits.shape[:1] + logits.shape[2:]:
+        msg = (
+            f"hard targets {list(targets.shape)} do not fit outputs {list(outputs.shape)}: expected one "
+            f"class index a {'pixel' if logits.ndim > 2 else 'sample'}, "
+            f"{[*logits.shape[:1], *logits.shape[2:]]}; for several labels a sample use loss=bce_with_logits."
+        )
+        raise ValueError(msg)
+    return logits, targets.long()
+
+
+def one_label(outputs: Tensor) -> Tensor:
+    """Bring outputs of one label from `[B, 1]` to `[B]`, widened to float32; leave `[B, L]` in its shape.
+
+    Args:
+        outputs: Float `[B]`, `[B, 1]` or `[B, L]`.
+
+    Raises:
+        ValueError: If `outputs` are of another shape, or no floats.
+    """
+    values = at_least_float32(outputs)
+    if values.ndim not in (1, 2):
+        msg = f"a binary loss needs one output per label, [B], [B, 1] or [B, L], got {list(outputs.shape)}."
+        raise ValueError(msg)
+    return values.squeeze(1) if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def binary_targets(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Bring outputs and targets to one shape and precision, judging by shape and dtype alone.
+
+    Args:
+        outputs: Float `[B]` or `[B, 1]` for one label, `[B, L]` for several.
+        targets: For one label integers or floats in 0..1, `[B]` or `[B, 1]`, or soft: floats `[B, 2]`, the
+            chances of no and yes. For several labels integers or floats `[B, L]`.
+
+    Returns:
+        Outputs and targets, both `[B]` or both `[B, L]`, in float32 or float64.
+
+    Raises:
+        ValueError: If shapes or dtypes do not fit.
+    """
+    values = one_label(outputs)
+    if values.ndim == 1 and targets.ndim == 2:
+        if targets.shape[1] == 1:
+            targets = targets.squeeze(1)
+        elif targets.shape[1] == 2 and targets.is_floating_point():
+            targets = targets[:, 1]
+    if targets.shape != values.shape:
+        msg = (
+            f"targets {targets.dtype} {list(targets.shape)} do not fit outputs {list(outputs.shape)}: one "
+            "logit takes [B] (or soft floats [B, 2]), L logits take [B, L]; for classes that exclude each "
+            "other use loss=cross_entropy."
+        )
+        raise ValueError(msg)
+    return values, targets.to(values.dtype)
