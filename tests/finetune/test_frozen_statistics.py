@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from assay.finetune.frozen_statistics import hold_statistics, norm_names
+from assay.finetune.interface import hold_statistics, norm_names
 
 
 def model() -> nn.Sequential:

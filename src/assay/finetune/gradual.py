@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from typing_extensions import override
 
-from assay.finetune.frozen_statistics import hold_statistics
-from assay.finetune.interface import FineTuning, freezable, names_that_match
+from assay.finetune.interface import FineTuning, freezable, hold_statistics, names_that_match
 from assay.layer_depth import distances_from_head
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from assay.finetune.frozen_statistics import hold_statistics, norm_names
 from assay.layer_depth import head_names, lies_in
 
 if TYPE_CHECKING:
@@ -132,3 +132,46 @@ def names_that_match(patterns: Iterable[str], names: Sequence[str], key: str) ->
             )
         matching |= found
     return matching
+
+
+class _Held:
+    """Mixed into the class of a norm that may keep its statistics."""
+
+    held: bool
+
+    def train(self, mode: bool = True) -> Any:
+        """Stay in eval mode while the statistics are held."""
+        return super().train(mode and not self.held)  # type: ignore[misc]  # of the norm's own class
+
+
+@functools.cache
+def _holding(kind: Any) -> Any:
+    return type(kind.__name__, (_Held, kind), {"__module__": kind.__module__})
+
+
+def norm_names(model: nn.Module) -> list[str]:
+    """Names of the modules that keep running statistics, such as batch norms."""
+    return [
+        name for name, module in model.named_modules() if getattr(module, "running_mean", None) is not None
+    ]
+
+
+def hold_statistics(model: nn.Module, frozen: Collection[str]) -> None:
+    """Keep norms whose weight is frozen in eval mode; let the others follow the model.
+
+    A norm in eval mode normalises by its running mean and variance and leaves them alone. `model.train()`
+    does not change that.
+
+    Args:
+        model: Changed in place.
+        frozen: Names of parameters; `NAME.weight` stands for a norm without any, too.
+    """
+    for name in norm_names(model):
+        norm: Any = model.get_submodule(name)
+        held = f"{name}.weight" in frozen
+        if held and not isinstance(norm, _Held):
+            kind: Any = type(norm)
+            norm.__class__ = _holding(kind)
+        if isinstance(norm, _Held):
+            norm.held = held
+            norm.train(model.training)

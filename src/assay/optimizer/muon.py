@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, final, overload
+
 import torch
 
 if TYPE_CHECKING:
