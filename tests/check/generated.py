@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from assay.check.signatures.injected_arguments import supplied
+from assay.check.signature import supplied
 from assay.compose.options import list_options
 from assay.config.tree import walk
 from assay.errors import AssayError

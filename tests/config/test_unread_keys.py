@@ -6,7 +6,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from assay.check.job import check_job
-from assay.check.signatures.signature import check_signatures
+from assay.check.signature import check_signatures
 from assay.compose.compose import compose, job_config
 from assay.compose.job_composer import JobComposer
 from assay.config.did_you_mean import key_meant

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from assay.check.signatures.signature import check_signatures
+from assay.check.signature import check_signatures
 from assay.compose.compose import PRIMARY, compose_with, job_config, loader
 from assay.compose.options import Option, list_options
 from assay.config.tree import walk

@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 )
 
 from assay.build.node import build
-from assay.check.signatures.signature import check_signatures
+from assay.check.signature import check_signatures
 from assay.compose.compose import compose, job_config
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import lightning as L
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from assay.build.compatibility.pretrained_inputs import pretrained_inputs
+from assay.build.compatibility.compatibility import pretrained_inputs
 from assay.build.node import build
 from assay.build.trainer.run_length import run_length
 from assay.config.tree import written_at

@@ -10,9 +10,8 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from assay.check.static.data_root import check_data_root
 from assay.check.static.output_paths import check_output_paths
-from assay.check.static.ranges import check_ranges
+from assay.check.static.ranges import check_ranges, check_values
 from assay.check.static.trainer import check_trainer
-from assay.check.static.values import check_values
 from assay.compose.fused import check_fused
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import root_of

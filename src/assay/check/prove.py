@@ -12,9 +12,14 @@ import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
-from assay.build.compatibility.compatibility import check_fit, check_outputs, check_parts, num_outputs
+from assay.build.compatibility.compatibility import (
+    check_fit,
+    check_outputs,
+    check_parts,
+    num_outputs,
+    pretrained_inputs,
+)
 from assay.build.compatibility.fine_tuning_checks import check_fine_tuning, notes_on_model, warnings_of
-from assay.build.compatibility.pretrained_inputs import pretrained_inputs
 from assay.build.datamodule import describe, open_data, open_declared
 from assay.build.library_warnings import quiet
 from assay.build.node import build
@@ -25,13 +30,21 @@ from assay.build.trainer.run_length import check_length, check_plateau, run_leng
 from assay.build.trainer.trainer import build_trainer
 from assay.build.trainer.user_datamodule import own_batches
 from assay.check.chosen_classes import chosen_classes
-from assay.check.proof.batch_sizes import batch_sizes
-from assay.check.proof.capacity import check_capacity
-from assay.check.proof.eval_steps import try_eval_steps
-from assay.check.proof.fake_step import Batch, Step, StepError, as_fake, new_mode, take_step, try_sizes
+from assay.check.proof.eval_steps import batch_sizes, try_eval_steps
+from assay.check.proof.fake_step import (
+    Batch,
+    Step,
+    StepError,
+    as_fake,
+    check_capacity,
+    model_on_meta,
+    module_on_meta,
+    new_mode,
+    take_step,
+    try_sizes,
+)
 from assay.check.proof.in_pieces import check_in_pieces
 from assay.check.proof.initial_outputs import far_from_targets
-from assay.check.proof.on_meta import model_on_meta, module_on_meta
 from assay.check.proof.optimization import follow_lr, unfinished
 from assay.check.proof.proof_key import but_for_rates, copy_of, elsewhere, plain_node, trainer_key
 from assay.check.proof.real_step import (
@@ -45,12 +58,10 @@ from assay.check.proof.real_step import (
 )
 from assay.check.proof.smoke_batch import Trial, try_parts
 from assay.check.report import Proof, Report
-from assay.check.signatures.signature import check_signatures
+from assay.check.signature import check_signatures
 from assay.check.static.callbacks import check_callbacks, notes_on
-from assay.check.static.checkpoint_names import check_checkpoint_names
 from assay.check.static.loggers import check_loggers
-from assay.check.static.monitor import check_monitors, scores
-from assay.check.static.patience import out_of_reach
+from assay.check.static.monitor import check_checkpoint_names, check_monitors, out_of_reach, scores
 from assay.check.static.processes import check_processes
 from assay.check.static.trainer import check_manual, may_end_early
 from assay.config.tree import walk

@@ -3,9 +3,8 @@ from __future__ import annotations
 import lightning as L
 import pytest
 
-from assay.check.proof import capacity
-from assay.check.proof.capacity import check_capacity
-from assay.check.proof.fake_step import Memory
+from assay.check.proof import fake_step
+from assay.check.proof.fake_step import Memory, check_capacity
 from assay.errors import ConfigError
 
 GIB = 1 << 30
@@ -18,7 +17,7 @@ def trainer() -> L.Trainer:
 
 @pytest.fixture(autouse=True)
 def _ten_gib(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capacity, "device_memory", lambda _: 10 * GIB)
+    monkeypatch.setattr(fake_step, "device_memory", lambda _: 10 * GIB)
 
 
 def test_what_fits_is_not_mentioned(trainer: L.Trainer) -> None:
@@ -43,5 +42,5 @@ def test_what_cannot_fit_names_what_to_make_smaller(trainer: L.Trainer, memory: 
 def test_a_device_that_does_not_say_refuses_nothing(
     trainer: L.Trainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capacity, "device_memory", lambda _: 0)
+    monkeypatch.setattr(fake_step, "device_memory", lambda _: 0)
     assert check_capacity(Memory(GIB << 10, 0, 0, 0), trainer) == []

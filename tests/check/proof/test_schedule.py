@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from assay.build.trainer.run_length import RunLength
 from assay.check.job import check_job
-from assay.check.proof.schedule import Curve, lr_curve
+from assay.check.proof.optimization import Curve, lr_curve
 from assay.check.prove import Prover
 from assay.check.static.ranges import COUNTS
 from assay.compose.compose import compose, job_config

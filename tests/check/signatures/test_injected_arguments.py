@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
-from assay.check.signatures.injected_arguments import supplied
+from assay.check.signature import supplied
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from omegaconf import OmegaConf
 
-from assay.check.signatures.signature import check_signatures
+from assay.check.signature import check_signatures
 from assay.errors import ConfigError
 from assay.targets.allowed_targets import targets
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.check.signatures.signature import check_signatures
+from assay.check.signature import check_signatures
 from assay.check.static.loggers import check_loggers
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError

@@ -7,7 +7,7 @@ import lightning as L
 import pytest
 from omegaconf import OmegaConf
 
-from assay.check.signatures.injected_arguments import supplied
+from assay.check.signature import supplied
 from assay.check.static.trainer import check_trainer, may_end_early, seconds_of
 from assay.errors import ConfigError
 

@@ -2,33 +2,270 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+import weakref
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
 import torch
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from omegaconf import DictConfig, ListConfig
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from assay.check.proof.dtype_check import SameType
-from assay.check.proof.layers import watched
-from assay.check.proof.memory import LiveMemory, dense_parts
+from assay.build.model import build_model
+from assay.build.node import build
+from assay.check.units import in_bytes
+from assay.data.memory import device_memory
 from assay.error_location import own_frame
-from assay.errors import first_line
+from assay.errors import ConfigError, first_line
 from assay.torch_internals import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensorMode,
+    TorchDispatchMode,
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
+    tree_iter,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    import lightning as L
     from lightning.pytorch.plugins import Precision
 
+    from assay.finetune.interface import FineTuning
     from assay.module import Module
+
+_aten = torch.ops.aten
+_PRODUCTS = {
+    *(_aten.mm, _aten.addmm, _aten.bmm, _aten.baddbmm, _aten.mv, _aten.addmv, _aten.dot),
+    *(_aten.convolution, _aten.convolution_backward, _aten._scaled_dot_product_flash_attention_for_cpu),
+}
+
+
+@final
+class SameType(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    """Refuses products of tensors of different types.
+
+    Raises:
+        RuntimeError: As torch does for real tensors.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Look at the types, then run the operation."""
+        del types
+        if func.overloadpacket in _PRODUCTS:
+            kinds = dict.fromkeys(
+                value.dtype for value in args if isinstance(value, torch.Tensor) and value.ndim
+            )
+            if len(kinds) > 1:
+                named = " and ".join(str(kind).removeprefix("torch.") for kind in kinds)
+                raise RuntimeError(f"both must have the same type, not {named}")
+        return func(*args, **(kwargs or {}))
+
+
+@final
+class LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    """Counts the bytes of the storages that are alive, and the most there were at once.
+
+    Fake tensors count as what they stand for. What an operation takes within itself is not seen.
+
+    Args:
+        already: Tensors that are there from the start.
+
+    Attributes:
+        live: Bytes now.
+        peak: Most bytes so far.
+    """
+
+    def __init__(self, already: Iterable[torch.Tensor] = ()) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self.live = self.peak = 0
+        self._sizes: dict[int, int] = {}
+        for tensor in already:
+            self._count(tensor)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation and count what it made."""
+        del types
+        result = func(*args, **(kwargs or {}))
+        for value in tree_iter(result):
+            if isinstance(value, torch.Tensor):
+                for part in dense_parts(value):
+                    self._count(part)
+        return result
+
+    def _count(self, tensor: torch.Tensor) -> None:
+        # torch gives a storage one Python object for as long as any tensor uses it.
+        storage = tensor.untyped_storage()
+        name = id(storage)
+        if name not in self._sizes:
+            self._sizes[name] = storage.nbytes()
+            weakref.finalize(storage, self._drop, name)
+            self.live += self._sizes[name]
+            self.peak = max(self.peak, self.live)
+
+    def _drop(self, name: int) -> None:
+        self.live -= self._sizes.pop(name)
+
+
+def dense_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The tensors that have the memory: of a sparse one its indices and values, else itself."""
+    return (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
+
+
+_MOST_TEXT = 60
+
+
+@final
+@dataclass
+class Layers:
+    """The modules that are inside their forward, outermost first.
+
+    Attributes:
+        running: Name, module and shapes of the inputs of each.
+    """
+
+    running: list[tuple[str, nn.Module, str]] = field(default_factory=list)
+
+    def where(self) -> str:
+        """The innermost one in words: its name, what it is, and its input's shape; or nothing."""
+        if not self.running:
+            return ""
+        name, module, shapes = self.running[-1]
+        weight = getattr(module, "weight", None)
+        what = type(module).__name__
+        described = f"{what}({module.extra_repr()})"
+        if module.extra_repr() and len(described) <= _MOST_TEXT:
+            what = described
+        elif isinstance(weight, torch.Tensor):
+            what += f" with a weight of {list(weight.shape)}"
+        layer = f"layer {name!r}, {what}," if name else f"{what}"
+        return f"{layer} was given {shapes}"
+
+    def key(self, node: Any, key: str) -> str:
+        """Full config key of the node that the innermost layer was built from, as far as names tell."""
+        name = self.running[-1][0] if self.running else ""
+        for part in name.split(".") if name else ():
+            arguments = node.get("_args_") if isinstance(node, DictConfig) else None
+            if part.isdigit() and isinstance(arguments, ListConfig) and int(part) < len(arguments):
+                node, key = arguments[int(part)], f"{key}._args_[{part}]"
+            elif isinstance(node, DictConfig) and isinstance(node.get(part), DictConfig):
+                node, key = node[part], f"{key}.{part}"
+            else:
+                break
+        return key
+
+
+@contextmanager
+def watched(model: nn.Module) -> Iterator[Layers]:
+    """Follow the forward of a model and of all that is in it.
+
+    Args:
+        model: Hooks are put on its modules and taken off at the end.
+    """
+    layers = Layers()
+    handles = []
+
+    def enter(name: str) -> Any:
+        def hook(module: nn.Module, inputs: Any, named: Any) -> None:
+            layers.running.append((name, module, _shapes([*inputs, *named.values()])))
+
+        return hook
+
+    def leave(*_: Any) -> None:
+        layers.running.pop()
+
+    for name, module in model.named_modules():
+        handles.append(module.register_forward_pre_hook(enter(name), with_kwargs=True, prepend=True))
+        handles.append(module.register_forward_hook(leave))
+    try:
+        yield layers
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _shapes(values: list[Any]) -> str:
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    kinds = {tensor.dtype for tensor in tensors} - {torch.float32}
+    named = [f"{list(tensor.shape)}{_kind(tensor) if kinds else ''}" for tensor in tensors]
+    return " and ".join(named) or "no tensor"
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f" {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def model_on_meta(config: DictConfig, precision: Precision) -> tuple[nn.Module, FineTuning | None]:
+    """The model and its fine-tuning; with weights where it computes with them while it is made.
+
+    Raises:
+        ConfigError: The model cannot be made.
+    """
+    try:
+        with torch.device("meta"):
+            model, finetune = build_model(config)
+    except (Exception, SystemExit):
+        model, finetune = build_model(config)  # an error now is one of the config
+    if config.trainer.get("channels_last"):
+        model.to(memory_format=torch.channels_last)
+    return precision.convert_module(model), finetune
+
+
+def module_on_meta(config: DictConfig, precision: Precision) -> nn.Module:
+    """A LightningModule of somebody's own, likewise.
+
+    Raises:
+        ConfigError: The module cannot be made.
+    """
+    try:
+        with torch.device("meta"):
+            built: nn.Module = build(config, "module")
+    except (Exception, SystemExit):
+        built = build(config, "module")  # an error now is one of the config
+    return precision.convert_module(built)
+
+
+_FAR, _NEAR = 1.5, 0.8
+"""Shares of the memory: an estimate beyond the first cannot be wrong enough, one beyond the second may be."""
+
+
+def check_capacity(memory: Memory, trainer: L.Trainer, *, whole: bool = True) -> list[str]:
+    """Refuse a step far beyond the memory of the device.
+
+    Args:
+        memory: Of a step in one process, as it was estimated.
+        trainer: Of the job.
+        whole: Whether batches are computed whole; else only what does not grow with them is counted.
+
+    Returns:
+        A warning where it is near.
+
+    Raises:
+        ConfigError: It is far beyond.
+    """
+    if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+        return []  # sharded, so that each device holds a part of it
+    device = trainer.strategy.root_device
+    there = device_memory(device)
+    processes = trainer.num_devices if device.type == "cpu" else 1  # these share it
+    needed = (memory.peak if whole else memory.peak - memory.activations) * processes
+    if not there or needed <= _NEAR * there:
+        return []
+    where = "this machine" if device.type == "cpu" else str(device)
+    text = f"a step takes about {in_bytes(needed)}, and {where} has {in_bytes(there)}"
+    if needed <= _FAR * there:
+        return [f"{text}: it may not fit"]
+    if memory.activations > memory.peak / 2:
+        hint = "trainer.micro_batch=auto, or a smaller data.batch_size"
+        raise ConfigError(text, key="data.batch_size", hint=hint)
+    raise ConfigError(
+        text, key="model", hint="a smaller model, precision=bf16_true, or device=fsdp on several GPUs"
+    )
+
 
 _DEPENDS_ON_DATA = (
     DataDependentOutputException,

@@ -51,7 +51,7 @@ def error_of_step(
         loss: As it will be used.
         batch: Of training.
         precision: Lightning's plugin.
-        sizes: Of the other batches, see `assay.check.proof.batch_sizes.batch_sizes`.
+        sizes: Of the other batches, see `assay.check.proof.eval_steps.batch_sizes`.
         of_values: What the model does depends on values. Then an error of the first batch tells nothing, as
             real values may do, and only one in evaluation or with another number of samples counts.
         steps: Take optimizer steps first; else the model is only called.
