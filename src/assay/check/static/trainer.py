@@ -65,10 +65,10 @@ def check_trainer(config: DictConfig) -> None:
     check_micro_batch(config)
     if (accumulated := values.get("accumulate_grad_batches")) not in (None, 1) and is_lbfgs(config):
         raise ConfigError(
-            f"expected 1 with LBFGS, got {accumulated}: each time it asks for the loss within a step, it would "
-            "add the gradient of the last batch again",
+            f"expected 1 with LBFGS, got {accumulated}: LBFGS computes the loss several times per step, "
+            "which would add the gradient of the last batch each time",
             key="trainer.accumulate_grad_batches",
-            hint="trainer.accumulate_grad_batches=1, and a larger data.batch_size with trainer.micro_batch=32",
+            hint="a larger data.batch_size, and trainer.micro_batch=32 if memory is short",
         )
     if values.get("_target_") != _TRAINER:
         return
