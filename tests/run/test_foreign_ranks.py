@@ -63,7 +63,7 @@ def test_an_allocation_of_one_task(train: Train, monkeypatch: pytest.MonkeyPatch
     for name, value in SLURM.items():
         monkeypatch.setenv(name, value)
     job = ("data=wine", "model=linear", "trainer.max_epochs=2")
-    run = train(*job)
+    run = train(*job, "callbacks=[checkpoint]")
     assert run.record["status"] == "finished"
     assert evaluate(run.run_dir).metrics["test/loss"] == pytest.approx(run.record["metrics"]["test/loss"])
     checker = Checker(None)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 WORLD_SIZES: Final = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JSM_NAMESPACE_SIZE")
 """How torchrun, srun, mpirun and jsrun tell a process how many of it there are."""
-RUN_ID: Final = "assay"
+RUN_ID: Final = "assay.run.ranks"
 """What `TORCHELASTIC_RUN_ID` is in the ranks that assay starts."""
 _DISTRIBUTED: Final = ("ddp", "fsdp", "deepspeed")
 
@@ -92,7 +92,7 @@ def refuse_foreign_ranks() -> None:
     Raises:
         AssayError: The environment says that there are several.
     """
-    for name in WORLD_SIZES:
+    for name in () if is_rank() else WORLD_SIZES:
         if (size := os.environ.get(name, "")).isdecimal() and int(size) > 1:
             raise AssayError(
                 f"{name}={size}: this is one of {size} processes of another launcher, which assay does not "
