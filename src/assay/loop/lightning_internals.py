@@ -311,6 +311,14 @@ def print_results(loop: LightningEvaluationLoop, outputs: list[Any]) -> None:
     loop._print_results(outputs, loop._stage.value)
 
 
+def leave_signals(trainer: L.Trainer) -> None:
+    """Have Lightning set no handler for SIGTERM: its own ends a run without saving, by an error or for ever.
+
+    With several processes it calls a collective from within the handler.
+    """
+    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+
+
 # -- what may be called directly
 
 

@@ -30,6 +30,7 @@ from assay.data.trained import Trained
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
 from assay.files.symlinks import check_links
+from assay.loop.lightning_internals import leave_signals
 from assay.record import predictions_file
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, finite, now
@@ -197,6 +198,7 @@ def _test(
         use_distributed_sampler=False,
         default_root_dir=str(run_dir),
     )
+    leave_signals(trainer)
     assembly = Assembly(build_module(config, trainer), data, trainer, config)
     _load(assembly.module, path, run_dir)
     with gathered(assembly) as keep, warnings.catch_warnings():

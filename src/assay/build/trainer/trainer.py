@@ -18,6 +18,7 @@ from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import ConfigError
 from assay.logger.run_csv import RunCSV
 from assay.loop.install import install
+from assay.loop.lightning_internals import leave_signals
 from assay.loop.moved_run import MovedRun
 from assay.loop.stop_on_signal import StopOnSignal
 
@@ -56,6 +57,7 @@ def build_trainer(config: DictConfig) -> L.Trainer:
         use_distributed_sampler=False,
         default_root_dir=config.run_dir,
     )
+    leave_signals(trainer)
     if type(trainer) is L.Trainer:  # one of somebody's own class may do anything with its loops
         install(trainer, config.trainer.get("micro_batch"))
     return trainer
