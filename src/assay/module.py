@@ -273,19 +273,25 @@ class Module(L.LightningModule):
             self.finetune.begin_epoch(self.model, self.current_epoch)
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Track the step, and write its loss to the loggers every `log_every_n_steps` steps."""
-        del batch, batch_idx
+        """Track the batch, and write the mean loss of an optimizer step every `log_every_n_steps` steps."""
+        del outputs, batch  # Lightning divides the loss of outputs by the number of accumulated batches
         taken = self._step
+        trainer: Any = self.trainer
+        accumulated: int = trainer.accumulate_grad_batches
+        if batch_idx % accumulated == 0:
+            taken.losses = []
         if taken.observed is None:
             return
+        loss, _, targets = taken.observed
+        taken.losses.append((loss, len(targets)))
         self.train_tracker.update(*taken.observed)
         taken.forget()
-        trainer: Any = self.trainer
-        step: int = trainer.global_step
-        if step % trainer.log_every_n_steps == 0 and step != taken.logged and trainer.is_global_zero:
-            taken.logged = step
+        step_done = (batch_idx + 1) % accumulated == 0 or trainer.is_last_batch
+        if step_done and trainer.global_step % trainer.log_every_n_steps == 0 and trainer.is_global_zero:
+            total = sum(float(loss) * size for loss, size in taken.losses)
+            mean = total / sum(size for _, size in taken.losses)
             for logger in trainer.loggers:
-                logger.log_metrics({"train/loss_step": float(outputs["loss"])}, step=step)
+                logger.log_metrics({"train/loss_step": mean}, step=trainer.global_step)
 
     def on_train_epoch_end(self) -> None:
         """Log the epoch's training metrics."""
@@ -358,7 +364,7 @@ class Module(L.LightningModule):
         return {
             "train": self.train_tracker.state(),
             "matrices": self.matrices,
-            "logged_step": self._step.logged,
+            "losses": self._step.losses,
         }
 
     def load_epoch_state(self, state: dict[str, Any]) -> None:
@@ -368,17 +374,17 @@ class Module(L.LightningModule):
             state: From a checkpoint.
         """
         self.train_tracker.restore(state["train"], self.device)
-        self.matrices, self._step.logged = dict(state["matrices"]), state["logged_step"]
+        self.matrices, self._step.losses = dict(state["matrices"]), list(state.get("losses", ()))
 
 
 class _Step:
     """The step under way; apart, for a module looks at whatever it is given whether it is a parameter."""
 
-    __slots__ = ("augmented", "logged", "observed", "raw")
+    __slots__ = ("augmented", "losses", "observed", "raw")
 
     def __init__(self) -> None:
-        self.logged = -1
-        """The last step whose loss was written."""
+        self.losses: list[tuple[Tensor, int]] = []
+        """Of the batches that the optimizer step accumulates, each with its number of samples."""
         self.forget()
 
     def forget(self) -> None:

@@ -175,6 +175,7 @@ def test_a_limit_of_steps_limits_the_batches(accumulate: int, total: int) -> Non
     options = {"max_epochs": -1, "max_steps": 5, "accumulate_grad_batches": accumulate}
     lines = fit_lines(Net(), Batches(12), bar={"line_interval": 0.0}, **options)
     assert lines[0].startswith(f"epoch 1  {1:>{len(str(total))}}/{total}  ")
+    assert "  loss 0.2500" in lines[0], "not divided by the number of accumulated batches"
     assert "0:00 left (0:00 in all)" in lines[0]
 
 

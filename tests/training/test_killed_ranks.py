@@ -49,9 +49,8 @@ class Whole:
 
 @pytest.fixture(scope="module")
 def forks() -> Iterator[Forks]:
-    with Forks(
-        PYTHONPATH=str(PROJECT), GLOO_SOCKET_IFNAME=os.environ.get("GLOO_SOCKET_IFNAME", "lo")
-    ) as warm:
+    paths = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
+    with Forks(PYTHONPATH=paths, GLOO_SOCKET_IFNAME=os.environ.get("GLOO_SOCKET_IFNAME", "lo")) as warm:
         yield warm
 
 
@@ -65,6 +64,35 @@ def whole(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     assert ended.code == 0, (place / "output.txt").read_text()
     record = json.loads((place / "run" / "record.json").read_text())
     return Whole(outcome(place / "run"), time.monotonic() - begin, record["seconds"])
+
+
+TELL = (
+    *(*TRAIN[:4], "data=digits", "model=linear", "device=ddp_cpu", "data.batch_size=8", "hydra.run.dir=run"),
+    *("trainer.max_epochs=1", "trainer.limit_train_batches=2", "callbacks=[last_checkpoint,telling]"),
+)
+
+
+@pytest.mark.always("setup fit-True", "setup test-True")
+@pytest.mark.parametrize("to_launcher", [True, False])
+@pytest.mark.parametrize("moment", ["setup fit", "fit_start", "train_start", "train_end", "setup test"])
+def test_a_signal_before_the_first_step_or_the_test(
+    forks: Forks, tmp_path: Path, moment: str, to_launcher: bool
+) -> None:
+    words = (f"callbacks.telling.moment='{moment}'", f"callbacks.telling.to_launcher={to_launcher}")
+    forks.start(*TELL, *words, cwd=tmp_path, forked_children=2)
+    ended, said = forks.wait(), (tmp_path / "output.txt").read_text()
+    assert ended.code == 143, said
+    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    assert (record["status"], record["signal"], "test/loss" in record["metrics"]) == (
+        "interrupted",
+        "SIGTERM",
+        False,
+    ), said
+    assert "Traceback" not in said
+    saved = (tmp_path / "run" / "checkpoints" / "last.ckpt").exists()
+    assert ("last" in record["checkpoints"]) == saved
+    if moment != "train_start":  # after which the other process may be told only in the first step
+        assert saved == (moment in ("train_end", "setup test"))
 
 
 def descendants(forks: Forks) -> list[psutil.Process]:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @final
 class LRMonitor(LearningRateMonitor):
-    """Lightning's monitor, which also logs when each epoch begins where an epoch is short.
+    """Lightning's monitor, once per optimizer step, and at the start of each epoch where epochs are short.
 
-    Lightning's logs a scheduler that goes by the step every `trainer.log_every_n_steps` steps alone; a run
-    with fewer has no learning rate in its log.
+    Lightning's logs once per batch where several are accumulated for a step, and a scheduler that goes by the
+    step every `trainer.log_every_n_steps` steps alone; a run with fewer has no learning rate in its log.
 
     Args:
         logging_interval: `step`, `epoch`, or None for that of the scheduler.
@@ -32,6 +32,14 @@ class LRMonitor(LearningRateMonitor):
     ) -> None:
         chosen: Any = logging_interval  # which of the words it may be, Lightning says
         super().__init__(chosen, log_momentum, log_weight_decay)
+
+    @override
+    def on_train_batch_start(  # type: ignore[override]  # Lightning's takes any arguments
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Log before the first batch of an optimizer step."""
+        if batch_idx % trainer.accumulate_grad_batches == 0:
+            super().on_train_batch_start(trainer)
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:

@@ -292,7 +292,8 @@ class ProgressBar(LightningProgressBar):
     def _running(self) -> dict[str, float]:
         """The last step's loss and up to three metrics of the epoch so far; waits for the device."""
         loss = self._loss.get("loss") if isinstance(self._loss, dict) else self._loss
-        values = {} if loss is None else {"loss": float(loss)}
+        # Lightning divides the loss of outputs by the number of accumulated batches.
+        values = {} if loss is None else {"loss": float(loss) * self.trainer.accumulate_grad_batches}
         metrics: dict[str, Any] = getattr(self.trainer.lightning_module, "running_metrics", dict)()
         running = {name.removeprefix("train/"): value for name, value in metrics.items()}
         names = [name for name in running if name != "loss"][:3]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
+from assay.build.trainer.num_processes import refuse_foreign_ranks
 from assay.check.static.data_root import check_data_root
 from assay.check.static.output_paths import check_output_paths
 from assay.check.static.ranges import check_ranges, check_values
@@ -41,7 +42,9 @@ def check_job(config: DictConfig) -> None:
 
     Raises:
         ConfigError: Naming the key.
+        AssayError: Another launcher has started several processes.
     """
+    refuse_foreign_ranks()
     if "seed" not in config:  # data and others ask for it
         check_whole_number("seed", None, 0, LARGEST_SEED)
     entries = list(walk(config))

@@ -27,6 +27,8 @@ from lightning.pytorch.strategies import DDPStrategy, Strategy
 from lightning.pytorch.trainer.connectors.logger_connector.result import _ResultCollection, _ResultMetric
 from typing_extensions import override
 
+from assay.callbacks.lr_monitor import LRMonitor
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -309,6 +311,14 @@ def print_results(loop: LightningEvaluationLoop, outputs: list[Any]) -> None:
     loop._print_results(outputs, loop._stage.value)
 
 
+def leave_signals(trainer: L.Trainer) -> None:
+    """Have Lightning set no handler for SIGTERM: its own ends a run without saving, by an error or for ever.
+
+    With several processes it calls a collective from within the handler.
+    """
+    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+
+
 # -- what may be called directly
 
 
@@ -369,7 +379,7 @@ def lean_hook(callback: object, hook: str, method: Callable[..., Any]) -> Callab
         saver: Any = callback
         by_epoch = saver._every_n_train_steps < 1 and saver._train_time_interval is None
         return None if by_epoch else method
-    if hook != "on_train_batch_start" or not is_stock(LearningRateMonitor):
+    if hook != "on_train_batch_start" or not (is_stock(LearningRateMonitor) or is_stock(LRMonitor)):
         return method
 
     def when_due(trainer: Any, *args: Any) -> None:

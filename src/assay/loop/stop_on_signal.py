@@ -65,26 +65,15 @@ class StopOnSignal(Checkpoint):
         """Name of the signal; empty as long as there was none."""
         self._saved = False
         self._last_step = -1
-        self._handled: list[signal.Signals] = []
         self._process = 0
         self._store: Store | None = None
 
     @contextmanager
-    def watching(self, *, several: bool = False) -> Iterator[None]:
-        """Take the signals in this block, and give them back after it; nothing off the main thread.
-
-        Args:
-            several: The process is one of several, which wait for each other before training starts, where
-                Python handles no signal. Until then one simply ends the process: nothing is lost.
-        """
+    def watching(self) -> Iterator[None]:
+        """Take the signals in this block, and give them back after it; nothing off the main thread."""
         self.received, self._saved, self._process = "", False, os.getpid()
-        with handled_by(signal.SIG_DFL if several else self._receive) as self._handled:
+        with handled_by(self._receive):
             yield
-        self._handled = []
-
-    def _take(self) -> None:
-        for number in self._handled:
-            signal.signal(number, self._receive)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         del frame
@@ -104,15 +93,9 @@ class StopOnSignal(Checkpoint):
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Take the signals back from Lightning, which has just set its own handler for SIGTERM.
-
-        That one leaves the loop after a step without saving, and with several processes calls a collective
-        from within the handler.
-        """
-        self._take()
+        """Leave where nothing has been trained yet."""
         self._last_step, self._store = -1, _store(trainer)
-        if self.received and self._store is None:
-            raise StoppedBySignal(self.received)
+        self._leave_together(trainer)
 
     @override
     def on_train_batch_start(
@@ -169,19 +152,13 @@ class StopOnSignal(Checkpoint):
     # -- validation on its own, test, prediction ---------------------------------------------------------
 
     @override
-    def on_sanity_check_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """As `on_train_start`."""
-        self._take()
-
-    @override
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """As `on_train_start`."""
-        self._take()
-        self._leave(trainer)
+        """Leave: what was trained is saved."""
+        self._leave_together(trainer)
 
     @override
     def on_test_batch_end(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Leave: what was trained is saved."""
+        """As `on_test_start`."""
         self._leave(trainer)
 
     @override
@@ -189,6 +166,17 @@ class StopOnSignal(Checkpoint):
         """Leave where nothing has been trained yet."""
         if self.received and (trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING):
             self._leave(trainer)
+
+    def _leave_together(self, trainer: L.Trainer) -> None:
+        """Leave where this process or another one was told to; all of them call this at the same moment."""
+        store = _store(trainer)
+        if store is not None:
+            if self.received:
+                store.compare_set(_KEY, "", f"0 {self.received}")
+            trainer.strategy.barrier()
+            if store.check([_KEY]):
+                raise StoppedBySignal(store.get(_KEY).decode().split()[1])
+        self._leave(trainer)
 
     def _leave(self, trainer: L.Trainer) -> None:
         # Of several processes none leaves alone: the others would wait for it.

@@ -68,7 +68,9 @@ def wait(children: Sequence[subprocess.Popen[bytes]], signals: Sequence[signal.S
             for process in children:
                 kill(process) if last else process.send_signal(number)
         if deadline == math.inf and any(process.returncode for process in children):
-            deadline = time.monotonic() + _GRACE
+            # One that a signal has ended takes none yet, and so has not begun what the others wait for.
+            waiting = not any(process.returncode == -number for process in children for number in signals)
+            deadline = time.monotonic() + (_GRACE if waiting else 0.0)
             for process in children:
                 process.terminate()
         if time.monotonic() > deadline:

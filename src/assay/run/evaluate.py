@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import lightning as L
 import torch
+from lightning.pytorch.plugins.environments import LightningEnvironment
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.build.assembly import Assembly
@@ -20,6 +21,7 @@ from assay.build.model import has_weights
 from assay.build.module import build_module
 from assay.build.node import build
 from assay.build.trainer.device import check_device
+from assay.build.trainer.num_processes import refuse_foreign_ranks
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.data.data_module import DataModule
 from assay.data.shown.tested_samples import sample_names
@@ -28,6 +30,7 @@ from assay.data.trained import Trained
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
 from assay.files.symlinks import check_links
+from assay.loop.lightning_internals import leave_signals
 from assay.record import predictions_file
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, finite, now
@@ -121,6 +124,7 @@ def evaluate(
         AssayError: There is no such run or checkpoint, another process is writing it, its data has changed,
             or the model does not take the samples.
     """
+    refuse_foreign_ranks()
     run_dir = Path(run)
     record = RunRecord.load(run_dir)
     if split not in ("", "train", "val", "test"):
@@ -187,12 +191,14 @@ def _test(
         "trainer",
         callbacks=[SeedEachStep(config.seed)],
         logger=False,
+        plugins=[LightningEnvironment()],
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,
         default_root_dir=str(run_dir),
     )
+    leave_signals(trainer)
     assembly = Assembly(build_module(config, trainer), data, trainer, config)
     _load(assembly.module, path, run_dir)
     with gathered(assembly) as keep, warnings.catch_warnings():

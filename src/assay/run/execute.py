@@ -246,8 +246,7 @@ def signals(assembly: Assembly) -> AbstractContextManager[None]:
     """
     callbacks: list[Any] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     stops = (callback for callback in callbacks if isinstance(callback, StopOnSignal))
-    several = assembly.trainer.world_size > 1
-    return next((stop.watching(several=several) for stop in stops), nullcontext())
+    return next((stop.watching() for stop in stops), nullcontext())
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import psutil
 import torch
 
+from assay.build.trainer.num_processes import RUN_ID
 from assay.process.children import kill, received, start, wait
 from assay.torch_internals import tcp_store
 
@@ -77,7 +78,7 @@ def _environment(rank: int, num_processes: int, port: int) -> dict[str, str]:
     found |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(num_processes))
     found |= {"GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     # By these Lightning and torch know that the ranks are started already, and the store is there.
-    found |= {"TORCHELASTIC_RUN_ID": "assay", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    found |= {"TORCHELASTIC_RUN_ID": RUN_ID, "TORCHELASTIC_USE_AGENT_STORE": "True"}
     found["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         found[name] = os.environ.get(name) or _loopback()

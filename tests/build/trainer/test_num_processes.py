@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from assay.build.trainer.num_processes import num_local_processes, world_size
+from assay.build.trainer.num_processes import RUN_ID, num_local_processes, world_size
 
 
 def job(strategy: str, devices: object, num_nodes: int | None = None) -> DictConfig:
@@ -12,7 +12,7 @@ def job(strategy: str, devices: object, num_nodes: int | None = None) -> DictCon
 
 @pytest.fixture(autouse=True)
 def no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"):
+    for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
 
@@ -38,7 +38,9 @@ def test_count(strategy: str, devices: object, processes: int) -> None:
 
 
 def test_a_rank_starts_no_further_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("LOCAL_RANK", "0")  # as of torchrun with one process
+    assert num_local_processes(job("ddp", 4)) == 4
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", RUN_ID)
     assert num_local_processes(job("ddp", 4)) == 1
 
 
@@ -47,4 +49,6 @@ def test_world_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert world_size(job("ddp", 2, num_nodes=3)) == 6
     assert world_size(job("auto", 1)) == 1
     monkeypatch.setenv("WORLD_SIZE", "16")
+    assert world_size(job("ddp", 2)) == 2
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", RUN_ID)
     assert world_size(job("ddp", 2)) == 16

@@ -74,6 +74,8 @@ def test_two_accumulations() -> None:
     schedule = {"_target_": "torch.optim.lr_scheduler.CosineAnnealingLR", "T_max": "${spec.total_steps}"}
     error = refused(callbacks={"accumulation": node}, scheduler=schedule)
     assert "scheduler.T_max is computed from" in error.message
+    error = refused(callbacks={"accumulation": node}, optimizer={"_target_": "torch.optim.LBFGS"})
+    assert (error.key, "LBFGS cannot accumulate" in error.message) == ("callbacks.accumulation", True)
 
 
 def test_logs_that_take_each_others_place() -> None:

@@ -10,7 +10,7 @@ from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from omegaconf import OmegaConf
 
 from assay.build.trainer.device import check_device
-from assay.build.trainer.num_processes import num_local_processes
+from assay.build.trainer.num_processes import RUN_ID, num_local_processes
 from assay.build.trainer.trainer import build_trainer
 from assay.check.job import check_job
 from assay.check.static.processes import check_processes
@@ -31,7 +31,7 @@ def composed() -> DictConfig:
 @pytest.fixture(autouse=True)
 def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
 
 
 def job(composed: DictConfig, **trainer: Any) -> DictConfig:
@@ -102,5 +102,11 @@ def test_what_assay_starts_is_what_lightning_expects(
 
 
 def test_a_rank_is_one_of_many(composed: DictConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCAL_RANK", "0")
+    for name, value in {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "2",
+        "TORCHELASTIC_RUN_ID": RUN_ID,
+    }.items():
+        monkeypatch.setenv(name, value)
     check(job(composed, strategy="ddp", devices=2))

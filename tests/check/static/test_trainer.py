@@ -7,6 +7,7 @@ import lightning as L
 import pytest
 from omegaconf import OmegaConf
 
+from assay.check.checker import Checker
 from assay.check.signature import supplied
 from assay.check.static.trainer import check_trainer, may_end_early, seconds_of
 from assay.errors import ConfigError
@@ -135,3 +136,11 @@ def test_somebodys_own_accelerator(job: DictConfig) -> None:
 def test_durations_are_lightnings(value: object) -> None:
     timer = L.pytorch.callbacks.Timer(value)  # type: ignore[arg-type]  # of the kinds that YAML has
     assert seconds_of(value) == timer._duration
+
+
+def test_lbfgs_accumulates_nothing() -> None:
+    typed = ["data=wine", "model=mlp", "optimizer=lbfgs", "scheduler=none"]
+    Checker(None).check(Checker(None).job(typed))
+    with pytest.raises(ConfigError, match="expected 1 with LBFGS, got 2") as caught:
+        Checker(None).job([*typed, "trainer.accumulate_grad_batches=2"])
+    assert caught.value.key == "trainer.accumulate_grad_batches"

@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from assay.errors import AssayError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from omegaconf import DictConfig
 
+WORLD_SIZES: Final = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JSM_NAMESPACE_SIZE")
+"""How torchrun, srun, mpirun and jsrun tell a process how many of it there are."""
+RUN_ID: Final = "assay.run.ranks"
+"""What `TORCHELASTIC_RUN_ID` is in the ranks that assay starts."""
 _DISTRIBUTED: Final = ("ddp", "fsdp", "deepspeed")
 
 
@@ -60,7 +66,7 @@ def num_processes(trainer: Mapping[str, Any], available: int) -> int:
 
 def num_local_processes(config: DictConfig) -> int:
     """How many processes this job needs on this machine; 1 where it is a rank already."""
-    if "LOCAL_RANK" in os.environ:
+    if is_rank():
         return 1
     import torch
 
@@ -70,6 +76,26 @@ def num_local_processes(config: DictConfig) -> int:
 
 def world_size(config: DictConfig) -> int:
     """Processes of the whole job, over all its machines."""
-    if "WORLD_SIZE" in os.environ:
+    if is_rank():
         return int(os.environ["WORLD_SIZE"])
     return num_local_processes(config) * int(config.trainer.get("num_nodes") or 1)
+
+
+def is_rank() -> bool:
+    """Whether assay has started this process as one of a job."""
+    return os.environ.get("TORCHELASTIC_RUN_ID") == RUN_ID
+
+
+def refuse_foreign_ranks() -> None:
+    """Refuse to run as one of several processes of another launcher, each of which would do the whole job.
+
+    Raises:
+        AssayError: The environment says that there are several.
+    """
+    for name in () if is_rank() else WORLD_SIZES:
+        if (size := os.environ.get(name, "")).isdecimal() and int(size) > 1:
+            raise AssayError(
+                f"{name}={size}: this is one of {size} processes of another launcher, which assay does not "
+                "support; it starts the processes of a job by itself, on one machine",
+                hint="start assay once (srun --ntasks=1), with device=ddp for all GPUs of the machine",
+            )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import lightning as L
+from lightning.pytorch.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from assay.build.node import build
 from assay.build.trainer.monitor_mode import mode_argument
+from assay.build.trainer.num_processes import is_rank
 from assay.callbacks.run_log import RunLog
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.callbacks.without_nvml_check import WithoutNvmlCheck
@@ -16,6 +18,7 @@ from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import ConfigError
 from assay.logger.run_csv import RunCSV
 from assay.loop.install import install
+from assay.loop.lightning_internals import leave_signals
 from assay.loop.moved_run import MovedRun
 from assay.loop.stop_on_signal import StopOnSignal
 
@@ -43,13 +46,18 @@ def build_trainer(config: DictConfig) -> L.Trainer:
         "trainer",
         callbacks=[MovedRun(), SeedEachStep(config.seed), WithoutNvmlCheck(), *callbacks, RunLog(), stop],
         logger=False,
-        plugins=[CheckpointFile(background=True)],
+        # By itself Lightning asks the environment, and takes an allocation of Slurm for ranks started by it.
+        plugins=[
+            CheckpointFile(background=True),
+            TorchElasticEnvironment() if is_rank() else LightningEnvironment(),
+        ],
         enable_checkpointing=True,
         enable_progress_bar=any("ProgressBar" in kind for kind in kinds),
         enable_model_summary=any("ModelSummary" in kind for kind in kinds),
         use_distributed_sampler=False,
         default_root_dir=config.run_dir,
     )
+    leave_signals(trainer)
     if type(trainer) is L.Trainer:  # one of somebody's own class may do anything with its loops
         install(trainer, config.trainer.get("micro_batch"))
     return trainer

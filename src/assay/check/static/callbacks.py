@@ -13,6 +13,7 @@ from lightning.pytorch.loggers import CSVLogger
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from assay.check.static.micro_batch import is_lbfgs
 from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
 from assay.errors import ConfigError
@@ -137,6 +138,8 @@ def _check_accumulation(config: DictConfig, key: str) -> None:
             key=key,
             hint=f"~{key}, or trainer.accumulate_grad_batches=1",
         )
+    if is_lbfgs(config):
+        raise ConfigError("LBFGS cannot accumulate batches", key=key, hint=f"~{key}, or optimizer=adamw")
     for entry in walk(config):
         text = str(entry.raw) if entry.is_interpolation else ""
         if "${spec.total_steps}" in text or "${spec.steps_per_epoch}" in text:

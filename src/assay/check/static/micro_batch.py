@@ -38,9 +38,14 @@ def check_micro_batch(config: DictConfig) -> None:
         raise ConfigError("a trainer of your own takes its steps itself", key=KEY, hint=OFF)
     if OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE):
         raise ConfigError("a LightningModule of your own does its steps as it likes", key=KEY, hint=OFF)
-    if asked == "auto" and str(value_of(config, "optimizer._target_")).endswith(".LBFGS"):
+    if asked == "auto" and is_lbfgs(config):
         raise ConfigError(
             "LBFGS asks for the loss several times a step, which must all be of the same pieces",
             key=KEY,
             hint=f"{KEY}=32",
         )
+
+
+def is_lbfgs(config: DictConfig) -> bool:
+    """Whether the optimizer asks for the loss and its gradient several times in a step."""
+    return str(value_of(config, "optimizer._target_")).endswith(".LBFGS")

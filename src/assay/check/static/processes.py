@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from lightning.pytorch.accelerators import CPUAccelerator, CUDAAccelerator, MPSAccelerator
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 
-from assay.build.trainer.num_processes import num_local_processes, requested_devices
+from assay.build.trainer.num_processes import is_rank, num_local_processes, requested_devices
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
             hint=f"trainer.devices={devices}, or trainer.strategy=ddp",
         )
     started = num_local_processes(config)
-    if "LOCAL_RANK" in os.environ or started == devices:
+    if is_rank() or started == devices:
         return
     if started == 1:
         instead = "trainer.strategy=ddp" if gpus else f"device=ddp_cpu trainer.devices={devices}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from assay.build.trainer.run_end import has_no_end
-from assay.check.static.micro_batch import check_micro_batch
+from assay.check.static.micro_batch import check_micro_batch, is_lbfgs
 from assay.config.value import check_choice, check_whole_number, is_number, is_whole, value_of
 from assay.errors import ConfigError
 
@@ -63,6 +63,13 @@ def check_trainer(config: DictConfig) -> None:
     _check_devices(values.get("devices"))
     _check_nodes(values.get("num_nodes"))
     check_micro_batch(config)
+    if (accumulated := values.get("accumulate_grad_batches")) not in (None, 1) and is_lbfgs(config):
+        raise ConfigError(
+            f"expected 1 with LBFGS, got {accumulated}: LBFGS computes the loss several times per step, "
+            "which would add the gradient of the last batch each time",
+            key="trainer.accumulate_grad_batches",
+            hint="a larger data.batch_size, and trainer.micro_batch=32 if memory is short",
+        )
     if values.get("_target_") != _TRAINER:
         return
     for name, least in _WHOLE.items():

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
+from assay.build.trainer.num_processes import WORLD_SIZES
 from assay.process import reaper
 from assay.record.failure_cause import reason_of
 from assay.record.outcome import Outcome
@@ -18,6 +19,8 @@ from assay.sweep.worker.fork_client import MARK, ForkServer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_OF_LAUNCHERS: Final = (*WORLD_SIZES, "SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID")
+"""By these a job would take itself for one rank of several, as in an allocation in which a cluster runs."""
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _LOOK_EVERY: Final = 0.2
 
@@ -53,8 +56,10 @@ class ClusterWorker:
         """
         try:
             ready = JobSpec.from_json(job_spec)
+            changes: dict[str, str | None] = dict.fromkeys(_OF_LAUNCHERS)
             if environment is not None:
-                ready = replace(ready, environment=_instead(environment, ready) | ready.environment)
+                changes |= _instead(environment, ready)
+            ready = replace(ready, environment=changes | ready.environment)
             return self._run(key, ready).to_json()
         except Exception as error:  # whatever it is, the launcher waits for an answer
             return Outcome("failed", "machine", reason_of(error)).to_json()

@@ -21,8 +21,6 @@ from assay.sweep.launcher.slurm_queue import AT_ONCE
 if TYPE_CHECKING:
     from types import FrameType
 
-_OF_SLURM: Final = ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID")
-"""With these Lightning would take the one process of the Slurm job for one rank of several."""
 _SAVE: Final = 10.0
 """Seconds before the end of the time to save at which a job that has not saved is ended."""
 _STAY: Final = 600.0
@@ -59,11 +57,9 @@ class SlurmJob:
         job_spec = JobSpec.from_json(self.job_spec)
         again = place.with_suffix(".running").exists()
         has_record = Path(job_spec.cwd, job_spec.run_dir, RECORD).is_file()
-        leave: dict[str, str | None] = dict.fromkeys(_OF_SLURM)
         job_spec = replace(
             job_spec,
             resume=has_record and (job_spec.resume or again),
-            environment=leave | job_spec.environment,
         )
         write_text(place.with_suffix(".running"), _job_id())
         try:

@@ -1,0 +1,41 @@
+"""A signal that comes at a moment outside of training steps."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+from lightning.pytorch.callbacks import Callback
+
+if TYPE_CHECKING:
+    import lightning as L
+
+
+class Telling(Callback):
+    """Has the second rank send SIGTERM.
+
+    Args:
+        moment: Name of a hook, with the stage in `setup fit` and `setup test`; None for never.
+        to_launcher: To the process that has started the ranks; else to the rank itself.
+    """
+
+    def __init__(self, moment: str | None = None, to_launcher: bool = True) -> None:
+        self.moment, self.to_launcher = moment, to_launcher
+
+    def _reach(self, moment: str, trainer: L.Trainer) -> None:
+        if moment == self.moment and trainer.global_rank == 1:
+            os.kill(os.getppid() if self.to_launcher else os.getpid(), signal.SIGTERM)
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        del pl_module, stage
+        self._reach(f"setup {trainer.state.fn.value}", trainer)
+
+    def on_fit_start(self, trainer: L.Trainer, *_: Any) -> None:
+        self._reach("fit_start", trainer)
+
+    def on_train_start(self, trainer: L.Trainer, *_: Any) -> None:
+        self._reach("train_start", trainer)
+
+    def on_train_end(self, trainer: L.Trainer, *_: Any) -> None:
+        self._reach("train_end", trainer)
