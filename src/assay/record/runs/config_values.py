@@ -10,10 +10,10 @@ import yaml
 from assay.errors import AssayError, first_line
 from assay.files.sealed import yaml_is_whole
 from assay.files.symlinks import read_whole
-from assay.record.runs.plain_value import shown
+from assay.record.runs.plain_value import plain_value, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from assay.record.runs.run import Run
 
@@ -28,10 +28,10 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @final
 class ConfigValues:
-    """Values of configs by their full keys; runs of one config are read once."""
+    """Values of configs by their full keys."""
 
     def __init__(self) -> None:
-        self._read: dict[tuple[str, str, str], Any] = {}
+        self._read: dict[tuple[str, str], Any] = {}
         self._nodes: dict[str, Any] = {}
 
     def value(self, run: Run, key: str) -> str | None:
@@ -67,8 +67,16 @@ class ConfigValues:
             found[key] = shown(value)
         return found
 
+    def loss(self, run: Run) -> Mapping[str, str]:
+        """As `loss_terms`; of a run whose config cannot be read, the option alone."""
+        try:
+            nodes = {name: self._node(run, name) for name in ("loss", "module", "data")}
+        except AssayError:
+            return {"loss": shown(run.choices.get("loss"))}
+        return loss_terms({name: node for name, node in nodes.items() if node is not _ABSENT}, run.follows)
+
     def _node(self, run: Run, first: str) -> Any:
-        at = (run.fingerprint, run.data_sha256 or str(run.path), first)
+        at = (str(run.path), first)
         if at not in self._read:
             self._read[at] = self._block(run, first)
         return self._read[at]
@@ -92,6 +100,46 @@ class ConfigValues:
 
 
 _ABSENT: Final = object()
+
+
+def loss_terms(config: Mapping[str, Any], follows: Iterable[str] = ()) -> dict[str, str]:
+    """What makes a loss the quantity it is, by key: its class and arguments, and the targets it sees.
+
+    Args:
+        config: A job, or its nodes `loss`, `module` and `data`.
+        follows: Keys whose values the data decides, such as the samples of each class: they are left out, as
+            is what still waits for the data.
+    """
+    module, data = (node if isinstance(node := config.get(name), dict) else {} for name in ("module", "data"))
+    source = data.get("source")
+    parts = {
+        "loss": config.get("loss"),
+        "module._target_": module.get("_target_"),
+        "data.standardize_targets": data.get("standardize_targets"),
+    }
+    if data.get("task") == "reconstruction":  # the inputs are the targets
+        parts["data.transform"] = data.get("transform")
+    if data.get("task") == "self_supervised":  # the other samples of a batch are the classes
+        parts["data.eval_batch_size"] = data.get("eval_batch_size")
+    if isinstance(source, dict) and str(source.get("_target_")).endswith(".TextFiles"):
+        parts |= {f"data.source.{name}": source.get(name) for name in ("tokens", "vocab_size")}
+    terms = {key: shown(value) for top, node in parts.items() for key, value in _walk(node, top)}
+    derived = set(follows)
+    return {key: text for key, text in terms.items() if key not in derived and "${spec." not in text}
+
+
+def unlike_losses(losses: Iterable[tuple[Any, Mapping[str, str]]]) -> dict[str, tuple[str, ...]]:
+    """In what losses are not the same quantity, each key with its values; empty where they are.
+
+    Args:
+        losses: The option and the terms of each; see `loss_terms`.
+    """
+    found = list(losses)
+    keys = dict.fromkeys(key for _, terms in found for key in terms)
+    values = {key: {plain_value(terms.get(key)): terms.get(key, "–") for _, terms in found} for key in keys}
+    unlike = {key: tuple(sorted(texts.values())) for key, texts in values.items() if len(texts) > 1}
+    options = sorted({str(option) for option, _ in found})
+    return {"loss": tuple(options)} if unlike and len(options) > 1 else unlike
 
 
 def _whole(run: Run) -> dict[Any, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import AssayError
 from assay.record.journal import Journal
 from assay.record.runs.run import Run, is_config, typed_values
+from assay.record.runs.varying import fold_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +52,7 @@ def lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
                 config_fingerprint=twin.config_fingerprint if twin else repr(sorted(config)),
                 typed=typed,
                 choices={key: typed.get(key, option) for key, option in choices.items()},
+                fold=fold_of(job.overrides),
             )
         )
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -11,9 +12,11 @@ from assay.errors import AssayError
 from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE, RunRecord
+from assay.record.runs.config_values import ConfigValues
 from assay.record.runs.curves import read_curves
 from assay.record.runs.lost_jobs import lost_jobs
 from assay.record.runs.run import Run, typed_values
+from assay.record.runs.value import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -92,7 +95,7 @@ class RunReader:
         git = record.git or {}
         resumed = (word for entry in record.resumed for word in entry.get("overrides", ()))
         again = (word for word in resumed if isinstance(word, str))
-        return Run(
+        run = Run(
             path,
             status,
             cause,
@@ -111,7 +114,12 @@ class RunReader:
             record.data_sha256,
             sys.intern(f"{git.get('commit') or ''}{record.patch_sha256}"),
             tuple(record.warnings),
+            self._one(record.interpolations),
         )
+        # Typed, or set by an option such as `experiment=mine`.
+        is_set = "fold" in run.typed or "fold" in record.set_by
+        fold = value_of(run, "fold", ConfigValues()) if is_set else None
+        return replace(run, fold=int(fold)) if fold and fold.isdecimal() else run
 
     def _interned(self, values: Mapping[str, str]) -> Mapping[str, str]:
         return {sys.intern(key): sys.intern(value) for key, value in values.items()}

@@ -8,9 +8,12 @@ from assay.errors import AssayError
 from assay.record.runs.plain_value import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from assay.record.runs.config_values import ConfigValues
     from assay.record.runs.run import Run
 
+_SOURCE: Final = tuple(f"data.source.{name}" for name in ("path", "root", "test_path", "target"))
 OF_THE_RECORD: Final = ("status", "cause", "name", "seed", "started", "seconds")
 """What a record says beside the config, under these keys."""
 
@@ -46,3 +49,24 @@ def value_of(run: Run, key: str, configs: ConfigValues) -> str | None:
         return configs.value(run, key) if run.status != "broken" else None
     except AssayError:  # its config is damaged; its record is not
         return typed
+
+
+def unlike_data(runs: Iterable[Run], configs: ConfigValues) -> list[str]:
+    """Kinds of data, in words, where there are several: another option, or another file or target of one.
+
+    Data of the same contents and division are the same, whatever they are called.
+    """
+    each = list({(run.config_fingerprint, run.data_sha256): run for run in runs}.values())
+    digests = {run.data_sha256 for run in each}
+    if len(digests) < 2 and "" not in digests:
+        return []
+    options = sorted({str(run.choices.get("data")) for run in each})
+    if len(options) > 1:
+        return options
+    kinds = sorted({_source(run, configs) or "as in its option" for run in each})
+    return kinds if len(kinds) > 1 else []
+
+
+def _source(run: Run, configs: ConfigValues) -> str:
+    values = {key: value_of(run, key, configs) for key in _SOURCE}
+    return ", ".join(f"{key}={text}" for key, text in values.items() if text not in (None, "null"))

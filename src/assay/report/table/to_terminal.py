@@ -65,8 +65,8 @@ def to_terminal(comparison: Comparison, width: int, *, each: bool = False) -> Re
     if comparison.best is not None and not each:
         best = comparison.rows[comparison.best]
         parts.append(_said("best", _directory(best, comparison)))
-    if comparison.verdict:
-        parts.append(_said("test", comparison.verdict))
+    if comparison.verdict.text:
+        parts.append(_said("test", comparison.verdict.text))
     parts += [
         _said("broken", f"{run.path}: {run.reason.removeprefix(str(run.path)).lstrip('/: ')}")
         for run in comparison.broken
