@@ -29,7 +29,7 @@ from assay.sweep.definition import (
 )
 from assay.sweep.killed_sweep import recovered, wait_for
 from assay.sweep.output.progress import SweepProgress, shown
-from assay.sweep.output.summary import gathered, say_results, write_results
+from assay.sweep.output.summary import gathered, importance_of, say_results, write_results
 from assay.sweep.result import SweepResult
 from assay.sweep.resume_setting import merged, setting_of, without_trust
 from assay.sweep.scheduler import Scheduler, job_record_of
@@ -331,13 +331,12 @@ def _drive(
             stopped=stop.exit_code,
             run_dirs={number: Path(job.config["run_dir"]) for number, (job, _) in jobs.items()},
         )
-        importance = sweep.search.importance()
         sweep.search.close()
-        folds = gathered(result)
+        folds, shares = gathered(result), importance_of(result)
         with _write_errors_told(sweep.directory):
-            write_results(result, folds, importance)
+            write_results(result, folds, shares)
         with shown(console):
-            say_results(console, result, folds, importance)
+            say_results(console, result, folds, shares)
     return result
 
 
