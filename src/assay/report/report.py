@@ -81,11 +81,7 @@ def report(
             raise ConfigError(f"{folder} is not a folder", key=option, hint=f"{option} {folder.parent}")
     page = _page(paths, file.absolute().parent)
     pictures = _each(page, png, ".png", _picture, "--png") if png else ()
-    tables = (
-        _each(page, csv, ".csv", lambda figure: to_csv(figure).encode(errors="backslashreplace"), "--csv")
-        if csv
-        else ()
-    )
+    tables = _each(page, csv, ".csv", lambda figure: to_csv(figure).encode(), "--csv") if csv else ()
     written(file, lambda: write(page, file), "--out FILE")
     return Report(
         page.kind.lower(), page.title, file, [figure.name for figure in page.figures], pictures, tables
