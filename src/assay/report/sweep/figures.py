@@ -57,7 +57,7 @@ def parameter_figures(contents: Contents, groups: Sequence[Group]) -> tuple[list
                 "Importance of parameters",
                 (Bars("", [key for key, _ in shares[:_AXES]], [share for _, share in shares[:_AXES]]),),
                 y_label=f"share of the variance of {aim.name}",
-                caption=told,
+                caption=f"{told}{left_out}",
             )
         )
     figures += [_slice(column, scored, aim, number) for number, column in enumerate(columns, 1)]

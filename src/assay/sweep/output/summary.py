@@ -187,8 +187,10 @@ def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutO
     if chosen:
         _say_tested(console, [job for job, _ in chosen if job.status == "finished"])
     for pairs, several in list(together.items())[:_ROWS]:
-        means = list(out_of_fold.mean_scores(several).items())[:_SCORES]
+        all_means = out_of_fold.mean_scores(several)
+        means = list(all_means.items())[:_SCORES]
         scores = ", ".join(f"{name} {format_score(name, value)}" for name, value in means)
+        scores += f", … and {len(all_means) - _SCORES} more" if len(all_means) > _SCORES else ""
         label = " ".join(f"{key}={value}" for key, value in in_short(dict(pairs)).items())
         rows = f"{len(several[0].predictions.keys):,} samples"
         seeds = f", mean of {len(several)} seeds" if len(several) > 1 else ""
@@ -198,6 +200,8 @@ def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutO
         )
         for problem in dict.fromkeys(problem for one in several for problem in one.problems):
             console.print(f"[yellow]note[/yellow]   {escape(problem)}")
+    if len(together) > _ROWS:
+        console.print(f"… and {len(together) - _ROWS} more", style="dim")
     if together:
         console.print(f"       {escape(str(result.directory / out_of_fold.FILE))}\n")
 
