@@ -213,7 +213,8 @@ def _show(
     elif form == "table":
         from assay.report.table.to_terminal import print_comparison
 
-        print_comparison(Console(highlight=False), found, each=kind == "ls")
+        asked = bool(choice["metrics"])
+        print_comparison(Console(highlight=False), found, each=kind == "ls", asked=asked)
     else:
         sys.stdout.write(_text(found, form))
 

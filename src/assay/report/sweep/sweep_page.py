@@ -135,7 +135,9 @@ def _leaderboard(contents: Contents, groups: Sequence[Group], folder: Path, *, r
         scores = [score for score in whole if score is not None]
         if scores and contents.decides:
             best[aim.name] = min(scores, key=lambda score: aim.sort_key(score.mean))
-    others = {name: None for job in contents.jobs for name in job.tested if name not in [a.name for a in aims]}
+    others = {
+        name: None for job in contents.jobs for name in job.tested if name not in [a.name for a in aims]
+    }
     tests = sorted(others, key=lambda name: name.endswith("loss"))
     rows: list[list[Cell | str]] = []
     for rank, group in enumerate(groups, 1):
