@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.config.group_packages import PACKAGES
 from assay.errors import AssayError
+from assay.record.runs.config_values import value
 from assay.record.runs.plain_value import plain_value, shown
 from assay.record.runs.run import is_config
-from assay.record.runs.value import value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

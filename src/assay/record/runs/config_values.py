@@ -1,4 +1,4 @@
-"""Single values of many runs' configs: `config.yaml` is opened only for what nobody has typed."""
+"""What runs say under a key: their records, else their configs, which are opened only then."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from assay.record.runs.run import Run
 
 FILE: Final = "config.yaml"
+_SOURCE: Final = tuple(f"data.source.{name}" for name in ("path", "root", "test_path", "target"))
+OF_THE_RECORD: Final = ("status", "cause", "name", "seed", "started", "seconds")
+"""What a record says beside the config, under these keys."""
 _LARGEST: Final = 8 << 20
-_MOST: Final = 100_000
-"""Values of one config; its aliases could stand for any number of them."""
 _LARGEST_VALUE: Final = 1000
 """Parts of one value."""
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -60,12 +61,7 @@ class ConfigValues:
         Raises:
             AssayError: As for `value`.
         """
-        found: dict[str, str] = {}
-        for key, value in _walk(_whole(run), ""):
-            if len(found) > _MOST:
-                raise AssayError(f"{run.path / FILE} unfolds into more than {_MOST:,} values")
-            found[key] = shown(value)
-        return found
+        return {key: shown(value) for key, value in _walk(_whole(run), "")}
 
     def loss(self, run: Run) -> Mapping[str, str]:
         """As `loss_terms`; of a run whose config cannot be read, the option alone."""
@@ -73,7 +69,8 @@ class ConfigValues:
             nodes = {name: self._node(run, name) for name in ("loss", "module", "data")}
         except AssayError:
             return {"loss": shown(run.choices.get("loss"))}
-        return loss_terms({name: node for name, node in nodes.items() if node is not _ABSENT}, run.follows)
+        follows = [key for key, text in run.interpolations.items() if "${spec." in text]
+        return loss_terms({name: node for name, node in nodes.items() if node is not _ABSENT}, follows)
 
     def _node(self, run: Run, first: str) -> Any:
         at = (str(run.path), first)
@@ -191,3 +188,57 @@ def _is_small(node: Any) -> bool:
         if seen + len(pending) > _LARGEST_VALUE:
             return False
     return True
+
+
+def value(run: Run, key: str, configs: ConfigValues) -> Any:
+    """What a run says under a key: a number, text, or None where it says nothing.
+
+    Args:
+        run: Of which.
+        key: A group, a key of the config, a metric, or one of `OF_THE_RECORD`; a group before a metric.
+        configs: Reads what was not typed.
+    """
+    if key in OF_THE_RECORD:
+        return getattr(run, key)
+    if key in run.choices:
+        return shown(run.choices[key])
+    score = run.score(key)
+    return value_of(run, key, configs) if score is None else score
+
+
+def value_of(run: Run, key: str, configs: ConfigValues) -> str | None:
+    """A value of a run's config as it was typed, else as its config has it; None where there is none.
+
+    Args:
+        run: Of which.
+        key: Full key.
+        configs: Reads what was not typed.
+    """
+    typed = run.typed.get(key)
+    if typed is not None and "$" not in typed:
+        return typed
+    try:
+        return configs.value(run, key) if run.status != "broken" else None
+    except AssayError:  # its config is damaged; its record is not
+        return typed
+
+
+def unlike_data(runs: Iterable[Run], configs: ConfigValues) -> list[str]:
+    """Kinds of data, in words, where there are several: another option, or another file or target of one.
+
+    Data of the same contents and division are the same, whatever they are called.
+    """
+    each = list({(run.config_fingerprint, run.data_sha256): run for run in runs}.values())
+    digests = {run.data_sha256 for run in each}
+    if len(digests) < 2 and "" not in digests:
+        return []
+    options = sorted({str(run.choices.get("data")) for run in each})
+    if len(options) > 1:
+        return options
+    kinds = sorted({_source(run, configs) or "as in its option" for run in each})
+    return kinds if len(kinds) > 1 else []
+
+
+def _source(run: Run, configs: ConfigValues) -> str:
+    values = {key: value_of(run, key, configs) for key in _SOURCE}
+    return ", ".join(f"{key}={text}" for key, text in values.items() if text not in (None, "null"))

@@ -11,10 +11,9 @@ from assay.errors import AssayError
 from assay.record.run_directory import find_runs
 from assay.record.run_record import FILE
 from assay.record.runs.columns import config_columns
-from assay.record.runs.config_values import ConfigValues, unlike_losses
+from assay.record.runs.config_values import ConfigValues, unlike_data, unlike_losses
 from assay.record.runs.read_runs import read_runs
 from assay.record.runs.run import same_value
-from assay.record.runs.value import unlike_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

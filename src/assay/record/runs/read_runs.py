@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from assay.errors import AssayError
+from assay.record.journal import Journal
 from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE, RunRecord
-from assay.record.runs.config_values import ConfigValues
+from assay.record.runs.config_values import ConfigValues, value_of
 from assay.record.runs.curves import read_curves
-from assay.record.runs.lost_jobs import lost_jobs
-from assay.record.runs.run import Run, typed_values
-from assay.record.runs.value import value_of
+from assay.record.runs.run import Run, is_config, typed_values
+from assay.record.runs.varying import fold_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 def read_runs(paths: Iterable[str | Path]) -> list[Run]:
@@ -150,3 +150,51 @@ def _last_values(path: Path) -> dict[str, float]:
     except AssayError:
         return {}
     return {name: curve.values[-1] for name, curve in curves.items()}
+
+
+def lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
+    """Failed jobs that have no directory, as if each had one; also one whose directory was removed.
+
+    Args:
+        sweep: Its directory. Where its journal is damaged, there are none.
+        runs: Those that were found in it.
+    """
+    try:
+        jobs = Journal.open(sweep, repair=False).jobs
+    except AssayError:
+        return []
+    known = {run.fingerprint for run in runs}
+    choices = dict(runs[0].choices) if runs else {}
+    twins: dict[frozenset[tuple[str, str]], Run] = {}
+    for run in runs:
+        twins.setdefault(_config(run.typed), run)
+    found = []
+    for number, job in sorted(jobs.items()):
+        path = sweep / str(number)
+        if job.status != "failed" or job.outcome is None or job.fingerprint in known or path.exists():
+            continue
+        typed = typed_values(job.overrides)
+        config = _config(typed)
+        twin = twins.get(config)
+        found.append(
+            Run(
+                path,
+                "failed",
+                job.outcome.cause,
+                job.outcome.reason,
+                name=typed.get("name", runs[0].name if runs else ""),
+                started=job.history[0].started if job.history else "",
+                seconds=job.outcome.seconds,
+                seed=job.seed,
+                fingerprint=job.fingerprint,
+                config_fingerprint=twin.config_fingerprint if twin else repr(sorted(config)),
+                typed=typed,
+                choices={key: typed.get(key, option) for key, option in choices.items()},
+                fold=fold_of(job.overrides),
+            )
+        )
+    return found
+
+
+def _config(typed: Any) -> frozenset[tuple[str, str]]:
+    return frozenset((key, text) for key, text in typed.items() if is_config(key))

@@ -65,11 +65,6 @@ class Run:
     interpolations: Mapping[str, str] = field(default_factory=dict)
     fold: int | None = None
 
-    @property
-    def follows(self) -> list[str]:
-        """Keys of the config whose values the data decides."""
-        return [key for key, text in self.interpolations.items() if "${spec." in text]
-
     def score(self, metric: str) -> float | None:
         """The score of the best checkpoint where checkpoints are kept by this metric, else the last one.
 

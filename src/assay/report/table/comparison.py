@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from assay.errors import AssayError
 from assay.quoting import counted
 from assay.record.runs.columns import config_columns
-from assay.record.runs.config_values import ConfigValues
+from assay.record.runs.config_values import ConfigValues, value
 from assay.record.runs.plain_value import plain_value
 from assay.record.runs.run import is_config
 from assay.record.runs.statistics import (
@@ -21,7 +21,6 @@ from assay.record.runs.statistics import (
     same_folds,
     welch,
 )
-from assay.record.runs.value import value
 from assay.report.table.condition import meeting, no_such_key
 from assay.report.table.ranking import Ranking, no_such_metric, ranking_of
 

@@ -11,8 +11,7 @@ from assay.errors import AssayError, ConfigError
 from assay.record.journal import FILE as JOURNAL
 from assay.record.journal import Journal
 from assay.record.objective import is_better_low
-from assay.record.runs.config_values import ConfigValues, unlike_losses
-from assay.record.runs.value import unlike_data
+from assay.record.runs.config_values import ConfigValues, unlike_data, unlike_losses
 from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
