@@ -141,7 +141,10 @@ def test_what_runs_share_is_kept_once(tmp_path: Path) -> None:
 
 def test_a_fold_that_an_option_has_set_is_one(tmp_path: Path) -> None:
     for fold in range(2):
-        fields = {"set_by": {"fold": f"experiment=fold{fold}"}, "metrics": {"test/x": 0.5 + fold / 10}}
+        fields: dict[str, Any] = {
+            "set_by": {"fold": f"experiment=fold{fold}"},
+            "metrics": {"test/x": 0.5 + fold / 10},
+        }
         for seed in range(2):
             path = tmp_path / f"{fold}-{seed}"
             make_run(path, f"experiment=fold{fold}", f"seed={seed}", config={"fold": fold}, **fields)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.making_runs import make_run
@@ -65,7 +65,7 @@ def test_a_sweep_is_ordered_by_its_objective(tmp_path: Path) -> None:
     assert default_metric([tmp_path], runs) == ""
 
 
-def with_loss(path: Path, node: dict[str, object], *typed: str, **fields: object) -> None:
+def with_loss(path: Path, node: dict[str, Any], *typed: str, **fields: Any) -> None:
     """A run whose experiment file gave its loss these arguments."""
     make_run(path, *typed, config={"loss": node}, metrics={"val/loss": 0.5, "val/accuracy": 0.5}, **fields)
 
