@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.command import ASSAY
@@ -195,3 +196,31 @@ def test_no_torch_and_no_numpy_for_any_of_them(outputs: Path) -> None:
     lines += "import sys\nassert not {'torch', 'numpy', 'hydra', 'lightning'} & set(sys.modules), 'heavy'\n"
     done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+HALF = "\ud800"
+"""Half a letter, as JSON can say it and no encoding can write it."""
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": HALF, "tags": [HALF], "reason": HALF, "status": "failed"},
+        {"overrides": [f"optimizer.lr={HALF}", f"model.{HALF}={HALF}"]},
+        {"choices": {"model": HALF, HALF: HALF, "data": HALF, "loss": HALF}},
+        {"metrics": {f"val/{HALF}": 0.5, "val/accuracy": 0.7}, "directions": {HALF: "min"}},
+        {"fingerprint": HALF, "config_fingerprint": HALF, "data_sha256": HALF, "started": HALF},
+        {"machine": {"hostname": HALF}, "warnings": [HALF], "git": {"commit": HALF}},
+    ],
+)
+def test_half_a_letter_in_a_record_hurts_no_other_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "runs/good", "optimizer.lr=0.5", metrics={"val/accuracy": 0.5})
+    make_run(tmp_path / "runs/torn", **{"metrics": {"val/accuracy": 0.7}, **fields})
+    for form in ("table", "csv", "markdown", "latex", "json"):
+        for verb in ("ls", "compare"):
+            assert "0.5" in typed(verb, "runs", "--format", form)[0]
+    typed("report", "runs", "--csv", "figures", "--png", "figures")
+    assert "good" in Path("runs/report.html").read_text(encoding="utf-8")

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.check.report import Report
 from assay.compose.compose import loader
 from assay.errors import ConfigError
 from assay.record.objective import Objective
-from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared
+from assay.sweep.definition import (
+    SweepDefinition,
+    read_definition,
+    refuse_shared,
+    refuse_unlike_losses,
+)
 from assay.sweep.launcher.local import LocalLauncher
 from assay.sweep.launcher.serial import SerialLauncher
 
@@ -90,3 +96,30 @@ def test_jobs_that_would_share_a_directory_are_refused(hydra: Hydra) -> None:
                 refuse_shared(sweep, jobs)
         else:
             refuse_shared(sweep, jobs)
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (("loss.label_smoothing=0,0.1",), "loss.label_smoothing=0, 0.1"),
+        (("loss=cross_entropy,focal",), "loss=cross_entropy, focal"),
+        (("loss.label_smoothing=0,0.1", "hydra.sweeper.objective=val/accuracy"), ""),
+        (("optimizer.lr=1,2", "data.split.val=0.1,0.2"), ""),
+        (("data=digits,breast_cancer",), ""),  # whose losses cannot be but different
+    ],
+)
+def test_losses_that_are_not_one_quantity_are_no_objective(
+    typed: tuple[str, ...], told: str, hydra: Hydra
+) -> None:
+    sweep = definition(hydra, *typed)
+    jobs: dict[int, Job] = {}
+    while proposal := sweep.search.next():
+        jobs[len(jobs)] = sweep.composer.job(proposal.overrides, len(jobs))
+    reports = {number: Report((), "run", scores=("val/loss", "val/accuracy")) for number in jobs}
+    if not told:
+        refuse_unlike_losses(sweep, jobs, reports)
+        return
+    with pytest.raises(ConfigError, match="cannot be compared by val/loss") as error:
+        refuse_unlike_losses(sweep, jobs, reports)
+    assert told in error.value.message
+    assert error.value.hint == "hydra.sweeper.objective=val/accuracy"

@@ -110,7 +110,7 @@ def best(
     with reported(debug, as_json=as_json) as document:
         from assay.record.runs.read_runs import read_runs
         from assay.report.table.comparison import compare as compared
-        from assay.report.table.ranking import default_metric, ranking_of
+        from assay.report.table.ranking import default_metric, in_words, ranking_of
         from assay.report.table.to_document import Best, to_document
         from assay.report.table.to_terminal import best_run
 
@@ -124,10 +124,11 @@ def best(
         if found is None or comparison.best is None:
             name = in_a_line(ranking.metric)
             if ranking.losses:
-                losses = in_a_line(", ".join(ranking.losses))
-                first = shlex.quote(f"loss={in_a_line(ranking.losses[0])}")
+                key, values = next(iter(ranking.losses.items()))
+                first = shlex.quote(in_a_line(f"{key}={values[0]}"))
                 raise AssayError(
-                    f"{path}: {name} is not the same quantity in all runs: loss={losses}",
+                    f"{path}: {name} is not the same quantity in all runs: "
+                    f"{in_a_line(in_words(ranking.losses))}",
                     hint=f"name another METRIC, or take some of them: --where {first}",
                 )
             if ranking.data:
@@ -212,7 +213,8 @@ def _show(
     elif form == "table":
         from assay.report.table.to_terminal import print_comparison
 
-        print_comparison(Console(highlight=False), found, each=kind == "ls")
+        asked = bool(choice["metrics"])
+        print_comparison(Console(highlight=False), found, each=kind == "ls", asked=asked)
     else:
         sys.stdout.write(_text(found, form))
 

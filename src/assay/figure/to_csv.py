@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points
+from assay.terminal import printable
 
 if TYPE_CHECKING:
     import pandas
@@ -37,13 +38,21 @@ def _table(mark: Mark) -> pandas.DataFrame:
     import pandas
 
     if isinstance(mark, Heatmap):
-        table = pandas.DataFrame(np.asarray(mark.values), columns=list(mark.x_names))
-        table.insert(0, "", list(mark.y_names), allow_duplicates=True)
+        table = pandas.DataFrame(np.asarray(mark.values), columns=_texts(mark.x_names))
+        table.insert(0, "", _texts(mark.y_names), allow_duplicates=True)
         return table
     if isinstance(mark, ParallelCoordinates):
-        named = {"name": list(mark.texts)} if mark.texts else {}
-        return pandas.DataFrame(named | {name: list(values) for name, values in mark.columns.items()})
-    return pandas.DataFrame({name: values for name, values in _columns(mark).items() if values is not None})
+        columns = ({"name": mark.texts} if mark.texts else {}) | dict(mark.columns)
+    else:
+        columns = {name: values for name, values in _columns(mark).items() if values is not None}
+    return pandas.DataFrame({printable(name): _texts(values) for name, values in columns.items()})
+
+
+def _texts(values: Any) -> Any:
+    """Texts as pandas can hold them: no encoding can write a lone surrogate."""
+    if isinstance(values, np.ndarray):
+        return values
+    return [printable(value) if isinstance(value, str) else value for value in values]
 
 
 def _columns(mark: Line | Points | Bars | Spans) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from assay.errors import AssayError
 from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points, Spans
 from assay.figure.parallel_axis import parallel_axis
 from assay.figure.to_plotly import PALETTE, REFERENCE, STATUS, is_marked
+from assay.terminal import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,9 +73,9 @@ def _marks(figure: Figure, axes: Axes) -> list[tuple[str, Any]]:
 
 
 def _label(figure: Figure, axes: Axes) -> None:
-    axes.set_title(figure.title, loc="left", fontsize=11, parse_math=False)
-    axes.set_xlabel(figure.x_label, parse_math=False)
-    axes.set_ylabel(figure.y_label, parse_math=False)
+    axes.set_title(printable(figure.title), loc="left", fontsize=11, parse_math=False)
+    axes.set_xlabel(printable(figure.x_label), parse_math=False)
+    axes.set_ylabel(printable(figure.y_label), parse_math=False)
     if figure.log_x:
         axes.set_xscale("log")
     if figure.x_range is not None:
@@ -177,4 +178,5 @@ def _names(axes: Axes, which: str, names: Any) -> None:
 
 
 def _cut(text: str) -> str:
+    text = printable(text)  # no font can draw a lone surrogate
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -13,6 +13,7 @@ from assay.compose.job_composer import JobComposer, compose_whole
 from assay.config.serialize import written
 from assay.errors import ConfigError
 from assay.record.objective import check_asked_for, objectives
+from assay.record.runs.config_values import loss_terms, unlike_losses
 from assay.sweep.factory import arguments, made, target
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.serial import SerialLauncher
@@ -190,6 +191,38 @@ def refuse_shared(sweep: SweepDefinition, jobs: Mapping[int, Job]) -> None:
                 key="hydra.sweep.subdir",
                 hint="hydra.sweep.subdir='${hydra.job.num}', perhaps with more before or after it",
             )
+
+
+def refuse_unlike_losses(
+    sweep: SweepDefinition, jobs: Mapping[int, Job], reports: Mapping[int, Report]
+) -> None:
+    """Refuse to compare jobs by losses that are not the same quantity.
+
+    Args:
+        sweep: Of the jobs.
+        jobs: By number.
+        reports: What is known of them.
+
+    Raises:
+        ConfigError: Naming what to compare them by.
+    """
+    name = next((aim.name for aim in sweep.objectives if aim.name.endswith("loss")), "")
+    of_data: dict[str, list[tuple[Any, Mapping[str, str]]]] = {}
+    for job in jobs.values():
+        losses = of_data.setdefault(str(job.choices.get("data")), [])
+        losses.append((job.choices.get("loss"), loss_terms(job.config)))
+    unlike = next(filter(None, map(unlike_losses, of_data.values())), {})
+    if not name or not unlike:
+        return
+    common = [score for score in next(iter(reports.values())).scores if score.startswith("val/")]
+    common = [score for score in common if all(score in report.scores for report in reports.values())]
+    metric = next((score for score in common if not score.endswith("loss")), "METRIC")
+    key, values = next(iter(unlike.items()))
+    raise ConfigError(
+        f"jobs cannot be compared by {name}: it is not the same quantity under {key}={', '.join(values)}",
+        key="hydra.sweeper.objective",
+        hint=f"hydra.sweeper.objective={metric}",
+    )
 
 
 def _needed(aims: Sequence[Objective], constraints: Sequence[str]) -> dict[str, str]:

@@ -21,10 +21,15 @@ from assay.record.objective import scores_of
 from assay.record.provenance.provenance import check_clean
 from assay.record.run_lock import writing
 from assay.run.summary import say_warnings
-from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared
+from assay.sweep.definition import (
+    SweepDefinition,
+    read_definition,
+    refuse_shared,
+    refuse_unlike_losses,
+)
 from assay.sweep.killed_sweep import recovered, wait_for
 from assay.sweep.output.progress import SweepProgress, shown
-from assay.sweep.output.summary import gathered, say_results, write_results
+from assay.sweep.output.summary import gathered, importance_of, say_results, write_results
 from assay.sweep.result import SweepResult
 from assay.sweep.resume_setting import merged, setting_of, without_trust
 from assay.sweep.scheduler import Scheduler, job_record_of
@@ -63,6 +68,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         checker = stack.enter_context(_checker(sweep, stop))
         jobs, tokens, launcher = _first_look(sweep, checker, stop.look)
         reports = _checked(checker, jobs, sweep.search.total, stop)
+        refuse_unlike_losses(sweep, jobs, reports)
         journal = Journal.create(
             sweep.directory,
             overrides=list(overrides),
@@ -126,6 +132,7 @@ def go_on(
             if number not in journal.jobs or not _is_over(journal.jobs[number], again=again)
         }
         reports = _checked(checker, left, len(left), stop)
+        refuse_unlike_losses(sweep, jobs, reports)
         with _write_errors_told(directory):
             if overrides:
                 journal.note_command(overrides, **_compared_by(sweep.objectives))
@@ -180,7 +187,9 @@ def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Repo
         _refuse_place(sweep)
         checker = Checker(config_dir, accept=sweep.check_scores)
         jobs, _, _ = _first_look(sweep, checker)
-    return list(checker.all(jobs).values())
+        reports = checker.all(jobs)
+        refuse_unlike_losses(sweep, jobs, reports)
+    return list(reports.values())
 
 
 def _refuse_place(sweep: SweepDefinition) -> None:
@@ -322,13 +331,12 @@ def _drive(
             stopped=stop.exit_code,
             run_dirs={number: Path(job.config["run_dir"]) for number, (job, _) in jobs.items()},
         )
-        importance = sweep.search.importance()
         sweep.search.close()
-        folds = gathered(result)
+        folds, shares = gathered(result), importance_of(result)
         with _write_errors_told(sweep.directory):
-            write_results(result, folds, importance)
+            write_results(result, folds, shares)
         with shown(console):
-            say_results(console, result, folds, importance)
+            say_results(console, result, folds, shares)
     return result
 
 

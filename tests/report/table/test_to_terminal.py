@@ -101,3 +101,30 @@ def test_the_best_run_is_of_the_best_configuration(tmp_path: Path) -> None:
                 tmp_path / f"{lr}-{seed}", f"optimizer.lr={lr}", f"seed={seed}", metrics={"val/loss": score}
             )
     assert best_run(compare(read_runs([tmp_path]))) == tmp_path / "0.2-0", "not that of the one lucky seed"
+
+
+def test_runs_of_several_projects_share_a_screen(tmp_path: Path) -> None:
+    for project in ("fish", "fowl", "flesh"):
+        own = {f"test/{project}{number}": 0.5 for number in range(4)}
+        for seed in range(2):
+            keys = [f"{project}.key{number}={number + seed}" for number in range(5)]
+            metrics = {"val/loss": 0.5, "test/loss": 0.5, **own}
+            make_run(
+                tmp_path / f"{project}{seed}",
+                f"data={project}",
+                f"seed={seed}",
+                "optimizer.lr=0.5",
+                *keys,
+                metrics=metrics,
+            )
+    table = compare(read_runs([tmp_path]), each=True)
+    assert len(table.columns) + len(table.metrics) > 24
+    lines = printed(table, None, each=True)
+    header = lines[1].split()
+    assert len(header) <= 15
+    assert {"data", "val/loss", "test/loss", "run"} <= set(header)
+    for name in (*table.columns, *table.metrics):
+        assert name.rpartition(".")[2] in " ".join(lines), "as a column or as one that is left out"
+    asked = compare(read_runs([tmp_path]), each=True, metrics=table.metrics)
+    shown = printed(asked, None, each=True, asked=True)[1].split()
+    assert set(table.metrics) <= set(shown)

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.figure.figure import Bars
 from assay.record.journal import JobRecord
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
-from assay.sweep.output.summary import BEST, say_results, write_results
+from assay.report.sweep.contents import Contents, Job
+from assay.report.sweep.figures import parameter_figures
+from assay.report.sweep.groups import ranked
+from assay.sweep.output.summary import BEST, IMPORTANCE, importance_of, say_results, write_results
 from assay.sweep.result import SweepResult
 from assay.terminal import Console
 
@@ -57,3 +61,49 @@ def test_a_model_of_no_use_is_told_of_the_jobs_that_have_finished(
     told = [line for line in said.splitlines() if line.startswith("warning job")]
     assert told == [f"warning job {number}: warned of {number} [b]" for number in (1, 2, 3, 4)]
     assert "… and 1 more warnings, see the report" in said
+
+
+def test_importance_is_the_same_on_the_page(tmp_path: Path) -> None:
+    jobs = []
+    for number in range(30):
+        lr, wide = (number * 7 % 30) / 30, number % 2
+        outcome = Outcome("finished", metrics={"val/loss": (lr - 0.4) ** 2 + 0.01 * wide})
+        overrides = (f"optimizer.lr={lr}", f"model={'wide' if wide else 'mlp'}", f"seed={number % 3}")
+        jobs.append(JobRecord(number, str(number), overrides, status="finished", outcome=outcome))
+    result = SweepResult(tmp_path, tuple(jobs), (LOSS,), len(jobs))
+    shares = importance_of(result)
+    assert shares[0][0] == "optimizer.lr"
+    write_results(result, shares=shares)
+    assert (
+        (tmp_path / IMPORTANCE).read_text().startswith(f"parameter,importance\noptimizer.lr,{shares[0][1]}")
+    )
+    page = [
+        Job(
+            str(job.number),
+            {key: value for key, _, value in (word.partition("=") for word in job.overrides[:2])},
+            "",
+            "finished",
+            job.outcome,
+        )
+        for job in jobs
+    ]
+    contents = Contents("", "", tuple(page), (LOSS,))
+    figures, _ = parameter_figures(contents, ranked(contents))
+    (bars,) = next(figure for figure in figures if figure.name == "importance").marks
+    assert isinstance(bars, Bars)
+    assert list(zip(bars.labels, bars.values, strict=True)) == shares
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_is_next_names_runs_that_there_are(
+    tmp_path: Path, number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Jobs without the score that was asked for: none of them is the best."""
+    jobs = tuple(
+        JobRecord(place, str(place), (), status="finished", outcome=Outcome("finished"))
+        for place in range(number)
+    )
+    say_results(Console(width=200), SweepResult(tmp_path, jobs, (LOSS,), number))
+    said = capsys.readouterr().out
+    assert f"assay report {tmp_path}" in said
+    assert (f"assay diff {tmp_path}/0 {tmp_path}/1" in said) == (number == 2)

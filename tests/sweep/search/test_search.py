@@ -31,7 +31,6 @@ def test_what_is_not_said_is_that_all_jobs_are_known_and_nothing_is_learnt() -> 
     assert (search.ahead, search.learns, search.samples()) == (True, False, [])
     search.tell("", Outcome("finished"), [0.5])
     assert search.trial("") is None
-    assert search.importance() == []
     search.restore([("", None, None)])
     assert search.next() == Proposal(("seed=2",), None, "")
     assert search.next() is None

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.config.group_packages import PACKAGES
 from assay.errors import AssayError
-from assay.record.run_record import RunRecord
+from assay.record.runs.config_values import value
 from assay.record.runs.plain_value import plain_value, shown
 from assay.record.runs.run import is_config
-from assay.record.runs.value import value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +93,7 @@ def _untyped(runs: Sequence[Run], configs: ConfigValues) -> tuple[dict[str, dict
     """In what configs differ that were typed alike: values by key and identity, and how many are left out."""
     try:
         all_values = {run.config_fingerprint: configs.all_of(run) for run in runs}
-        follow = set.intersection(*(set(RunRecord.load(run.path).interpolations) for run in runs))
+        follow = set.intersection(*(set(run.interpolations) for run in runs))
     except AssayError:
         return {_FINGERPRINT: {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}}, 0
     keys = dict.fromkeys(key for own in all_values.values() for key in own)

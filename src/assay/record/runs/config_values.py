@@ -1,4 +1,4 @@
-"""Single values of many runs' configs: `config.yaml` is opened only for what nobody has typed."""
+"""What runs say under a key: their records, else their configs, which are opened only then."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import yaml
 from assay.errors import AssayError, first_line
 from assay.files.sealed import yaml_is_whole
 from assay.files.symlinks import read_whole
-from assay.record.runs.plain_value import shown
+from assay.record.runs.plain_value import plain_value, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from assay.record.runs.run import Run
 
 FILE: Final = "config.yaml"
+_SOURCE: Final = tuple(f"data.source.{name}" for name in ("path", "root", "test_path", "target"))
+OF_THE_RECORD: Final = ("status", "cause", "name", "seed", "started", "seconds")
+"""What a record says beside the config, under these keys."""
 _LARGEST: Final = 8 << 20
-_MOST: Final = 100_000
-"""Values of one config; its aliases could stand for any number of them."""
 _LARGEST_VALUE: Final = 1000
 """Parts of one value."""
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -28,10 +29,10 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @final
 class ConfigValues:
-    """Values of configs by their full keys; runs of one config are read once."""
+    """Values of configs by their full keys."""
 
     def __init__(self) -> None:
-        self._read: dict[tuple[str, str, str], Any] = {}
+        self._read: dict[tuple[str, str], Any] = {}
         self._nodes: dict[str, Any] = {}
 
     def value(self, run: Run, key: str) -> str | None:
@@ -60,15 +61,19 @@ class ConfigValues:
         Raises:
             AssayError: As for `value`.
         """
-        found: dict[str, str] = {}
-        for key, value in _walk(_whole(run), ""):
-            if len(found) > _MOST:
-                raise AssayError(f"{run.path / FILE} unfolds into more than {_MOST:,} values")
-            found[key] = shown(value)
-        return found
+        return {key: shown(value) for key, value in _walk(_whole(run), "")}
+
+    def loss(self, run: Run) -> Mapping[str, str]:
+        """As `loss_terms`; of a run whose config cannot be read, the option alone."""
+        try:
+            nodes = {name: self._node(run, name) for name in ("loss", "module", "data")}
+        except AssayError:
+            return {"loss": shown(run.choices.get("loss"))}
+        follows = [key for key, text in run.interpolations.items() if "${spec." in text]
+        return loss_terms({name: node for name, node in nodes.items() if node is not _ABSENT}, follows)
 
     def _node(self, run: Run, first: str) -> Any:
-        at = (run.fingerprint, run.data_sha256 or str(run.path), first)
+        at = (str(run.path), first)
         if at not in self._read:
             self._read[at] = self._block(run, first)
         return self._read[at]
@@ -92,6 +97,46 @@ class ConfigValues:
 
 
 _ABSENT: Final = object()
+
+
+def loss_terms(config: Mapping[str, Any], follows: Iterable[str] = ()) -> dict[str, str]:
+    """What makes a loss the quantity it is, by key: its class and arguments, and the targets it sees.
+
+    Args:
+        config: A job, or its nodes `loss`, `module` and `data`.
+        follows: Keys whose values the data decides, such as the samples of each class: they are left out, as
+            is what still waits for the data.
+    """
+    module, data = (node if isinstance(node := config.get(name), dict) else {} for name in ("module", "data"))
+    source = data.get("source")
+    parts = {
+        "loss": config.get("loss"),
+        "module._target_": module.get("_target_"),
+        "data.standardize_targets": data.get("standardize_targets"),
+    }
+    if data.get("task") == "reconstruction":  # the inputs are the targets
+        parts["data.transform"] = data.get("transform")
+    if data.get("task") == "self_supervised":  # the other samples of a batch are the classes
+        parts["data.eval_batch_size"] = data.get("eval_batch_size")
+    if isinstance(source, dict) and str(source.get("_target_")).endswith(".TextFiles"):
+        parts |= {f"data.source.{name}": source.get(name) for name in ("tokens", "vocab_size")}
+    terms = {key: shown(value) for top, node in parts.items() for key, value in _walk(node, top)}
+    derived = set(follows)
+    return {key: text for key, text in terms.items() if key not in derived and "${spec." not in text}
+
+
+def unlike_losses(losses: Iterable[tuple[Any, Mapping[str, str]]]) -> dict[str, tuple[str, ...]]:
+    """In what losses are not the same quantity, each key with its values; empty where they are.
+
+    Args:
+        losses: The option and the terms of each; see `loss_terms`.
+    """
+    found = list(losses)
+    keys = dict.fromkeys(key for _, terms in found for key in terms)
+    values = {key: {plain_value(terms.get(key)): terms.get(key, "–") for _, terms in found} for key in keys}
+    unlike = {key: tuple(sorted(texts.values())) for key, texts in values.items() if len(texts) > 1}
+    options = sorted({str(option) for option, _ in found})
+    return {"loss": tuple(options)} if unlike and len(options) > 1 else unlike
 
 
 def _whole(run: Run) -> dict[Any, Any]:
@@ -143,3 +188,57 @@ def _is_small(node: Any) -> bool:
         if seen + len(pending) > _LARGEST_VALUE:
             return False
     return True
+
+
+def value(run: Run, key: str, configs: ConfigValues) -> Any:
+    """What a run says under a key: a number, text, or None where it says nothing.
+
+    Args:
+        run: Of which.
+        key: A group, a key of the config, a metric, or one of `OF_THE_RECORD`; a group before a metric.
+        configs: Reads what was not typed.
+    """
+    if key in OF_THE_RECORD:
+        return getattr(run, key)
+    if key in run.choices:
+        return shown(run.choices[key])
+    score = run.score(key)
+    return value_of(run, key, configs) if score is None else score
+
+
+def value_of(run: Run, key: str, configs: ConfigValues) -> str | None:
+    """A value of a run's config as it was typed, else as its config has it; None where there is none.
+
+    Args:
+        run: Of which.
+        key: Full key.
+        configs: Reads what was not typed.
+    """
+    typed = run.typed.get(key)
+    if typed is not None and "$" not in typed:
+        return typed
+    try:
+        return configs.value(run, key) if run.status != "broken" else None
+    except AssayError:  # its config is damaged; its record is not
+        return typed
+
+
+def unlike_data(runs: Iterable[Run], configs: ConfigValues) -> list[str]:
+    """Kinds of data, in words, where there are several: another option, or another file or target of one.
+
+    Data of the same contents and division are the same, whatever they are called.
+    """
+    each = list({(run.config_fingerprint, run.data_sha256): run for run in runs}.values())
+    digests = {run.data_sha256 for run in each}
+    if len(digests) < 2 and "" not in digests:
+        return []
+    options = sorted({str(run.choices.get("data")) for run in each})
+    if len(options) > 1:
+        return options
+    kinds = sorted({_source(run, configs) or "as in its option" for run in each})
+    return kinds if len(kinds) > 1 else []
+
+
+def _source(run: Run, configs: ConfigValues) -> str:
+    values = {key: value_of(run, key, configs) for key in _SOURCE}
+    return ", ".join(f"{key}={text}" for key, text in values.items() if text not in (None, "null"))

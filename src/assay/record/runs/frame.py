@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError
-from assay.record.runs.config_values import ConfigValues
+from assay.record.runs.config_values import ConfigValues, value_of
 from assay.record.runs.curves import read_curves
 from assay.record.runs.plain_value import plain_value
 from assay.record.runs.read_runs import read_runs
 from assay.record.runs.run import is_config
-from assay.record.runs.value import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,7 +11,7 @@ from assay.errors import AssayError
 from assay.record.run_directory import find_runs
 from assay.record.run_record import FILE
 from assay.record.runs.columns import config_columns
-from assay.record.runs.config_values import ConfigValues
+from assay.record.runs.config_values import ConfigValues, unlike_data, unlike_losses
 from assay.record.runs.read_runs import read_runs
 from assay.record.runs.run import same_value
 
@@ -43,7 +43,7 @@ class Step:
 
 
 def since_previous(run_dir: Path) -> Step | None:
-    """What has changed since the last run of the same name that has finished before this one.
+    """What has changed since the last run of the same name and data that has finished before this one.
 
     Returns:
         None where there is none, or where it cannot be read.
@@ -57,7 +57,7 @@ def since_previous(run_dir: Path) -> Step | None:
 
 
 def _earlier(now: Run) -> Iterator[Run]:
-    """Earlier runs of the same name, the last first; jobs of sweeps are no steps of anybody's."""
+    """Earlier runs of the same name and data, the last first; jobs of sweeps do not count."""
     above = now.path.resolve().parents
     folder = above[1] if above[1].name == now.name else above[0]
     ended = [(_ended(path), path) for path in find_runs(folder)]
@@ -65,7 +65,9 @@ def _earlier(now: Run) -> Iterator[Run]:
         if path.resolve() == now.path.resolve() or (path.parent / "journal.jsonl").is_file():
             continue
         (run,) = read_runs([path])
-        if run.status == "finished" and run.name == now.name and run.started <= now.started:
+        if run.status != "finished" or run.name != now.name or run.started > now.started:
+            continue
+        if not unlike_data([run, now], ConfigValues()):  # a name may stand for any table
             yield run
 
 
@@ -84,8 +86,9 @@ def _changes(before: Run, now: Run) -> dict[str, tuple[str, str]]:
         found["seed"] = (str(before.seed), str(now.seed))
     if before.code != now.code:
         found["code"] = (before.code[:8] or "–", now.code[:8] or "–")
-    if before.fingerprint == now.fingerprint and before.data_sha256 != now.data_sha256:
-        found["data"] = (before.data_sha256[:8], now.data_sha256[:8])
+    digests = before.data_sha256[:8], now.data_sha256[:8]
+    if digests[0] != digests[1] and all(digests) and not any(key.startswith("data") for key in found):
+        found["data"] = digests
     return found
 
 
@@ -94,13 +97,16 @@ def _moves(before: Run, now: Run) -> list[tuple[str, float, float, str]]:
     monitor = now.best.get("monitor", "")
     tests = [name for name in now.metrics if name.startswith("test/")]
     ordered = [monitor, *sorted(tests, key=lambda name: name.endswith("/loss"))]
-    other_loss = before.choices.get("loss") != now.choices.get("loss")
+    configs = ConfigValues()
+    other_loss = unlike_losses((run.choices.get("loss"), configs.loss(run)) for run in (before, now))
+    # Of other samples, a score may be higher or lower, but is not better or worse.
+    directions = now.directions if before.data_sha256 == now.data_sha256 else {}
     found = []
     for name in dict.fromkeys(ordered):
         was, is_ = before.score(name), now.score(name)
         if was is None or is_ is None or (other_loss and name.endswith("loss")):
             continue
-        found.append((name, was, is_, _judged(was, is_, now.directions.get(name, ""))))
+        found.append((name, was, is_, _judged(was, is_, directions.get(name, ""))))
     return found[:2]
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from assay.errors import AssayError
+from assay.record.journal import Journal
 from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE, RunRecord
+from assay.record.runs.config_values import ConfigValues, value_of
 from assay.record.runs.curves import read_curves
-from assay.record.runs.lost_jobs import lost_jobs
-from assay.record.runs.run import Run, typed_values
+from assay.record.runs.run import Run, is_config, typed_values
+from assay.record.runs.varying import fold_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 def read_runs(paths: Iterable[str | Path]) -> list[Run]:
@@ -92,7 +95,7 @@ class RunReader:
         git = record.git or {}
         resumed = (word for entry in record.resumed for word in entry.get("overrides", ()))
         again = (word for word in resumed if isinstance(word, str))
-        return Run(
+        run = Run(
             path,
             status,
             cause,
@@ -111,7 +114,12 @@ class RunReader:
             record.data_sha256,
             sys.intern(f"{git.get('commit') or ''}{record.patch_sha256}"),
             tuple(record.warnings),
+            self._one(record.interpolations),
         )
+        # Typed, or set by an option such as `experiment=mine`.
+        is_set = "fold" in run.typed or "fold" in record.set_by
+        fold = value_of(run, "fold", ConfigValues()) if is_set else None
+        return replace(run, fold=int(fold)) if fold and fold.isdecimal() else run
 
     def _interned(self, values: Mapping[str, str]) -> Mapping[str, str]:
         return {sys.intern(key): sys.intern(value) for key, value in values.items()}
@@ -142,3 +150,51 @@ def _last_values(path: Path) -> dict[str, float]:
     except AssayError:
         return {}
     return {name: curve.values[-1] for name, curve in curves.items()}
+
+
+def lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
+    """Failed jobs that have no directory, as if each had one; also one whose directory was removed.
+
+    Args:
+        sweep: Its directory. Where its journal is damaged, there are none.
+        runs: Those that were found in it.
+    """
+    try:
+        jobs = Journal.open(sweep, repair=False).jobs
+    except AssayError:
+        return []
+    known = {run.fingerprint for run in runs}
+    choices = dict(runs[0].choices) if runs else {}
+    twins: dict[frozenset[tuple[str, str]], Run] = {}
+    for run in runs:
+        twins.setdefault(_config(run.typed), run)
+    found = []
+    for number, job in sorted(jobs.items()):
+        path = sweep / str(number)
+        if job.status != "failed" or job.outcome is None or job.fingerprint in known or path.exists():
+            continue
+        typed = typed_values(job.overrides)
+        config = _config(typed)
+        twin = twins.get(config)
+        found.append(
+            Run(
+                path,
+                "failed",
+                job.outcome.cause,
+                job.outcome.reason,
+                name=typed.get("name", runs[0].name if runs else ""),
+                started=job.history[0].started if job.history else "",
+                seconds=job.outcome.seconds,
+                seed=job.seed,
+                fingerprint=job.fingerprint,
+                config_fingerprint=twin.config_fingerprint if twin else repr(sorted(config)),
+                typed=typed,
+                choices={key: typed.get(key, option) for key, option in choices.items()},
+                fold=fold_of(job.overrides),
+            )
+        )
+    return found
+
+
+def _config(typed: Any) -> frozenset[tuple[str, str]]:
+    return frozenset((key, text) for key, text in typed.items() if is_config(key))

@@ -40,6 +40,8 @@ class Run:
         data_sha256: Of the data's contents and division.
         code: Commit, and the SHA-256 of what was not committed; empty where it is not known.
         warnings: What the test says of a model that is of no use.
+        interpolations: What was written as `${…}` in the config, by key.
+        fold: Which one it tests; None without folds.
     """
 
     path: Path
@@ -60,12 +62,8 @@ class Run:
     data_sha256: str = ""
     code: str = ""
     warnings: tuple[str, ...] = ()
-
-    @property
-    def fold(self) -> int | None:
-        """Which fold it tests, as typed; None without folds."""
-        typed = self.typed.get("fold", "")
-        return int(typed) if typed.isdecimal() else None
+    interpolations: Mapping[str, str] = field(default_factory=dict)
+    fold: int | None = None
 
     def score(self, metric: str) -> float | None:
         """The score of the best checkpoint where checkpoints are kept by this metric, else the last one.

@@ -39,16 +39,6 @@ class Column:
         """Whether every value is one."""
         return all(isinstance(value, float) for value in self.values)
 
-    @property
-    def codes(self) -> list[float]:
-        """A number each, logarithms on a logarithmic axis: words are numbered in alphabetical order."""
-        words = sorted({str(value) for value in self.values})
-        if not self.is_number:
-            return [float(words.index(str(value))) for value in self.values]
-        return [
-            math.log10(value) if self.is_log else value for value in self.values if isinstance(value, float)
-        ]
-
 
 def columns_of(groups: Sequence[Group], scales: Mapping[str, bool]) -> list[Column]:
     """The keys in which some configurations differ, in the order in which they appear.

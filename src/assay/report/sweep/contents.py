@@ -72,6 +72,12 @@ class Job:
     fold: int | None = None
 
     @property
+    def tested(self) -> dict[str, float]:
+        """Its scores of the test."""
+        metrics = self.outcome.metrics if self.outcome is not None else {}
+        return {name: value for name, value in metrics.items() if name.startswith("test/")}
+
+    @property
     def label(self) -> str:
         """What it has of its own, on one line."""
         return " ".join(f"{key}={value}" for key, value in in_short(self.values).items()) or self.name
@@ -92,6 +98,7 @@ class Contents:
         notices: What is wrong, one sentence each.
         scales: Whether the search drew a key's values on a logarithmic scale, where it said so.
         is_sweep: Whether a journal knows of all jobs.
+        decides: Whether the first objective can tell which is best: one quantity, of the same data.
     """
 
     title: str
@@ -103,6 +110,7 @@ class Contents:
     notices: tuple[str, ...] = ()
     scales: Mapping[str, bool] = field(default_factory=dict)
     is_sweep: bool = True
+    decides: bool = True
 
     @property
     def keys(self) -> list[str]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from assay.figure.figure import Bars, Figure, Line, ParallelCoordinates, Points
+from assay.record.runs.importance import importance
 from assay.report.sweep.columns import columns_of
-from assay.report.sweep.importance import importance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ def parameter_figures(contents: Contents, groups: Sequence[Group]) -> tuple[list
             groups
         ) > 1 else []
     scores = [group.scores[0].mean for group in scored if group.scores[0] is not None]
-    shares, told = importance(columns, scores)
+    shares, told = importance([group.values for group in scored], scores)
     notes = [] if shares else [f"Importance: {told}"]
     if shares:
         place = {key: index for index, (key, _) in enumerate(shares)}
@@ -57,7 +57,7 @@ def parameter_figures(contents: Contents, groups: Sequence[Group]) -> tuple[list
                 "Importance of parameters",
                 (Bars("", [key for key, _ in shares[:_AXES]], [share for _, share in shares[:_AXES]]),),
                 y_label=f"share of the variance of {aim.name}",
-                caption=told,
+                caption=f"{told}{left_out}",
             )
         )
     figures += [_slice(column, scored, aim, number) for number, column in enumerate(columns, 1)]

@@ -62,10 +62,10 @@ def _folds(tested: Sequence[Job], label: str) -> Table:
     for job in tested:
         if job.fold is not None and job.status == "finished":
             of_fold.setdefault(job.fold, []).append(job)
-    names = dict.fromkeys(name for jobs in of_fold.values() for job in jobs for name in _tested(job))
+    names = dict.fromkeys(name for jobs in of_fold.values() for job in jobs for name in job.tested)
     rows: list[list[Cell | str]] = []
     for fold, jobs in sorted(of_fold.items()):
-        means = [mean_of(_tested(job).get(name) for job in jobs) for name in names]
+        means = [mean_of(job.tested.get(name) for job in jobs) for name in names]
         cells = [
             Cell("" if mean is None else format_score(name, mean.mean), None if mean is None else mean.mean)
             for name, mean in zip(names, means, strict=True)
@@ -75,7 +75,7 @@ def _folds(tested: Sequence[Job], label: str) -> Table:
         rows.append([Cell(str(fold), fold), ", ".join(job.name for job in jobs), *own, *cells])
     every = [(fold, job) for fold, jobs in sorted(of_fold.items()) for job in jobs]
     whole = [
-        mean_of([_tested(job).get(name) for _, job in every], [fold for fold, _ in every]) for name in names
+        mean_of([job.tested.get(name) for _, job in every], [fold for fold, _ in every]) for name in names
     ]
     scores = ["" if mean is None else score_text(name, mean) for name, mean in zip(names, whole, strict=True)]
     rows.append([Cell("mean"), f"{len(of_fold)} folds", *([] if label else [""]), *scores])
@@ -107,11 +107,6 @@ def _scores(found: Sequence[Sequence[OutOfFold]], keys: Sequence[str], *, is_swe
 def _chosen(job: Job) -> str:
     values = in_short({key: value for key, value in job.values.items() if key != INNER_FOLDS})
     return " ".join(f"{key}={value}" for key, value in values.items()) or "as typed"
-
-
-def _tested(job: Job) -> dict[str, float]:
-    metrics = job.outcome.metrics if job.outcome is not None else {}
-    return {name: value for name, value in metrics.items() if name.startswith("test/")}
 
 
 def _label(one: OutOfFold) -> str:

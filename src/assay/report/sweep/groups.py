@@ -93,7 +93,7 @@ def verdict(contents: Contents, groups: Sequence[Group]) -> str:
         return ""
     aim = contents.objectives[0]
     is_behind = aim.sort_key(second.mean) < aim.sort_key(first.mean)
-    return verdict_of(aim.name, first, second, is_behind=is_behind)[1]
+    return verdict_of(aim.name, first, second, is_behind=is_behind).text
 
 
 def _score(jobs: Sequence[Job], aim: Objective) -> Mean | None:

@@ -54,6 +54,7 @@ def read_runs(paths: Sequence[Path]) -> Contents:
         tuple(f"{key}={value}" for key, value in comparison.shared.items()),
         notices=tuple(f"{note[:1].upper()}{note[1:]}." for note in comparison.notes),
         is_sweep=False,
+        decides=ranking is None or ranking.decides,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from assay.quoting import counted, duration
+from assay.record.runs.statistics import mean_of
 from assay.record.runs.varying import in_short
 from assay.record.score_text import format_score, score_text
 from assay.report.page.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
@@ -60,7 +61,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
             "leaderboard",
             "Leaderboard",
             [_leaderboard(contents, groups, folder, repeated=repeated), *_verdict(contents, groups)],
-            _order(contents.objectives, repeated=repeated),
+            _order(contents, repeated=repeated),
         ),
         Section("folds", "Folds", fold_blocks(contents, groups), FOLDS),
         Section("parameters", "Parameters", [*_figures(figures), *_notes(notes)]),
@@ -91,7 +92,7 @@ def _status(contents: Contents) -> tuple[str, Tone]:
 
 def _summary(contents: Contents, groups: Sequence[Group]) -> list[Block]:
     cards = []
-    best = groups[0] if groups else None
+    best = groups[0] if groups and contents.decides else None
     for place, aim in enumerate(contents.objectives):
         score = best.scores[place] if best else None
         if best is not None and score is not None:
@@ -113,12 +114,14 @@ def _summary(contents: Contents, groups: Sequence[Group]) -> list[Block]:
 
 
 def _verdict(contents: Contents, groups: Sequence[Group]) -> list[Block]:
-    said = verdict(contents, groups)
+    said = verdict(contents, groups) if contents.decides else ""
     return [Note(f"{said[:1].upper()}{said[1:]}.")] if said else []
 
 
-def _order(objectives: Sequence[Objective], *, repeated: bool) -> str:
-    first = objectives[0]
+def _order(contents: Contents, *, repeated: bool) -> str:
+    first = contents.objectives[0]
+    if not contents.decides:
+        return f"By {first.name}, which cannot tell here which is best."
     way = "highest" if first.direction == "maximize" else "lowest"
     seeds = " Scores are means of seeds or folds with their 95 % interval (Student's t)." if repeated else ""
     return f"By {first.name}, the {way} first; what has not finished comes last.{seeds}"
@@ -130,8 +133,12 @@ def _leaderboard(contents: Contents, groups: Sequence[Group], folder: Path, *, r
     for place, aim in enumerate(aims):
         whole = (group.scores[place] for group in groups if group.finished == len(group.jobs))
         scores = [score for score in whole if score is not None]
-        if scores:
+        if scores and contents.decides:
             best[aim.name] = min(scores, key=lambda score: aim.sort_key(score.mean))
+    others = {
+        name: None for job in contents.jobs for name in job.tested if name not in [a.name for a in aims]
+    }
+    tests = sorted(others, key=lambda name: name.endswith("loss"))
     rows: list[list[Cell | str]] = []
     for rank, group in enumerate(groups, 1):
         job = group.jobs[0]
@@ -142,10 +149,17 @@ def _leaderboard(contents: Contents, groups: Sequence[Group], folder: Path, *, r
         cells += [
             _score(aim, score, best.get(aim.name)) for aim, score in zip(aims, group.scores, strict=True)
         ]
+        done = [job for job in group.jobs if job.status == "finished"]
+        folds = [job.fold for job in done]
+        means = [mean_of([job.tested.get(name) for job in done], folds) for name in tests]
+        cells += [
+            Cell("") if mean is None else Cell(score_text(name, mean), mean.mean)
+            for name, mean in zip(tests, means, strict=True)
+        ]
         cells += [f"{group.finished} of {len(group.jobs)}"] if repeated else []
         cells += [Cell(group.status, tone=_TONES.get(group.status, "")), _time(group.seconds)]
         rows.append(cells)
-    names = [aim.name for aim in aims]
+    names = [*(aim.name for aim in aims), *tests]
     head = ["#", *([] if repeated else ["job" if contents.is_sweep else "run"]), *keys, *names]
     head += [*(["finished"] if repeated else []), "status", "time"]
     return Table(_distinct(head), rows, numeric=frozenset(("#", *names, "time")), filtered=len(rows) > 5)

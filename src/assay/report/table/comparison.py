@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from assay.errors import AssayError
 from assay.quoting import counted
 from assay.record.runs.columns import config_columns
-from assay.record.runs.config_values import ConfigValues
+from assay.record.runs.config_values import ConfigValues, value
 from assay.record.runs.plain_value import plain_value
 from assay.record.runs.run import is_config
 from assay.record.runs.statistics import (
@@ -21,7 +21,6 @@ from assay.record.runs.statistics import (
     same_folds,
     welch,
 )
-from assay.record.runs.value import value
 from assay.report.table.condition import meeting, no_such_key
 from assay.report.table.ranking import Ranking, no_such_metric, ranking_of
 
@@ -77,6 +76,20 @@ class Row:
         return ", ".join(f"{count} {state}" for state, count in ordered)
 
 
+class Verdict(NamedTuple):
+    """Whether the gap between two scores is more than noise.
+
+    Attributes:
+        test: Its name.
+        p_value: None where n is too small to say.
+        text: One sentence; empty where there are not two scores.
+    """
+
+    test: str = WELCH
+    p_value: float | None = None
+    text: str = ""
+
+
 @final
 @dataclass(frozen=True)
 class Comparison:
@@ -90,8 +103,7 @@ class Comparison:
         broken: Runs whose record cannot be read.
         ranking: By what, and in which direction; None where no run has a score.
         best: Number of the best row; None where there is none.
-        p_value: Of the test between the best and the second; None where n is too small to say.
-        verdict: One sentence on that; empty with fewer than two rows that have a score.
+        verdict: Whether the best is ahead of the second by more than noise.
         notes: What the table does not show of itself, one sentence each.
     """
 
@@ -102,8 +114,7 @@ class Comparison:
     broken: tuple[Run, ...]
     ranking: Ranking | None
     best: int | None
-    p_value: float | None
-    verdict: str
+    verdict: Verdict
     notes: tuple[str, ...]
 
 
@@ -143,7 +154,7 @@ def compare(
     grouped = [[run] for run in _by_start(read)] if each else _grouped(read, group_by, configs)
     columns, values, notes = config_columns([group[0] for group in grouped], group_by, configs)
     found_shared = shared_values(read, columns)
-    ranking = ranking_of(read, "" if key_to_sort_by else sort)
+    ranking = ranking_of(read, "" if key_to_sort_by else sort, configs)
     shown = _metrics_shown(read, metrics, ranking)
     rows = [_row(group, own, shown) for group, own in zip(grouped, values, strict=True)]
     in_order = list(rows)
@@ -156,9 +167,8 @@ def compare(
             )
         )
     ranked = [row for row in rows if ranking is not None and row.finished and ranking.metric in row.scores]
-    decides = ranking is not None and ranking.direction and not ranking.losses and not ranking.data
-    best = ranked[0] if ranked and decides else None
-    p_value, verdict = _verdict(ranked, ranking) if best is not None and not each else (None, "")
+    best = ranked[0] if ranked and ranking is not None and ranking.decides else None
+    verdict = _verdict(ranked, ranking) if best is not None and not each else Verdict()
     if each and not sort:
         rows = in_order
     if key_to_sort_by:
@@ -171,7 +181,6 @@ def compare(
         broken,
         ranking,
         next((number for number, row in enumerate(rows) if row is best), None),
-        p_value,
         verdict,
         (*notes, *_notes(rows, ranking, group_by)),
     )
@@ -246,18 +255,16 @@ def _metrics_shown(runs: Sequence[Run], asked: Sequence[str], ranking: Ranking |
     return list(dict.fromkeys([*first, *asked]))
 
 
-def _verdict(ranked: Sequence[Row], ranking: Ranking | None) -> tuple[float | None, str]:
+def _verdict(ranked: Sequence[Row], ranking: Ranking | None) -> Verdict:
     if ranking is None or len(ranked) < 2:
-        return None, ""
+        return Verdict()
     first, second = (row.scores[ranking.metric] for row in ranked[:2])
     # Where some repetitions of the second have not finished.
     is_behind = ranking.sort_key(second) < ranking.sort_key(first)
     return verdict_of(ranking.metric, first, second, is_behind=is_behind)
 
 
-def verdict_of(
-    metric: str, first: Mean, second: Mean, *, is_behind: bool = False
-) -> tuple[float | None, str]:
+def verdict_of(metric: str, first: Mean, second: Mean, *, is_behind: bool = False) -> Verdict:
     """Whether the gap between two scores is more than noise.
 
     Args:
@@ -267,21 +274,22 @@ def verdict_of(
         is_behind: Whether the second one's score is better, and it comes after for another reason.
 
     Returns:
-        The p-value of Welch's t-test, of the corrected resampled one over the same folds; None where n is too
-        small; and a sentence, which names the test.
+        That of the corrected resampled t-test over the same folds, else of Welch's t-test.
     """
     gap = f"the best is ahead of the second by {abs(first.mean - second.mean):.4g} in {metric}"
     if is_behind:
         gap = gap.replace("ahead of the second", "behind the second, which has not finished,")
     paired = same_folds(first, second)
     p = corrected_resampled(first, second) if paired else welch(first.values, second.values)
-    numbers = f"n = {first.n} and {second.n}"
-    if p is None and min(first.n, second.n) < 2:
-        return None, f"{gap}; n too small to say whether that is more than noise ({numbers})"
-    if p is None:
-        return None, f"{gap}; the scores do not vary between repetitions, so no test can be made ({numbers})"
-    word = "more than noise" if p < 1 - LEVEL else "not more than noise"
-    return p, f"{gap}: {word} ({PAIRED_TEST if paired else WELCH}, p = {p:.2g}, {numbers})"
+    test, numbers = PAIRED_TEST if paired else WELCH, f"n = {first.n} and {second.n}"
+    if p is not None:
+        word = "more than noise" if p < 1 - LEVEL else "not more than noise"
+        said = f": {word} ({test}, p = {p:.2g}, {numbers})"
+    elif min(first.n, second.n) < 2:
+        said = f"; n too small to say whether that is more than noise ({numbers})"
+    else:
+        said = f"; the scores do not vary between repetitions, so no test can be made ({numbers})"
+    return Verdict(test, p, gap + said)
 
 
 def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]) -> list[str]:

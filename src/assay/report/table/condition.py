@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
+from assay.record.runs.config_values import OF_THE_RECORD, value
 from assay.record.runs.plain_value import plain_value
 from assay.record.runs.run import same_value
-from assay.record.runs.value import OF_THE_RECORD, value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, final
 
 from assay.config.did_you_mean import did_you_mean, named
 from assay.errors import AssayError, ConfigError
 from assay.record.journal import FILE as JOURNAL
 from assay.record.journal import Journal
 from assay.record.objective import is_better_low
+from assay.record.runs.config_values import ConfigValues, unlike_data, unlike_losses
 from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from assay.record.runs.run import Run
     from assay.record.runs.statistics import Mean
-
-_SOURCE: Final = tuple(f"data.source.{name}" for name in ("path", "root", "test_path", "target"))
 
 
 @final
@@ -32,15 +31,21 @@ class Ranking:
         metric: The score.
         direction: `min` or `max`; empty where nobody knows.
         notes: What to bear in mind, one sentence each.
-        losses: Kinds of loss, where the metric is a loss and they differ: then no run is the best.
+        losses: Where the metric is a loss that is not the same quantity in all runs, in what it differs, by
+            key: then no run is the best.
         data: Kinds of data, where they differ and nobody has asked for this metric: then no run is, either.
     """
 
     metric: str
     direction: str
     notes: tuple[str, ...] = ()
-    losses: tuple[str, ...] = ()
+    losses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     data: tuple[str, ...] = ()
+
+    @property
+    def decides(self) -> bool:
+        """Whether a run can be the best."""
+        return bool(self.direction) and not self.losses and not self.data
 
     def sort_key(self, score: Mean | None) -> tuple[bool, float]:
         """Orders rows from the best to the worst, those without a score last."""
@@ -49,13 +54,14 @@ class Ranking:
         return False, -score.mean if self.direction == "max" else score.mean
 
 
-def ranking_of(runs: Sequence[Run], asked: str = "") -> Ranking | None:
+def ranking_of(runs: Sequence[Run], asked: str = "", configs: ConfigValues | None = None) -> Ranking | None:
     """What to order runs by.
 
     Args:
         runs: Those that are compared.
         asked: A metric, or `METRIC:min`, `METRIC:max`; by default what the checkpoints of most runs are kept
             by, or where their losses are not the same, another score of the validation.
+        configs: Reads what was not typed.
 
     Returns:
         None where no run has a score.
@@ -65,19 +71,25 @@ def ranking_of(runs: Sequence[Run], asked: str = "") -> Ranking | None:
     """
     there = dict.fromkeys(name for run in runs for name in run.metrics)
     there |= dict.fromkeys(run.best["monitor"] for run in runs if run.best)
+    configs = configs or ConfigValues()
     metric, colon, stated = asked.rpartition(":")
     if not colon or stated not in ("min", "max") or asked in there:
         metric, stated = asked, ""
     if not metric:
-        metric = _default(runs, there)
+        metric = _default(runs, there, configs)
     if metric not in there:
         if not runs or not metric:
             return None
         raise no_such_metric(metric, there)
     direction, notes = (stated, []) if stated else _direction(metric, runs)
-    unlike_data = () if asked else tuple(_unlike_data(runs))
-    notes += _incomparable(metric, runs)
-    return Ranking(metric, direction, tuple(notes), _unlike_losses(metric, runs), unlike_data)
+    losses, data = _unlike_losses(metric, runs, configs), tuple(unlike_data(runs, configs))
+    if losses:
+        notes.append(f"{metric} is not the same quantity in all rows: {in_words(losses)}")
+    if data:
+        notes.append(
+            f"rows are of different data ({', '.join(data)}): their scores are not of the same samples"
+        )
+    return Ranking(metric, direction, tuple(notes), losses, () if asked else data)
 
 
 def default_metric(paths: Sequence[Path], runs: Sequence[Run]) -> str:
@@ -115,11 +127,19 @@ def no_such_metric(metric: str, there: Iterable[str], option: str = "") -> Confi
     )
 
 
-def _default(runs: Sequence[Run], there: Iterable[str]) -> str:
+def in_words(losses: Mapping[str, Sequence[str]]) -> str:
+    """In what losses differ.
+
+    >>> in_words({"loss.gamma": ("1", "2"), "loss.alpha": ("0.5", "null")})
+    'loss.gamma=1, 2; loss.alpha=0.5, null'
+    """
+    return "; ".join(f"{key}={', '.join(values)}" for key, values in losses.items())
+
+
+def _default(runs: Sequence[Run], there: Iterable[str], configs: ConfigValues) -> str:
     kept_by = Counter(run.best["monitor"] for run in runs if run.best)
     metric = kept_by.most_common(1)[0][0] if kept_by else ""
-    losses = {str(run.choices.get("loss")) for run in runs}
-    if metric and not (metric.endswith("loss") and len(losses) > 1):
+    if metric and not _unlike_losses(metric, runs, configs):
         return metric
     scores = [name for name in there if name.startswith("val/") and not name.endswith("loss")]
     known = [name for name in scores if any(name in run.directions for run in runs)]
@@ -142,27 +162,8 @@ def _direction(metric: str, runs: Sequence[Run]) -> tuple[str, list[str]]:
     return "", [f"whether {metric} is better high or low is not known; --sort {metric}:max says it"]
 
 
-def _unlike_losses(metric: str, runs: Sequence[Run]) -> tuple[str, ...]:
-    losses = sorted({str(run.choices.get("loss")) for run in runs})
-    return tuple(losses) if metric.endswith("loss") and len(losses) > 1 else ()
-
-
-def _incomparable(metric: str, runs: Sequence[Run]) -> list[str]:
-    notes = []
-    if losses := _unlike_losses(metric, runs):
-        notes.append(f"{metric} is not the same quantity in all rows: loss={', '.join(losses)}")
-    if data := _unlike_data(runs):
-        notes.append(
-            f"rows are of different data ({', '.join(data)}): their scores are not of the same samples"
-        )
-    return notes
-
-
-def _unlike_data(runs: Sequence[Run]) -> list[str]:
-    """Kinds of data, in words, where there are several: another option, or another file or target of one."""
-    options = sorted({str(run.choices.get("data")) for run in runs})
-    if len(options) > 1:
-        return options
-    files = (", ".join(f"{key}={run.typed[key]}" for key in _SOURCE if key in run.typed) for run in runs)
-    kinds = sorted({words or "as in its option" for words in files})
-    return kinds if len(kinds) > 1 else []
+def _unlike_losses(metric: str, runs: Sequence[Run], configs: ConfigValues) -> dict[str, tuple[str, ...]]:
+    if not metric.endswith("loss"):
+        return {}
+    scored = {run.config_fingerprint: run for run in runs if run.score(metric) is not None}
+    return unlike_losses((run.choices.get("loss"), configs.loss(run)) for run in scored.values())

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from assay.record.runs.statistics import PAIRED_TEST, WELCH
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -168,11 +166,7 @@ def to_document(comparison: Comparison) -> Compared:
         shared=comparison.shared,
         rows=[_row(row, best=number == comparison.best) for number, row in enumerate(comparison.rows)],
         broken=[Broken(run.path, run.reason) for run in comparison.broken],
-        test=BestTest(
-            PAIRED_TEST if PAIRED_TEST in comparison.verdict else WELCH,
-            comparison.p_value,
-            comparison.verdict,
-        ),
+        test=BestTest(*comparison.verdict),
         notes=comparison.notes,
     )
 

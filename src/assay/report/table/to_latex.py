@@ -52,7 +52,7 @@ def to_latex(comparison: Comparison) -> str:
         lines.append(_line(cells))
     said = [
         sign_text(comparison),
-        comparison.verdict,
+        comparison.verdict.text,
         *comparison.notes,
         *(f"broken: {run.path}: {run.reason}" for run in comparison.broken),
     ]

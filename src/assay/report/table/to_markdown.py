@@ -20,7 +20,7 @@ def to_markdown(comparison: Comparison) -> str:
     text += [_line(list(map(plain, row))) for row in rows]
     said = [
         sign_text(comparison),
-        comparison.verdict,
+        comparison.verdict.text,
         *comparison.notes,
         *(f"broken: {run.path}: {run.reason}" for run in comparison.broken),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
@@ -14,7 +15,7 @@ from assay.report.table.cells import ABSENT, columns_of, short_names, sign_text
 from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Callable, Container, Sequence
     from pathlib import Path
 
     from rich.console import Console, RenderableType
@@ -23,30 +24,43 @@ if TYPE_CHECKING:
 
 _UNLIMITED: Final = 100_000
 _GAP: Final = 2
+_KEYS: Final = 6
+_METRICS: Final = 7
+"""Columns of a list of runs, as far as nobody has asked for more."""
 
 
-def print_comparison(console: Console, comparison: Comparison, *, each: bool = False) -> None:
+def print_comparison(
+    console: Console, comparison: Comparison, *, each: bool = False, asked: bool = False
+) -> None:
     """Print a comparison.
 
     Args:
         console: Where; lines of one that is not a terminal are as long as they have to be.
         comparison: Of runs.
         each: Whether each row is one run, to be named by its directory.
+        asked: Whether its metrics were asked for by their names.
     """
     if not console.is_terminal:
         console.width = _UNLIMITED
-    console.print(to_terminal(comparison, console.width, each=each))
+    console.print(to_terminal(comparison, console.width, each=each, asked=asked))
 
 
-def to_terminal(comparison: Comparison, width: int, *, each: bool = False) -> RenderableType:
+def to_terminal(
+    comparison: Comparison, width: int, *, each: bool = False, asked: bool = False
+) -> RenderableType:
     """What is printed.
 
     Args:
         comparison: Of runs.
         width: Characters of a line.
         each: As for `print_comparison`.
+        asked: As for `print_comparison`.
     """
     parts: list[RenderableType] = []
+    named = {*comparison.columns, *comparison.metrics}
+    if each:
+        comparison = _of_most_runs(comparison, asked=asked)
+    named -= {*comparison.columns, *comparison.metrics}
     runs = sum(len(row.runs) for row in comparison.rows)
     if comparison.rows:
         table, left_out = _fitting(comparison, width, each=each)
@@ -55,18 +69,14 @@ def to_terminal(comparison: Comparison, width: int, *, each: bool = False) -> Re
         if not each:
             kinds = f"{counted(len(comparison.rows), 'configuration')}, {kinds}"
         parts += [Text(in_a_line(kinds + (f"; all with {same}" if same else ""))), table]
-        if left_out:
-            parts.append(
-                _said(
-                    "note",
-                    f"too narrow for {', '.join(left_out)}; --metric NAME chooses, --format csv has all",
-                )
-            )
+        if left_out := [*left_out, *sorted(named)]:
+            names = ", ".join(left_out)
+            parts.append(_said("note", f"not shown: {names}; --metric NAME chooses, --format csv has all"))
     if comparison.best is not None and not each:
         best = comparison.rows[comparison.best]
         parts.append(_said("best", _directory(best, comparison)))
-    if comparison.verdict:
-        parts.append(_said("test", comparison.verdict))
+    if comparison.verdict.text:
+        parts.append(_said("test", comparison.verdict.text))
     parts += [
         _said("broken", f"{run.path}: {run.reason.removeprefix(str(run.path)).lstrip('/: ')}")
         for run in comparison.broken
@@ -86,6 +96,23 @@ def best_run(comparison: Comparison) -> Path | None:
         if (score := run.score(ranking.metric)) is not None and score == score  # noqa: PLR0124 - nan
     ]
     return min(scored, key=lambda one: one[0])[1] if scored else None
+
+
+def _of_most_runs(comparison: Comparison, *, asked: bool) -> Comparison:
+    """What a screen has room for of runs of several projects: the columns that most of them have."""
+
+    def common(names: Sequence[str], count: Callable[[str], int], most: int) -> tuple[str, ...]:
+        kept = sorted(names, key=lambda name: -count(name))[:most]
+        return tuple(name for name in names if name in kept)
+
+    rows, metrics = comparison.rows, comparison.metrics
+    if not asked:
+        scored = common(metrics[1:], lambda name: sum(name in row.scores for row in rows), _METRICS - 1)
+        metrics = (*metrics[:1], *scored)
+    columns = common(
+        comparison.columns, lambda key: sum(row.values.get(key) is not None for row in rows), _KEYS
+    )
+    return replace(comparison, columns=columns, metrics=metrics)
 
 
 def _directory(best: Row, comparison: Comparison) -> str:

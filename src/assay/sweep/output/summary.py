@@ -14,9 +14,11 @@ from assay.config.identity import REPETITIONS
 from assay.files.atomic import write_text
 from assay.record import out_of_fold
 from assay.record.log_file import FILE, logs_of
+from assay.record.runs.importance import importance
 from assay.record.runs.statistics import mean_of
 from assay.record.runs.varying import INNER_FOLDS, fold_of, in_short, varying
 from assay.record.score_text import format_score, score_text
+from assay.run.summary import labelled
 from assay.sweep.output.progress import said, why
 from assay.sweep.output.tables import RESULTS, best_job, groups, ranked, write_tables
 from assay.targets.own_task import import_trusted
@@ -46,15 +48,22 @@ def gathered(result: SweepResult) -> list[OutOfFold]:
     return found
 
 
+def importance_of(result: SweepResult) -> list[tuple[str, float]]:
+    """Share of each parameter in the differences of the first score, the greatest first; as on its page."""
+    name = result.objectives[0].name
+    scored = [group for group in groups(result.jobs, result.objectives) if name in group.scores]
+    return importance([group.values for group in scored], [group.scores[name].mean for group in scored])[0]
+
+
 def write_results(
-    result: SweepResult, folds: Sequence[OutOfFold] = (), importance: Sequence[tuple[str, float]] = ()
+    result: SweepResult, folds: Sequence[OutOfFold] = (), shares: Sequence[tuple[str, float]] = ()
 ) -> None:
     """Write what the sweep has come to.
 
     Args:
         result: The sweep.
         folds: From `gathered`.
-        importance: Share of each parameter in the differences of the score, the greatest first.
+        shares: From `importance_of`.
 
     Raises:
         OSError: A file cannot be written.
@@ -67,9 +76,9 @@ def write_results(
             head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {_command(best)}\n"
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
     out_of_fold.write(result.directory / out_of_fold.FILE, folds)
-    if importance:
+    if shares:
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([("parameter", "importance"), *importance])
+        csv.writer(text, lineterminator="\n").writerows([("parameter", "importance"), *shares])
         write_text(result.directory / IMPORTANCE, text.getvalue())
 
 
@@ -77,7 +86,7 @@ def say_results(
     console: Console,
     result: SweepResult,
     folds: Sequence[OutOfFold] = (),
-    importance: Sequence[tuple[str, float]] = (),
+    shares: Sequence[tuple[str, float]] = (),
 ) -> None:
     """The best jobs, those that failed, where everything is, and what to type next.
 
@@ -85,7 +94,7 @@ def say_results(
         console: Where to print.
         result: The sweep.
         folds: From `gathered`.
-        importance: As for `write_results`.
+        shares: From `importance_of`.
     """
     jobs, first = result.jobs, result.objectives[0]
     if not jobs:
@@ -93,13 +102,12 @@ def say_results(
     console.print()
     _say_ranking(console, jobs, first)
     _say_out_of_fold(console, result, folds)
-    if importance:
-        shares = "  ".join(f"{name} {100 * share:.0f} %" for name, share in importance)
-        console.print(f"[bold]importance[/bold]  {escape(shares)}")
+    if shares:
+        words = "  ".join(f"{name} {100 * share:.0f} %" for name, share in shares)
+        console.print(f"[bold]importance[/bold]  {escape(words)}")
     _say_failures(console, result)
     _say_warnings(console, jobs)
-    words = ("finished", "pruned", "failed")
-    counts = {word: sum(job.status == word for job in jobs) for word in words}
+    counts = {word: sum(job.status == word for job in jobs) for word in ("finished", "pruned", "failed")}
     left = result.total - sum(counts.values())
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count or status == "finished")
     console.print(
@@ -110,12 +118,11 @@ def say_results(
     if best is not None:
         place = escape(str(result.run_dir(best)))
         console.print(f"[bold]best[/bold]   job {best.number}  {place}  ({BEST} beside the table)")
-    next_lines = [_next(result, best, left, counts["failed"])]
+    next_lines = _next(result, best, left, counts["failed"])
     if sum(counts.values()):
         next_lines.insert(1 if left else 0, f"assay report {shlex.quote(str(result.directory))}")
-    console.print(f"[bold]next[/bold]   {escape(next_lines[0])}")
-    for line in next_lines[1:]:
-        console.print(f"       {escape(line)}")
+    for label, line in labelled(next_lines):
+        console.print(f"[bold]{label:<6}[/bold] {escape(line)}")
 
 
 def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objective) -> None:
@@ -180,8 +187,10 @@ def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutO
     if chosen:
         _say_tested(console, [job for job, _ in chosen if job.status == "finished"])
     for pairs, several in list(together.items())[:_ROWS]:
-        means = list(out_of_fold.mean_scores(several).items())[:_SCORES]
+        all_means = out_of_fold.mean_scores(several)
+        means = list(all_means.items())[:_SCORES]
         scores = ", ".join(f"{name} {format_score(name, value)}" for name, value in means)
+        scores += f", … and {len(all_means) - _SCORES} more" if len(all_means) > _SCORES else ""
         label = " ".join(f"{key}={value}" for key, value in in_short(dict(pairs)).items())
         rows = f"{len(several[0].predictions.keys):,} samples"
         seeds = f", mean of {len(several)} seeds" if len(several) > 1 else ""
@@ -191,6 +200,8 @@ def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutO
         )
         for problem in dict.fromkeys(problem for one in several for problem in one.problems):
             console.print(f"[yellow]note[/yellow]   {escape(problem)}")
+    if len(together) > _ROWS:
+        console.print(f"… and {len(together) - _ROWS} more", style="dim")
     if together:
         console.print(f"       {escape(str(result.directory / out_of_fold.FILE))}\n")
 
@@ -229,15 +240,18 @@ def _log(result: SweepResult, job: JobRecord) -> Path:
     return next((path for path in logs_of(own, printed, died=died) if path.is_file()), own)
 
 
-def _next(result: SweepResult, best: JobRecord | None, left: int, failed: int) -> str:
+def _next(result: SweepResult, best: JobRecord | None, left: int, failed: int) -> list[str]:
     place = shlex.quote(str(result.directory))
     if left:
-        return f"assay resume {place}"
+        return [f"assay resume {place}"]
+    if best is None and failed:
+        return [f"assay resume {place} --failed"]
     if best is None:
-        return f"assay resume {place} --failed" if failed else f"assay diff {place}/0 {place}/1"
+        runs = [shlex.quote(str(result.run_dir(job))) for job in result.jobs if job.status == "finished"]
+        return [f"assay diff {runs[0]} {runs[1]}"] if len(runs) > 1 else []
     if not any(len(group.jobs) > 1 for group in groups(result.jobs, result.objectives)):
-        return f"{_command(best, multirun=True)} seed=1,2,3"
-    return f"assay compare {place}"
+        return [f"{_command(best, multirun=True)} seed=1,2,3"]
+    return [f"assay compare {place}"]
 
 
 def _command(job: JobRecord, *, multirun: bool = False) -> str:

@@ -16,7 +16,6 @@ from assay.errors import ConfigError
 from assay.record.objective import objectives
 from assay.sweep.search.compatibility import NO_PRUNER, check_installed, check_parts, prunes
 from assay.sweep.search.constraint import read_constraints
-from assay.sweep.search.importance import importance
 from assay.sweep.search.samplers import Samplers, distribution
 from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import Choice, read_space
@@ -140,11 +139,6 @@ class OptunaSearch(Search):
     def constraints(self) -> tuple[Constraint, ...]:
         """The bounds on metrics."""
         return self._constraints
-
-    @override
-    def importance(self) -> list[tuple[str, float]]:
-        """Which parameters matter; see `assay.sweep.search.importance.importance`."""
-        return importance(self.study)
 
     @override
     def close(self) -> None:

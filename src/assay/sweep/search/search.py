@@ -83,10 +83,6 @@ class Search(ABC):
         del token
         return None
 
-    def importance(self) -> list[tuple[str, float]]:
-        """Share of each parameter in the differences of the score; none where that cannot be said."""
-        return []
-
     def close(self) -> None:
         """Give back what was opened."""
         return

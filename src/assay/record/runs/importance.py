@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from assay.quoting import reads_as_number
 
-    from assay.report.sweep.columns import Column
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 LEAST: Final = 10
 """Configurations below which a forest over them says nothing."""
@@ -17,14 +18,16 @@ _FOLDS, _SHUFFLES = 5, 5
 _MOST: Final = 2000
 
 
-def importance(columns: Sequence[Column], scores: Sequence[float]) -> tuple[list[tuple[str, float]], str]:
+def importance(
+    configurations: Sequence[Mapping[str, str]], scores: Sequence[float]
+) -> tuple[list[tuple[str, float]], str]:
     """The share of the score's variance that a forest can no longer predict without each parameter.
 
     Measured in five folds, on configurations that the forest has not seen. Parameters that go together share
     what they explain.
 
     Args:
-        columns: What the configurations differ in.
+        configurations: Values by key; in any order.
         scores: Of each.
 
     Returns:
@@ -33,15 +36,20 @@ def importance(columns: Sequence[Column], scores: Sequence[float]) -> tuple[list
     """
     if len(scores) < LEAST:
         return [], f"{len(scores)} finished configurations are too few: at least {LEAST} are needed."
-    if len(columns) < 1 or len(set(scores)) < 2:
+    texts = {
+        key: [own.get(key, "") for own in configurations] for key in sorted(set().union(*configurations))
+    }
+    columns = {key: _codes(own) for key, own in texts.items() if len(set(own)) > 1}
+    if not columns or len(set(scores)) < 2:
         return [], "All finished configurations have the same score."
     from sklearn.ensemble import RandomForestRegressor  # type: ignore[import-untyped]  # it has no stubs
     from sklearn.inspection import permutation_importance  # type: ignore[import-untyped]  # it has no stubs
     from sklearn.model_selection import KFold  # type: ignore[import-untyped]  # it has no stubs
 
-    chosen = np.unique(np.linspace(0, len(scores) - 1, min(len(scores), _MOST)).round().astype(int))
-    inputs = np.array([column.codes for column in columns]).T[chosen]
-    target = np.asarray(scores, dtype=float)[chosen]
+    table = np.array([*columns.values(), scores], dtype=float)
+    table = table[:, np.lexsort(table)].T  # what is drawn depends on no order but this
+    table = table[np.unique(np.linspace(0, len(table) - 1, min(len(table), _MOST)).round().astype(int))]
+    inputs, target = table[:, :-1], table[:, -1]
     drops, unexplained = np.zeros(len(columns)), 0.0
     for seen, unseen in KFold(_FOLDS, shuffle=True, random_state=0).split(inputs):
         forest = RandomForestRegressor(n_estimators=64, random_state=0).fit(inputs[seen], target[seen])
@@ -63,12 +71,18 @@ def importance(columns: Sequence[Column], scores: Sequence[float]) -> tuple[list
             f"Learnt from {len(target)} configurations, a forest cannot tell the score of others by their "
             "parameters, so it cannot say which matter."
         )
-    shares = [
-        (column.key, max(0.0, float(drop / variance))) for column, drop in zip(columns, drops, strict=True)
-    ]
-    told = (
+    shares = [(key, max(0.0, float(drop / variance))) for key, drop in zip(columns, drops, strict=True)]
+    message = (
         f"From {len(target)} configurations, so rough. A random forest explains {100 * explained:.0f} % of "
         "the variance of scores that it has not seen (five folds); a bar says how much more of it is missed "
         "when the values of this parameter are shuffled."
     )
-    return sorted(shares, key=lambda share: (-share[1], share[0])), told
+    return sorted(shares, key=lambda share: (-share[1], share[0])), message
+
+
+def _codes(texts: Sequence[str]) -> list[float]:
+    """A number each: words are numbered in alphabetical order."""
+    if all(reads_as_number(text) and math.isfinite(float(text)) for text in texts):
+        return [float(text) for text in texts]
+    words = sorted(set(texts))
+    return [float(words.index(text)) for text in texts]
