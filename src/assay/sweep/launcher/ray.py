@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, final
@@ -21,13 +22,18 @@ from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.worker.exit_status import ExitStatus, outcome_after
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from assay.sweep.job_spec import JobSpec
 
 _SIGKILL: Final = -9
 _LEAVE: Final = 20.0
 """Seconds for jobs whose cluster worker died to save and end, and for those that were killed to be gone."""
+_HINT: Final = "device=cpu, trainer.devices=…, or assay resume --failed once such a machine has joined"
+_IDLE: Final = 5.0
+"""Seconds without a job after which a place gives its share of the cluster back."""
+_MOST_MOVES: Final = 3
+"""How often a job is given another place because it was lost before the job ran."""
 
 
 @final
@@ -40,12 +46,14 @@ class _Place:
         needs: What it holds.
         ready: Object that is there once the cluster had a place for it.
         is_ready: Whether that was seen.
+        free: Since when it has had no job.
     """
 
     cluster_worker: Any
     needs: Mapping[str, float]
     ready: Any
     is_ready: bool = False
+    free: float = 0.0
 
 
 @final
@@ -54,8 +62,16 @@ class _Running:
     job_spec: JobSpec
     key: int
     place: _Place
+    printed: int
+    """Bytes that earlier attempts have printed."""
+    moves: int = 0
     start: float = field(default_factory=time.monotonic)
     signal_sent: str = ""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the job's process has said so: it prints a line first of all."""
+        return _num_bytes(self.job_spec) > self.printed
 
 
 @final
@@ -91,9 +107,7 @@ class RayLauncher(Launcher):
         self._ray = ray_cluster.package()
         self._address, self._jobs_at_once, self._threads = address, jobs_at_once, threads_per_job
         self._jobs_per_gpu, self._resources = jobs_per_gpu, resources or {}
-        self._total: dict[str, float] = {}
-        self._largest: dict[str, float] = {}
-        self._has_joined = False  # and so must leave it
+        self._is_joined = self._must_leave = False
         self._own: IO[bytes] | None = None  # a cluster of this sweep
         self._environment: dict[str, str] | None = None
         self._idle: list[_Place] = []
@@ -107,7 +121,7 @@ class RayLauncher(Launcher):
         """Jobs that can run at once, of one process each and on the CPU where there are no GPUs."""
         if self._jobs_at_once != "auto":
             return self._jobs_at_once
-        total = self._joined()
+        total = _sum(self._machines())
         room = total.get("CPU", 1.0) // self._threads
         return max(1, int(min(room, total["GPU"] * self._jobs_per_gpu) if total.get("GPU") else room))
 
@@ -115,37 +129,34 @@ class RayLauncher(Launcher):
     @override
     def has_gpus(self) -> bool:
         """Whether the cluster has GPUs to lease."""
-        return self._joined().get("GPU", 0) > 0
+        return _sum(self._machines()).get("GPU", 0) > 0
 
     @override
     def has_room(self, job_spec: JobSpec) -> bool:
-        needs, total = self._needs(job_spec), self._joined()
-        for name, amount in needs.items():
-            if amount > self._largest.get(name, 0):
-                raise AssayError(
-                    f"job {job_spec.number} needs {amount:g} {name}; the largest machine of the Ray cluster "
-                    f"has {self._largest.get(name, 0):g}",
-                    hint="device=cpu, or trainer.devices=…" if name == "GPU" else f"fewer {name}",
-                )
+        if problem := self._lack(job_spec):
+            raise AssayError(problem, hint=_HINT)
         if self._jobs_at_once != "auto":
             return len(self._running) + len(self._dying) < self._jobs_at_once
+        total = _sum(self._machines())
+        taken = _sum(running.place.needs for running in self._running.values())
         return all(
-            amount + sum(running.place.needs.get(name, 0) for running in self._running.values())
-            <= total[name]
-            for name, amount in needs.items()
+            amount + taken.get(name, 0) <= total[name] for name, amount in self._needs(job_spec).items()
         )
 
     @override
     def start(self, job_spec: JobSpec) -> None:
+        self._run(replace(job_spec, threads=self._threads))
+
+    def _run(self, job_spec: JobSpec, moves: int = 0) -> None:
         place = self._place(self._needs(job_spec))
-        ready = replace(job_spec, threads=self._threads)
         key = next(self._keys)
-        result = place.cluster_worker.run.remote(key, ready.to_json(), self._environment)
-        self._running[result] = _Running(ready, key, place)
+        result = place.cluster_worker.run.remote(key, job_spec.to_json(), self._environment)
+        self._running[result] = _Running(job_spec, key, place, _num_bytes(job_spec), moves)
 
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
-        ended = self._dead()
+        self._release()
+        ended = self._dead() | self._without_machine()
         if ended or not self._running:
             time.sleep(0 if ended or not self._dying else min(seconds, 0.2))
             return ended
@@ -181,35 +192,41 @@ class RayLauncher(Launcher):
         places = [*self._idle, *(running.place for running in self._running.values())]
         self._retire(places)
         self._idle, self._running = [], {}
-        if self._has_joined:
+        if self._must_leave:
             self._ray.shutdown()
-            self._has_joined, self._total = False, {}
+        self._is_joined = self._must_leave = False
         if self._own is not None:
             self._own.close()
             self._own = None
 
     # -- the cluster ---------------------------------------------------------------------------------------
 
-    def _joined(self) -> dict[str, float]:
-        """What the cluster has; it is joined, or started, when a job first asks for it."""
-        if not self._total:
+    def _machines(self) -> list[dict[str, float]]:
+        """What each machine has now; the cluster is joined, or started, when a job first asks for it."""
+        if not self._is_joined:
             if not self._ray.is_initialized():
                 cores = 0 if self._jobs_at_once == "auto" else self._jobs_at_once * self._threads
                 self._own = ray_cluster.join(self._ray, self._address, cores)
                 self._environment = None if self._own is None else dict(os.environ)
-                self._has_joined = True
-            alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-            for node in alive:
-                for name, amount in node.items():
-                    self._total[name] = self._total.get(name, 0) + amount
-                    self._largest[name] = max(self._largest.get(name, 0), amount)
-        return self._total
+                self._must_leave = True
+            self._is_joined = True
+        return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+
+    def _lack(self, job_spec: JobSpec) -> str:
+        """Why no machine that is there now could ever run a job; empty where one could."""
+        needs, machines = self._needs(job_spec), self._machines()
+        if any(all(machine.get(name, 0) >= needs[name] for name in needs) for machine in machines):
+            return ""
+        have = "; ".join(dict.fromkeys(_in_words(machine, needs) for machine in machines)) or "none"
+        return (
+            f"job {job_spec.number} needs {_in_words(needs, needs)}, which no machine of the Ray cluster has "
+            f"(there is: {have})"
+        )
 
     def _needs(self, job_spec: JobSpec) -> dict[str, float]:
-        cores = float(self._threads * job_spec.processes)
-        self._joined()
+        cores, machines = float(self._threads * job_spec.processes), self._machines()
         if self._environment is not None:  # one machine: as in a local sweep, a job too large runs alone
-            cores = min(cores, self._largest["CPU"])
+            cores = min(cores, *(machine["CPU"] for machine in machines))
         needs = {"CPU": cores, **self._resources}
         if job_spec.gpus:
             needs["GPU"] = 1 / self._jobs_per_gpu if job_spec.gpus == 1 else float(job_spec.gpus)
@@ -239,6 +256,15 @@ class RayLauncher(Launcher):
         )
         return _Place(cluster_worker, needs, cluster_worker.ready.remote())
 
+    def _release(self) -> None:
+        """Give back what idle places hold: at once where a job waits for a place."""
+        long_ago = time.monotonic() - _IDLE
+        if not all(self._is_ready(running.place) for running in self._running.values()):
+            long_ago = time.monotonic()
+        late = [place for place in self._idle if place.free <= long_ago]
+        self._idle = [place for place in self._idle if place not in late]
+        self._retire(late)
+
     def _is_ready(self, place: _Place) -> bool:
         if not place.is_ready:
             place.is_ready = bool(self._ray.wait([place.ready], timeout=0)[0])
@@ -260,6 +286,7 @@ class RayLauncher(Launcher):
         except self._ray.exceptions.RayError as error:
             self._dying[running.key] = running, self._lost(error), time.monotonic() + _LEAVE
             return self._dead()
+        running.place.free = time.monotonic()
         self._idle.append(running.place)
         return {running.job_spec.number: outcome}
 
@@ -267,6 +294,16 @@ class RayLauncher(Launcher):
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
             return Outcome("failed", "out_of_memory", "Ray ended it, as its machine ran out of memory")
         return Outcome("failed", "killed", f"its Ray worker died: {first_line(error)}")
+
+    def _without_machine(self) -> dict[int, Outcome]:
+        """Jobs that wait for a place which no machine that is left could give them."""
+        ended = {}
+        for result, running in list(self._running.items()):
+            if not self._is_ready(running.place) and (problem := self._lack(running.job_spec)):
+                self._ray.kill(running.place.cluster_worker)
+                del self._running[result]
+                ended[running.job_spec.number] = Outcome("failed", "machine", problem)
+        return ended
 
     def _dead(self) -> dict[int, Outcome]:
         """Jobs whose cluster worker died, once nobody writes their runs any more."""
@@ -279,6 +316,30 @@ class RayLauncher(Launcher):
             exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - running.start)
             outcome = outcome_after(job_spec, exit_status, signal_sent="SIGKILL")
             if outcome.status == "interrupted" and not running.signal_sent:
+                if not running.has_begun and running.moves < _MOST_MOVES:
+                    self._retire(self._idle)  # they may be as dead, which is seen when they are asked
+                    self._idle = []
+                    self._run(job_spec, running.moves + 1)
+                    continue
                 outcome = replace(lost, seconds=exit_status.seconds)
             ended[job_spec.number] = outcome
         return ended
+
+
+def _sum(amounts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    total: Counter[str] = Counter()
+    for each in amounts:
+        total.update(each)
+    return total
+
+
+def _in_words(amounts: Mapping[str, float], names: Iterable[str]) -> str:
+    return ", ".join(f"{amounts.get(name, 0):g} {name}" for name in names)
+
+
+def _num_bytes(job_spec: JobSpec) -> int:
+    """What the job has printed so far."""
+    try:
+        return Path(job_spec.cwd, job_spec.output).stat().st_size
+    except OSError:
+        return 0
