@@ -202,6 +202,7 @@ def test_an_address_that_does_not_answer_is_named_at_once(
 ) -> None:
     assert ray_cluster._PATIENCE < 10
     monkeypatch.setattr(ray_cluster, "_PATIENCE", 0.5)
+    monkeypatch.setattr(ray_cluster.package()._private.ray_constants, "ENABLE_RAY_CLUSTER", False)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         if listens:

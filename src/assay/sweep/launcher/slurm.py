@@ -39,6 +39,8 @@ _LATE: Final = 10.0
 _LEAVE: Final = 20.0
 _SIGKILL: Final = -9
 _JOB_ID: Final = re.compile(r"\d+(_\d+)?", re.ASCII)
+_NOT_IN_SCRIPT: Final = re.compile(r"[%\\\x00-\x1f\x7f\ud800-\udfff]")
+"""In a path: what sbatch replaces, what ends a line of its options, and what has no encoding."""
 _ATTEMPT: Final = re.compile(r"\d+-\d+", re.ASCII)
 
 
@@ -120,6 +122,17 @@ class SlurmLauncher(Launcher):
         for name, value in counts.items():
             check_whole_number(f"hydra.launcher.{name}", value, 1)
         self._folder = (sweep_dir / _FOLDER).absolute()
+        options = {"partition": partition, "account": account, "qos": qos, **(additional_parameters or {})}
+        for name, value in options.items():
+            if "\n" in f"{name}{value}":
+                raise ConfigError(f"{name!r}={value!r} contains a line break", key="hydra.launcher")
+        if _NOT_IN_SCRIPT.search(str(self._folder)):
+            raise ConfigError(
+                f"Slurm cannot write into {str(self._folder)!r}: expected a path without %, backslashes and "
+                "control characters",
+                key="hydra.sweep.dir",
+                hint="cd to another directory, or hydra.sweep.dir=/SOMEWHERE/ELSE",
+            )
         # A folder of its own for each driver: submitit unpickles what lies where it is about to write.
         self._executor = _executor(self._folder / uuid.uuid4().hex[:12], cluster, max_num_timeout)
         self._queue = SlurmQueue(is_local=self._executor.cluster == "local")

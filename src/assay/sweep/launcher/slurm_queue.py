@@ -59,10 +59,9 @@ class SlurmQueue:
         if not self.is_local:
             _slurm("scancel", f"--signal={name}", job_id)
             return
-        controller = _controller(job_id)
-        if controller is not None:
-            for process in controller.children():
-                with suppress(psutil.Error):
+        with suppress(psutil.Error):  # it has just ended
+            if (controller := _controller(job_id)) is not None:
+                for process in controller.children():
                     process.send_signal(signal.Signals[f"SIG{name}"])
 
     def cancel(self, job_id: str) -> None:

@@ -64,7 +64,8 @@ def write_results(
     if best is not None:
         config = result.run_dir(best) / "config.yaml"
         if config.is_file():
-            head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {_command(best)}\n"
+            command = _command(best).replace("\n", "\n# ")
+            head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {command}\n"
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
     out_of_fold.write(result.directory / out_of_fold.FILE, folds)
     if importance:

@@ -252,8 +252,10 @@ class Server:
             if mark:
                 belongs = mark in live
             else:  # forked, never a program of its own: known by its session, unless that is its own
-                with suppress(ProcessLookupError):
+                try:
                     belongs = (session := os.getsid(pid)) in self._children or session == pid
+                except ProcessLookupError:  # it has just ended
+                    continue
             if not belongs:
                 orphans.kill(pid)
 
