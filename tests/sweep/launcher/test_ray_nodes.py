@@ -6,22 +6,20 @@ import os
 import shutil
 import socket
 import tempfile
-import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.sweep.conftest import TINY, until
+from tests.sweep.conftest import TINY, begin, until
 from tests.sweep.launcher.shared import ENDLESS, next_end
 
 from assay.errors import AssayError, ProcessError
 from assay.process.stop_signals import handlers_kept
+from assay.record.journal import Journal
 from assay.sweep.launcher import ray_cluster
 from assay.sweep.launcher.ray import RayLauncher
-from assay.sweep.session import start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from tests.sweep.conftest import MakeJobSpec
 
     from assay.sweep.job_spec import JobSpec
-    from assay.sweep.worker.fork_client import ForkServer
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -162,37 +159,24 @@ def test_places_without_jobs_leave_the_cluster_to_others(
 
 
 @pytest.mark.long
-def test_a_sweep_goes_on_while_nodes_die_and_join(
-    project: Path, nodes: Nodes, fork_server: ForkServer
-) -> None:
+def test_a_sweep_goes_on_while_nodes_die_and_join(project: Path, nodes: Nodes) -> None:
     nodes.join()
     nodes.join()
-    fates: list[str] = []
-
-    def disturb() -> None:
-        with suppress(AssertionError):
-            until(lambda: len(list(Path("sweep").glob("*/metrics.csv"))) >= 2)
-            nodes.die(nodes.nodes[0])
-            fates.append("dead")
-            time.sleep(5)
-            nodes.join()
-            fates.append("joined")
-
-    other = threading.Thread(target=disturb)
-    other.start()
     typed = (one for one in TINY if not one.startswith("trainer.max_epochs"))
-    result = start(
-        [
-            *typed,
-            *("seed=range(6)", "trainer.max_epochs=60", "callbacks.poison.kind=none", "hydra/launcher=ray"),
-            *(f"hydra.launcher.address={nodes.address}", "hydra.launcher.on_failure=retry"),
-            "hydra.sweep.dir=sweep",
-        ]
+    driver = begin(
+        project,
+        *("train", "-m", *typed, "seed=range(6)", "trainer.max_epochs=150", "callbacks.poison.kind=none"),
+        *("hydra/launcher=ray", f"hydra.launcher.address={nodes.address}"),
+        *("hydra.launcher.on_failure=retry", "hydra.sweep.dir=sweep"),
     )
-    other.join()
-    assert fates == ["dead", "joined"]
-    assert [job.status for job in result.jobs] == ["finished"] * 6
-    assert sum(len(job.failures) for job in result.jobs) == 1
+    until(lambda: len(list(Path("sweep").glob("*/metrics.csv"))) >= 2 or driver.poll() is not None)
+    nodes.die(nodes.nodes[0])
+    time.sleep(2)
+    nodes.join()
+    assert driver.wait(400) == 0, Path("output").read_text()
+    jobs = Journal.open(Path("sweep")).jobs
+    assert [job_record.status for job_record in jobs.values()] == ["finished"] * 6
+    assert [len(job_record.failures) for job_record in jobs.values()].count(1) == 1
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
@@ -208,10 +192,10 @@ def test_an_address_that_does_not_answer_is_named_at_once(
         if listens:
             silent.listen()
         address = f"{scheme}127.0.0.1:{silent.getsockname()[1]}"
-        begin = time.monotonic()
+        before = time.monotonic()
         with pytest.raises(ProcessError) as error:
             ray_cluster.join(ray_cluster.package(), address, 1)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - before < 5
     assert error.value.message == (
         f"no Ray cluster answers at {address}: {'timed out' if listens else os.strerror(111)}"
     )

@@ -284,6 +284,7 @@ class RayLauncher(Launcher):
         try:
             outcome = Outcome.from_json(self._ray.get(result))
         except self._ray.exceptions.RayError as error:
+            self._ray.kill(running.place.cluster_worker)  # one that merely cannot be reached would go on
             self._dying[running.key] = running, self._lost(error), time.monotonic() + _LEAVE
             return self._dead()
         running.place.free = time.monotonic()
@@ -293,7 +294,7 @@ class RayLauncher(Launcher):
     def _lost(self, error: Exception) -> Outcome:
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
             return Outcome("failed", "out_of_memory", "Ray ended it, as its machine ran out of memory")
-        return Outcome("failed", "killed", f"its Ray worker died: {first_line(error)}")
+        return Outcome("failed", "killed", f"its Ray worker died: {first_line(error).partition(': ')[0]}")
 
     def _without_machine(self) -> dict[int, Outcome]:
         """Jobs that wait for a place which no machine that is left could give them."""

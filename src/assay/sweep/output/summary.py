@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rich.markup import escape
@@ -37,6 +38,8 @@ _ROWS: Final = 12
 _FAILURES: Final = 12
 _SCORES: Final = 4
 _WARNINGS: Final = 4
+_LONG: Final = 100
+"""Characters of a command that is not repeated in full."""
 
 
 def gathered(result: SweepResult) -> list[OutOfFold]:
@@ -237,7 +240,12 @@ def _next(result: SweepResult, best: JobRecord | None, left: int, failed: int) -
     if best is None:
         return f"assay resume {place} --failed" if failed else f"assay diff {place}/0 {place}/1"
     if not any(len(group.jobs) > 1 for group in groups(result.jobs, result.objectives)):
-        return f"{_command(best, multirun=True)} seed=1,2,3"
+        command = f"{_command(best, multirun=True)} seed=1,2,3"
+        if len(command) <= _LONG:
+            return command
+        shared = set.intersection(*(set(job.overrides) for job in result.jobs))
+        own = replace(best, overrides=tuple(one for one in best.overrides if one not in shared))
+        return f"{_command(own, multirun=True)} seed=1,2,3 …  (… is the rest of the command in {BEST})"
     return f"assay compare {place}"
 
 
