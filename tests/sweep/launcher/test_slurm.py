@@ -17,8 +17,7 @@ from tests.sweep.launcher.shared import ENDLESS, check_failure, check_saves_when
 
 from assay.errors import ConfigError
 from assay.sweep.job_spec import JobSpec
-from assay.sweep.launcher.slurm import SlurmLauncher
-from assay.sweep.launcher.slurm_queue import SlurmQueue
+from assay.sweep.launcher.slurm import SlurmLauncher, SlurmQueue
 from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:

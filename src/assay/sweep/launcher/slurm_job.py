@@ -16,11 +16,12 @@ from assay.record.outcome import Outcome
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.cluster_worker import ClusterWorker
-from assay.sweep.launcher.slurm_queue import AT_ONCE
 
 if TYPE_CHECKING:
     from types import FrameType
 
+AT_ONCE: Final = "INT"
+"""Signal that ends a job at once."""
 _OF_SLURM: Final = ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID")
 """With these Lightning would take the one process of the Slurm job for one rank of several."""
 _SAVE: Final = 10.0
