@@ -20,8 +20,7 @@ from assay.record.journal import Journal
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.retry_policy import Policy
-from assay.sweep.scheduler import Scheduler, job_record_of, num_gpus
+from assay.sweep.scheduler import Policy, Scheduler, job_record_of, num_gpus
 from assay.sweep.search.grid import GridSearch
 from assay.sweep.stop_request import StopRequest
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from assay.record.journal import JobRecord
     from assay.sweep.job_spec import JobSpec
-    from assay.sweep.retry_policy import Retry
+    from assay.sweep.scheduler import Retry
 
 FINISHED = Outcome("finished", metrics={"val/loss": 0.5})
 KILLED = Outcome("failed", "killed", "its process was killed by SIGKILL")
@@ -346,7 +345,8 @@ def test_a_failure_to_start_a_job_stops_the_sweep_where_failures_do(tmp_path: Pa
 def test_a_process_that_all_jobs_need_ends_the_sweep(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path / "sweep", Scripted({}))
 
-    def refuse(_: JobSpec) -> bool:
+    def refuse(job_spec: JobSpec) -> bool:
+        del job_spec
         raise ProcessError("no Ray cluster answers")
 
     sweep.launcher.has_room = refuse  # type: ignore[method-assign]  # it fails

@@ -16,7 +16,7 @@ from assay.record.objective import check_asked_for, objectives
 from assay.sweep.factory import arguments, made, target
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.serial import SerialLauncher
-from assay.sweep.retry_policy import Policy
+from assay.sweep.scheduler import Policy
 from assay.sweep.search.constraint import read_constraints
 from assay.sweep.search.nested import NestedSearch
 from assay.sweep.search.samplers import import_sampler

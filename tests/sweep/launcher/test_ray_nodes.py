@@ -39,7 +39,7 @@ class Nodes:
 
         self._limits = {"object_store_memory": ray_cluster.STORE, "include_dashboard": False}
         head = {"num_cpus": 0, "temp_dir": str(folder), **self._limits}
-        self._cluster = Cluster(initialize_head=True, head_node_args=head)
+        self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
         self.address: str = self._cluster.address
         self.nodes: list[Any] = []
 

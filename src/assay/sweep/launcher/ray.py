@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, final
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 _SIGKILL: Final = -9
 _LEAVE: Final = 20.0
 """Seconds for jobs whose cluster worker died to save and end, and for those that were killed to be gone."""
-_HINT: Final = "device=cpu, trainer.devices=…, or assay resume --failed once such a machine has joined"
 _IDLE: Final = 5.0
 """Seconds without a job after which a place gives its share of the cluster back."""
 _MOST_MOVES: Final = 3
@@ -63,15 +61,10 @@ class _Running:
     key: int
     place: _Place
     printed: int
-    """Bytes that earlier attempts have printed."""
+    """Bytes in the job's output before it: a job prints a line first of all."""
     moves: int = 0
     start: float = field(default_factory=time.monotonic)
     signal_sent: str = ""
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether the job's process has said so: it prints a line first of all."""
-        return _num_bytes(self.job_spec) > self.printed
 
 
 @final
@@ -121,26 +114,27 @@ class RayLauncher(Launcher):
         """Jobs that can run at once, of one process each and on the CPU where there are no GPUs."""
         if self._jobs_at_once != "auto":
             return self._jobs_at_once
-        total = _sum(self._machines())
-        room = total.get("CPU", 1.0) // self._threads
-        return max(1, int(min(room, total["GPU"] * self._jobs_per_gpu) if total.get("GPU") else room))
+        room, gpus = self._total("CPU") // self._threads, self._total("GPU")
+        return max(1, int(min(room, gpus * self._jobs_per_gpu) if gpus else room))
 
     @property
     @override
     def has_gpus(self) -> bool:
         """Whether the cluster has GPUs to lease."""
-        return _sum(self._machines()).get("GPU", 0) > 0
+        return self._total("GPU") > 0
 
     @override
     def has_room(self, job_spec: JobSpec) -> bool:
         if problem := self._lack(job_spec):
-            raise AssayError(problem, hint=_HINT)
+            raise AssayError(
+                problem, hint="device=cpu, trainer.devices=…, or add such a machine to the cluster"
+            )
         if self._jobs_at_once != "auto":
             return len(self._running) + len(self._dying) < self._jobs_at_once
-        total = _sum(self._machines())
-        taken = _sum(running.place.needs for running in self._running.values())
         return all(
-            amount + taken.get(name, 0) <= total[name] for name, amount in self._needs(job_spec).items()
+            amount + sum(running.place.needs.get(name, 0) for running in self._running.values())
+            <= self._total(name)
+            for name, amount in self._needs(job_spec).items()
         )
 
     @override
@@ -191,7 +185,7 @@ class RayLauncher(Launcher):
             self.wait(deadline - time.monotonic())
         places = [*self._idle, *(running.place for running in self._running.values())]
         self._retire(places)
-        self._idle, self._running = [], {}
+        self._running = {}
         if self._must_leave:
             self._ray.shutdown()
         self._is_joined = self._must_leave = False
@@ -212,6 +206,9 @@ class RayLauncher(Launcher):
             self._is_joined = True
         return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
 
+    def _total(self, name: str) -> float:
+        return sum(machine.get(name, 0) for machine in self._machines())
+
     def _lack(self, job_spec: JobSpec) -> str:
         """Why no machine that is there now could ever run a job; empty where one could."""
         needs, machines = self._needs(job_spec), self._machines()
@@ -226,7 +223,7 @@ class RayLauncher(Launcher):
     def _needs(self, job_spec: JobSpec) -> dict[str, float]:
         cores, machines = float(self._threads * job_spec.processes), self._machines()
         if self._environment is not None:  # one machine: as in a local sweep, a job too large runs alone
-            cores = min(cores, *(machine["CPU"] for machine in machines))
+            cores = min([cores, *(machine["CPU"] for machine in machines)])
         needs = {"CPU": cores, **self._resources}
         if job_spec.gpus:
             needs["GPU"] = 1 / self._jobs_per_gpu if job_spec.gpus == 1 else float(job_spec.gpus)
@@ -241,7 +238,6 @@ class RayLauncher(Launcher):
                 self._idle.remove(place)
                 return place
         self._retire(self._idle)  # they hold what the new one needs
-        self._idle = []
         cluster_worker = (
             self._ray.remote(ClusterWorker)
             .options(
@@ -258,12 +254,8 @@ class RayLauncher(Launcher):
 
     def _release(self) -> None:
         """Give back what idle places hold: at once where a job waits for a place."""
-        long_ago = time.monotonic() - _IDLE
-        if not all(self._is_ready(running.place) for running in self._running.values()):
-            long_ago = time.monotonic()
-        late = [place for place in self._idle if place.free <= long_ago]
-        self._idle = [place for place in self._idle if place not in late]
-        self._retire(late)
+        waits = not all(self._is_ready(running.place) for running in self._running.values())
+        self._retire([place for place in self._idle if waits or time.monotonic() - place.free > _IDLE])
 
     def _is_ready(self, place: _Place) -> bool:
         if not place.is_ready:
@@ -276,9 +268,11 @@ class RayLauncher(Launcher):
             self._ray.wait(closing, num_returns=len(closing), timeout=_LEAVE)
         for place in places:
             self._ray.kill(place.cluster_worker)
+        self._idle = [place for place in self._idle if place not in places]
 
     def _of(self, number: int) -> list[_Running]:
-        return [running for running in self._running.values() if running.job_spec.number == number]
+        dying = (running for running, _, _ in self._dying.values())
+        return [running for running in (*self._running.values(), *dying) if running.job_spec.number == number]
 
     def _end(self, running: _Running, result: Any) -> dict[int, Outcome]:
         try:
@@ -317,21 +311,13 @@ class RayLauncher(Launcher):
             exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - running.start)
             outcome = outcome_after(job_spec, exit_status, signal_sent="SIGKILL")
             if outcome.status == "interrupted" and not running.signal_sent:
-                if not running.has_begun and running.moves < _MOST_MOVES:
+                if _num_bytes(job_spec) == running.printed and running.moves < _MOST_MOVES:  # not begun
                     self._retire(self._idle)  # they may be as dead, which is seen when they are asked
-                    self._idle = []
                     self._run(job_spec, running.moves + 1)
                     continue
                 outcome = replace(lost, seconds=exit_status.seconds)
             ended[job_spec.number] = outcome
         return ended
-
-
-def _sum(amounts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    total: Counter[str] = Counter()
-    for each in amounts:
-        total.update(each)
-    return total
 
 
 def _in_words(amounts: Mapping[str, float], names: Iterable[str]) -> str:
