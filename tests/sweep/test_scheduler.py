@@ -114,7 +114,7 @@ class Sweep:
             [Objective("val/loss", "minimize")],
             compose=self.compose,
             check=self.check,
-            watcher=self.told,
+            watcher=self.told,  # type: ignore[arg-type]  # it shows nothing
             stop=self.stop,
         )
 

@@ -10,7 +10,7 @@ from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from assay.build.trainer.num_processes import num_devices, num_processes
 from assay.config.serialize import to_text_of
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from assay.record.journal import Journal
     from assay.record.objective import Objective
     from assay.sweep.launcher.launcher import Launcher
+    from assay.sweep.output.progress import SweepProgress
     from assay.sweep.search.search import Proposal, Search
     from assay.sweep.stop_request import StopRequest
 
@@ -135,26 +136,6 @@ def _half_batch(config: Mapping[str, Any], changes: tuple[str, ...]) -> tuple[st
     return f"data.batch_size={batch // 2}", f"trainer.accumulate_grad_batches={2 * steps}"
 
 
-class Watcher(Protocol):
-    """Is told what happens, and shows it."""
-
-    def started(self, job_record: JobRecord, run_dir: Path, epochs: Any) -> None:
-        """An attempt begins, which is to train for so many epochs."""
-        ...
-
-    def ended(self, job_record: JobRecord, outcome: Outcome, retry: Retry | None) -> None:
-        """An attempt has ended; `retry` says what follows it."""
-        ...
-
-    def say(self, text: str) -> None:
-        """Something is to be known."""
-        ...
-
-    def tick(self, job_records: Mapping[int, JobRecord], total: int) -> None:
-        """A moment has passed."""
-        ...
-
-
 @dataclass
 class _Running:
     job: Job
@@ -189,7 +170,7 @@ class Scheduler:
         *,
         compose: Callable[[Sequence[str], int], Job],
         check: Callable[[Job], Report],
-        watcher: Watcher,
+        watcher: SweepProgress,
         stop: StopRequest,
     ) -> None:
         self._journal, self._search, self._launcher, self._policy = journal, search, launcher, policy

@@ -163,7 +163,7 @@ class LocalLauncher(Launcher):
         if self._jobs_at_once != "auto":
             return len(self._running) < self._jobs_at_once
         taken = sum(running.cores for running in self._running.values())
-        return job_spec.gpus > 0 or not taken or taken + self._needs(job_spec) <= self._cores
+        return job_spec.gpus > 0 or not taken or taken + self._threads * job_spec.processes <= self._cores
 
     @override
     def start(self, job_spec: JobSpec) -> None:
@@ -172,7 +172,7 @@ class LocalLauncher(Launcher):
         if job_spec.gpus or self._known_gpus is not None:
             environment[_VISIBLE] = ",".join(leased)
         ready = replace(job_spec, threads=self._threads, environment=environment)
-        cores = 0 if job_spec.gpus else self._needs(job_spec)
+        cores = 0 if job_spec.gpus else self._threads * job_spec.processes
         try:
             key = self._fork_server.start(ready)
         except BaseException:
@@ -222,9 +222,6 @@ class LocalLauncher(Launcher):
         visible = [gpu.strip() for gpu in os.environ.get(_VISIBLE, "").split(",") if gpu.strip()]
         ids = (visible or [str(index) for index in range(count)])[:count]
         return ids if self._asked_gpus == "auto" else ids[: self._asked_gpus]
-
-    def _needs(self, job_spec: JobSpec) -> int:
-        return self._threads * job_spec.processes
 
     def _give_back(self, leased: Sequence[str]) -> None:
         if leased:

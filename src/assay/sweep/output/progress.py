@@ -182,7 +182,7 @@ class SweepProgress:
             "interrupted": ("⏸", "yellow"),
             "failed": ("✗", "red"),
         }[outcome.status]
-        if not _can_say(self._console, mark):
+        if not mark.encode(self._console.encoding, "ignore"):
             mark = {"✓": "+", "✂": "-", "⏸": "|", "✗": "x"}[mark]
         line = Text.assemble((f"{mark} {job.number:<4}", style), f" {self._label(job)}  ")
         if outcome.status == "failed":
@@ -310,11 +310,3 @@ def said(values: Mapping[str, str]) -> str:
     'optimizer.lr=0.1 seed=1'
     """
     return " ".join(f"{key}={value}" for key, value in in_short(values).items())
-
-
-def _can_say(console: Console, mark: str) -> bool:
-    try:
-        mark.encode(console.encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
