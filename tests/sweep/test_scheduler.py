@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.record.journal import JobRecord
-    from assay.sweep.job_spec import JobSpec
-    from assay.sweep.scheduler import Retry
+    from assay.sweep.job_spec import JobSpec, Retry
 
 FINISHED = Outcome("finished", metrics={"val/loss": 0.5})
 KILLED = Outcome("failed", "killed", "its process was killed by SIGKILL")

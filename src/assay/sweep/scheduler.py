@@ -20,7 +20,7 @@ from assay.record.journal import JobRecord
 from assay.record.objective import scores_of
 from assay.record.outcome import Outcome
 from assay.record.run_record import FILE as RECORD
-from assay.sweep.job_spec import JobSpec
+from assay.sweep.job_spec import JobSpec, Retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,20 +72,6 @@ class Policy:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name}={value} is not above 0")
-
-
-@final
-@dataclass(frozen=True)
-class Retry:
-    """A further attempt.
-
-    Attributes:
-        resume: It goes on from the last checkpoint; else it begins anew.
-        changes: Overrides it gets in addition.
-    """
-
-    resume: bool
-    changes: tuple[str, ...] = ()
 
 
 def after_failure(

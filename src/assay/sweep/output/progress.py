@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from assay.record.journal import JobRecord
     from assay.record.objective import Objective
     from assay.record.outcome import Outcome
-    from assay.sweep.scheduler import Retry
+    from assay.sweep.job_spec import Retry
     from assay.terminal import Console
 
 _TAIL: Final = 4096
