@@ -261,12 +261,10 @@ class Scheduler:
         """What keeps a job from being started in this block fails that job; the others go on."""
         try:
             yield
-        except ProcessError:
-            raise
         except (AssayError, OSError) as error:
-            number, attempt = job_record.number, len(job_record.failures) + 1
-            if cannot_write(error):
+            if isinstance(error, ProcessError) or cannot_write(error):
                 raise
+            number, attempt = job_record.number, len(job_record.failures) + 1
             if self._journal.jobs[number].status != "running":
                 self._journal.start(number, attempt, job_record.changes)
             self._end(number, Outcome("failed", "exception", reason_of(error)), None)

@@ -194,7 +194,7 @@ def test_an_address_that_does_not_answer_is_named_at_once(
         address = f"{scheme}127.0.0.1:{silent.getsockname()[1]}"
         before = time.monotonic()
         with pytest.raises(ProcessError) as error:
-            ray_cluster.join(ray_cluster.package(), address, 1)
+            RayLauncher(address)
     assert time.monotonic() - before < 5
     assert error.value.message == (
         f"no Ray cluster answers at {address}: {'timed out' if listens else os.strerror(111)}"
@@ -218,4 +218,4 @@ def test_what_is_no_address_is_named(
     (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     with pytest.raises(ProcessError, match=f"no Ray cluster answers at {address}: {reason}"):
-        ray_cluster.join(ray_cluster.package(), address, 1)
+        RayLauncher(address)

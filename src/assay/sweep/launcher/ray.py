@@ -83,6 +83,7 @@ class RayLauncher(Launcher):
 
     Raises:
         ConfigError: An argument is out of its range, or Ray is not installed.
+        ProcessError: No cluster answers at the address.
     """
 
     def __init__(
@@ -98,6 +99,8 @@ class RayLauncher(Launcher):
         check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1, MOST_THREADS)
         check_whole_number("hydra.launcher.jobs_per_gpu", jobs_per_gpu, 1)
         self._ray = ray_cluster.package()
+        if address is not None:
+            ray_cluster.knock(self._ray, address)
         self._address, self._jobs_at_once, self._threads = address, jobs_at_once, threads_per_job
         self._jobs_per_gpu, self._resources = jobs_per_gpu, resources or {}
         self._is_joined = self._must_leave = False
@@ -326,7 +329,5 @@ def _in_words(amounts: Mapping[str, float], names: Iterable[str]) -> str:
 
 def _num_bytes(job_spec: JobSpec) -> int:
     """What the job has printed so far."""
-    try:
-        return Path(job_spec.cwd, job_spec.output).stat().st_size
-    except OSError:
-        return 0
+    path = Path(job_spec.cwd, job_spec.output)
+    return path.stat().st_size if path.is_file() else 0

@@ -67,14 +67,9 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
     if address is not None:
         with handlers_kept(SIGNALS), variables(_AT_IMPORT):
             try:
-                _knock(ray, address)
                 ray.init(address=address, **quiet)
             except (OSError, RuntimeError, ValueError, ImportError, SystemExit) as error:
-                reason = getattr(error, "strerror", None) or first_line(error)
-                raise ProcessError(
-                    f"no Ray cluster answers at {address}: {reason}",
-                    hint="hydra.launcher.address=HOST:PORT of one that runs, or null to start one here",
-                ) from error
+                raise _no_answer(address, error) from error
         return None
     # Ray's sockets lie in it, whose paths may be no longer than 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))
@@ -100,13 +95,26 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
     return guarded
 
 
-def _knock(ray: Any, address: str) -> None:
+def knock(ray: Any, address: str) -> None:
     """Ask whoever listens at an address for a word: Ray itself would wait for minutes.
 
     Raises:
-        OSError: There is no answer, or none of gRPC.
-        ValueError: It is not an address.
+        ProcessError: There is no answer, or it is not an address.
     """
+    try:
+        _greet(ray, address)
+    except (OSError, ValueError) as error:
+        raise _no_answer(address, error) from error
+
+
+def _no_answer(address: str, error: BaseException) -> ProcessError:
+    return ProcessError(
+        f"no Ray cluster answers at {address}: {getattr(error, 'strerror', None) or first_line(error)}",
+        hint="hydra.launcher.address=HOST:PORT of one that runs, or null to start one here",
+    )
+
+
+def _greet(ray: Any, address: str) -> None:
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or address
     scheme, _, place = address.rpartition("://")
