@@ -10,8 +10,8 @@ import pytest
 from assay.errors import AssayError
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
-from assay.sweep import killed_sweep
-from assay.sweep.killed_sweep import recovered, wait_for
+from assay.sweep import session
+from assay.sweep.session import recovered, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,10 +52,10 @@ def test_a_run_that_is_still_written_is_waited_for(tmp_path: Path, monkeypatch: 
             os.read(release, 1)
         os._exit(0)
     os.read(ready, 1)
-    monkeypatch.setattr(killed_sweep, "_PATIENCE", 0.2)
+    monkeypatch.setattr(session, "_PATIENCE", 0.2)
     with pytest.raises(AssayError, match=f"still being written by process {child}"):
         wait_for([tmp_path])
-    monkeypatch.setattr(killed_sweep, "_PATIENCE", 60.0)
+    monkeypatch.setattr(session, "_PATIENCE", 60.0)
     os.close(hold)
     wait_for([tmp_path])
     assert os.waitpid(child, 0)[1] == 0

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from assay.record.outcome import Outcome
-from assay.sweep.retry_policy import Policy, Retry, after_failure
+from assay.sweep.job_spec import Retry
+from assay.sweep.scheduler import Policy, after_failure
 
 JOB: dict[str, Any] = {"data": {"batch_size": 64}, "trainer": {"accumulate_grad_batches": 3}}
 PASSING = Outcome("failed", "killed")

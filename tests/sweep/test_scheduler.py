@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import signal
+import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assay.check.report import Report
 from assay.compose.job_composer import Job
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, ProcessError
 from assay.record.journal import Journal
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.retry_policy import Policy
-from assay.sweep.scheduler import Scheduler, num_gpus
+from assay.sweep.scheduler import Policy, Scheduler, job_record_of, num_gpus
 from assay.sweep.search.grid import GridSearch
 from assay.sweep.stop_request import StopRequest
 
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.record.journal import JobRecord
-    from assay.sweep.job_spec import JobSpec
-    from assay.sweep.retry_policy import Retry
+    from assay.sweep.job_spec import JobSpec, Retry
 
 FINISHED = Outcome("finished", metrics={"val/loss": 0.5})
 KILLED = Outcome("failed", "killed", "its process was killed by SIGKILL")
@@ -112,7 +113,7 @@ class Sweep:
             [Objective("val/loss", "minimize")],
             compose=self.compose,
             check=self.check,
-            watcher=self.told,
+            watcher=self.told,  # type: ignore[arg-type]  # it shows nothing
             stop=self.stop,
         )
 
@@ -261,6 +262,97 @@ def test_a_job_that_cannot_run_has_failed_and_was_never_started(tmp_path: Path) 
     outcome = sweep.journal.jobs[1].outcome
     assert outcome is not None
     assert outcome.reason == "optimizer.lr: must be smaller"
+
+
+STAGES = ("compose", "check", "room", "start", "aside", "retried", "finished")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    fates=st.lists(st.sampled_from(STAGES), min_size=1, max_size=6),
+    asked_one_by_one=st.booleans(),
+    slots=st.integers(1, 3),
+)
+def test_what_keeps_one_job_from_running_fails_that_job_alone(
+    fates: list[str], asked_one_by_one: bool, slots: int
+) -> None:
+    """Each job fails at a stage of its own: its first attempt, or the next with half the batch."""
+    message = "expected something else\n  → type something else"
+    memory = Outcome("failed", "out_of_memory")
+    retried = {"compose", "check", "aside", "retried"}
+    launcher = Scripted({n: [memory] for n, fate in enumerate(fates) if fate in retried}, slots=slots)
+    error = ConfigError("expected something else", hint="type something else")
+    with tempfile.TemporaryDirectory() as folder:
+        sweep = Sweep(Path(folder) / "sweep", launcher, jobs=len(fates), on_out_of_memory="halve_batch")
+        compose, check, room, start = sweep.compose, sweep.check, launcher.has_room, launcher.start
+
+        def compose_or_fail(overrides: Sequence[str], number: int) -> Job:
+            if fates[number] == "compose" and len(overrides) > 1:
+                raise error
+            return compose(overrides, number)
+
+        def check_or_fail(job: Job) -> Report:
+            if fates[job.config["seed"]] == "check" and job.config["data"]["batch_size"] < 8:
+                raise error
+            return check(job)
+
+        def room_or_fail(job_spec: JobSpec) -> bool:
+            if fates[job_spec.number] == "room":
+                raise error
+            return room(job_spec)
+
+        def start_or_fail(job_spec: JobSpec) -> None:
+            if fates[job_spec.number] == "start":
+                raise error
+            start(job_spec)
+            if fates[job_spec.number] == "aside":  # and cannot be moved aside
+                (sweep.folder / "attempts").mkdir(exist_ok=True)
+                (sweep.folder / "attempts" / f"{job_spec.number}-1").write_text("")
+
+        sweep.scheduler._compose, sweep.scheduler._check = compose_or_fail, check_or_fail
+        launcher.has_room, launcher.start = room_or_fail, start_or_fail  # type: ignore[method-assign]  # they fail
+        if not asked_one_by_one:
+            for proposal in iter(sweep.scheduler._search.next, None):
+                number = len(sweep.journal.jobs)
+                job = compose(proposal.overrides, number)
+                job_record = job_record_of(number, job, proposal.token)
+                sweep.journal.add([job_record])
+                sweep.scheduler.queue(job_record, job, check(job))
+        goes_through = {"retried", "finished"}
+        assert sweep.run() == ["finished" if fate in goes_through else "failed" for fate in fates]
+        for number, fate in enumerate(fates):
+            job_record = sweep.journal.jobs[number]
+            assert job_record.outcome is not None
+            if fate in ("compose", "check", "room", "start"):
+                assert job_record.outcome.reason == message
+            if fate in retried:
+                assert [attempt.number for attempt in job_record.history] == [1, 2]
+                assert job_record.failures == (memory,)
+        assert {number for number, _, retry in sweep.told.ends if retry is None} == set(range(len(fates)))
+
+
+def test_a_failure_to_start_a_job_stops_the_sweep_where_failures_do(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path / "sweep", Scripted({}), on_failure="stop")
+
+    def refuse(_: Job) -> Report:
+        raise ConfigError("must be smaller", key="optimizer.lr")
+
+    sweep.scheduler._check = refuse
+    assert sweep.run() == ["failed"]
+
+
+def test_a_process_that_all_jobs_need_ends_the_sweep(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path / "sweep", Scripted({}))
+
+    def refuse(job_spec: JobSpec) -> bool:
+        del job_spec
+        raise ProcessError("no Ray cluster answers")
+
+    sweep.launcher.has_room = refuse  # type: ignore[method-assign]  # it fails
+    with pytest.raises(ProcessError):
+        sweep.scheduler.run()
+    assert sweep.launcher.closed
+    assert {job.status for job in sweep.journal.jobs.values()} == {"waiting"}
 
 
 @pytest.mark.parametrize(

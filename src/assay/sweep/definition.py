@@ -17,7 +17,7 @@ from assay.record.runs.config_values import loss_terms, unlike_losses
 from assay.sweep.factory import arguments, made, target
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.serial import SerialLauncher
-from assay.sweep.retry_policy import Policy
+from assay.sweep.scheduler import Policy
 from assay.sweep.search.constraint import read_constraints
 from assay.sweep.search.nested import NestedSearch
 from assay.sweep.search.samplers import import_sampler

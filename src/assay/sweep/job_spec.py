@@ -67,3 +67,17 @@ class JobSpec:
         True
         """
         return cls(**json.loads(text))
+
+
+@final
+@dataclass(frozen=True)
+class Retry:
+    """A further attempt.
+
+    Attributes:
+        resume: It goes on from the last checkpoint; else it begins anew.
+        changes: Overrides it gets in addition.
+    """
+
+    resume: bool
+    changes: tuple[str, ...] = ()

@@ -7,29 +7,30 @@ import shlex
 import shutil
 import time
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from assay.build.trainer.num_processes import num_devices, num_processes
 from assay.config.serialize import to_text_of
-from assay.errors import AssayError, cannot_write, first_line
+from assay.errors import AssayError, ProcessError, cannot_write, first_line
+from assay.record.failure_cause import reason_of
 from assay.record.journal import JobRecord
 from assay.record.objective import scores_of
 from assay.record.outcome import Outcome
 from assay.record.run_record import FILE as RECORD
-from assay.sweep.job_spec import JobSpec
-from assay.sweep.retry_policy import Retry, after_failure
+from assay.sweep.job_spec import JobSpec, Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from assay.check.report import Report
     from assay.compose.job_composer import Job
     from assay.record.journal import Journal
     from assay.record.objective import Objective
     from assay.sweep.launcher.launcher import Launcher
-    from assay.sweep.retry_policy import Policy
+    from assay.sweep.output.progress import SweepProgress
     from assay.sweep.search.search import Proposal, Search
     from assay.sweep.stop_request import StopRequest
 
@@ -39,24 +40,86 @@ _GRACE: Final = 10.0
 """Seconds that a job has to save, once it was told to end."""
 
 
-class Watcher(Protocol):
-    """Is told what happens, and shows it."""
+@final
+@dataclass(frozen=True)
+class Policy:
+    """What happens after a job has failed; keys of `hydra.launcher` beside those of the launcher itself.
 
-    def started(self, job_record: JobRecord, run_dir: Path, epochs: Any) -> None:
-        """An attempt begins, which is to train for so many epochs."""
-        ...
+    Args:
+        on_failure: `continue` with the other jobs; `stop`: start no further one; `retry`: try it again where
+            the failure may be one of the machine, then continue. An error in config, code or numbers comes
+            again, and is never retried.
+        max_retries: Further attempts at a job.
+        on_out_of_memory: `fail`, or `halve_batch`: try again with half the samples per step and twice the
+            steps per update.
+        timeout_min: Minutes that an attempt may take.
+        memory_gb: Gigabytes (2³⁰ bytes) that a job's process may take beside what it starts with.
 
-    def ended(self, job_record: JobRecord, outcome: Outcome, retry: Retry | None) -> None:
-        """An attempt has ended; `retry` says what follows it."""
-        ...
+    Raises:
+        ValueError: A number is out of range.
+    """
 
-    def say(self, text: str) -> None:
-        """Something is to be known."""
-        ...
+    on_failure: Literal["continue", "stop", "retry"] = "continue"
+    max_retries: int = 2
+    on_out_of_memory: Literal["fail", "halve_batch"] = "fail"
+    timeout_min: float | None = None
+    memory_gb: float | None = None
 
-    def tick(self, job_records: Mapping[int, JobRecord], total: int) -> None:
-        """A moment has passed."""
-        ...
+    def __post_init__(self) -> None:
+        if self.max_retries < 0:
+            raise ValueError(f"max_retries={self.max_retries} is negative")
+        for name in ("timeout_min", "memory_gb"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name}={value} is not above 0")
+
+
+def after_failure(
+    policy: Policy, outcome: Outcome, retries: int, config: Mapping[str, Any], changes: tuple[str, ...] = ()
+) -> Retry | None:
+    """Whether and how a failed job is tried again.
+
+    Args:
+        policy: The user's.
+        outcome: How the last attempt failed.
+        retries: Further attempts it has had.
+        config: The job's, as it was composed.
+        changes: Overrides that the last attempt had in addition.
+
+    Returns:
+        The next attempt; None where there is none.
+
+    >>> from assay.record.outcome import Outcome
+    >>> oom = Outcome("failed", "out_of_memory")
+    >>> job = {"data": {"batch_size": 64}, "trainer": {}}
+    >>> after_failure(Policy(on_out_of_memory="halve_batch"), oom, 0, job).changes
+    ('data.batch_size=32', 'trainer.accumulate_grad_batches=2')
+    """
+    if retries >= policy.max_retries:
+        return None
+    if outcome.cause == "out_of_memory" and policy.on_out_of_memory == "halve_batch":
+        smaller = _half_batch(config, changes)
+        if smaller:
+            return Retry(resume=False, changes=smaller)
+    if policy.on_failure == "retry" and outcome.transient:
+        return Retry(resume=True, changes=changes)
+    return None
+
+
+def _half_batch(config: Mapping[str, Any], changes: tuple[str, ...]) -> tuple[str, ...]:
+    """Overrides for half the batch and twice the accumulation; none where a batch cannot be halved."""
+    before: dict[str, Any] = dict(change.split("=", 1) for change in changes)
+    batch = before.get("data.batch_size", (config.get("data") or {}).get("batch_size"))
+    steps = before.get(
+        "trainer.accumulate_grad_batches", (config.get("trainer") or {}).get("accumulate_grad_batches")
+    )
+    try:
+        batch, steps = int(str(batch)), int(str(steps or 1))
+    except ValueError:  # an interpolation, or a datamodule of somebody's own
+        return ()
+    if batch < 2 or batch % 2:
+        return ()
+    return f"data.batch_size={batch // 2}", f"trainer.accumulate_grad_batches={2 * steps}"
 
 
 @dataclass
@@ -93,7 +156,7 @@ class Scheduler:
         *,
         compose: Callable[[Sequence[str], int], Job],
         check: Callable[[Job], Report],
-        watcher: Watcher,
+        watcher: SweepProgress,
         stop: StopRequest,
     ) -> None:
         self._journal, self._search, self._launcher, self._policy = journal, search, launcher, policy
@@ -129,7 +192,8 @@ class Scheduler:
         """Run until nothing is left to do, or the sweep is told to stop.
 
         Raises:
-            AssayError: The journal or a job's files cannot be written, or the launcher can never run a job.
+            AssayError: The journal or a job's files cannot be written.
+            ProcessError: The process that jobs are forked from, or a cluster, is gone for good.
         """
         try:
             while True:
@@ -157,34 +221,53 @@ class Scheduler:
 
     def _fill(self) -> None:
         while not (self._halted or self._stop.name or self._no_room):
-            if self._held is None:
-                self._held = self._next()
-            if self._held is None or not self._launcher.has_room(self._held[2]):
-                return
-            job_record, job, job_spec = self._held
+            held = self._held or self._next()
             self._held = None
-            self._make_way(job_record, Path(job_spec.run_dir), resume=job_spec.resume)
-            job_spec = replace(
-                job_spec, resume=job_spec.resume and (Path(job_spec.run_dir) / RECORD).is_file()
-            )
-            self._journal.start(job_record.number, job_spec.attempt, job_record.changes)
-            job_record = self._journal.jobs[job_record.number]
-            epochs = (job.config.get("trainer") or {}).get("max_epochs")
-            self._watcher.started(job_record, Path(job_spec.run_dir), epochs)
-            self._running[job_record.number] = _Running(job, time.monotonic())
-            self._launcher.start(job_spec)
+            if held is None:
+                return
+            with self._failing_alone(held[0]):
+                if not self._launcher.has_room(held[2]):
+                    self._held = held
+                    return
+                self._start(*held)
+
+    def _start(self, job_record: JobRecord, job: Job, job_spec: JobSpec) -> None:
+        self._make_way(job_record, Path(job_spec.run_dir), resume=job_spec.resume)
+        job_spec = replace(job_spec, resume=job_spec.resume and (Path(job_spec.run_dir) / RECORD).is_file())
+        self._journal.start(job_record.number, job_spec.attempt, job_record.changes)
+        job_record = self._journal.jobs[job_record.number]
+        epochs = (job.config.get("trainer") or {}).get("max_epochs")
+        self._watcher.started(job_record, Path(job_spec.run_dir), epochs)
+        self._launcher.start(job_spec)
+        self._running[job_record.number] = _Running(job, time.monotonic())
 
     def _next(self) -> tuple[JobRecord, Job, JobSpec] | None:
-        while True:
+        while not self._halted:
             if self._pending:
                 job_record, job, retry = self._pending.popleft()
-                return self._job_spec(replace(job_record, changes=retry.changes), job, resume=retry.resume)
-            proposal = self._search.next()
-            if proposal is None:
-                return None
-            new = self._new(proposal)
-            if new is not None:
-                return self._job_spec(*new, resume=True)
+                job_record, resume = replace(job_record, changes=retry.changes), retry.resume
+            elif (proposal := self._search.next()) is None:
+                break
+            elif (new := self._new(proposal)) is not None:
+                (job_record, job), resume = new, True
+            else:
+                continue
+            with self._failing_alone(job_record):
+                return self._job_spec(job_record, job, resume=resume)
+        return None
+
+    @contextmanager
+    def _failing_alone(self, job_record: JobRecord) -> Iterator[None]:
+        """What keeps a job from being started in this block fails that job; the others go on."""
+        try:
+            yield
+        except (AssayError, OSError) as error:
+            if isinstance(error, ProcessError) or cannot_write(error):
+                raise
+            number, attempt = job_record.number, len(job_record.failures) + 1
+            if self._journal.jobs[number].status != "running":
+                self._journal.start(number, attempt, job_record.changes)
+            self._end(number, Outcome("failed", "exception", reason_of(error)), None)
 
     def _new(self, proposal: Proposal) -> tuple[JobRecord, Job] | None:
         """A job that the search has just thought of; None where it turns out that it cannot run."""
@@ -192,13 +275,11 @@ class Scheduler:
         try:
             job = self._compose(proposal.overrides, number)
             spec = self._shared_spec(self._check(job))
+        except ProcessError:
+            raise
         except AssayError as error:
-            failed = Outcome("failed", "exception", error.message)
-            job_record = JobRecord(number, "", proposal.overrides, proposal.token)
-            self._journal.add([job_record])
-            self._journal.end(number, failed)
-            self._watcher.ended(self._journal.jobs[number], failed, None)
-            self._search.tell(proposal.token, failed, None)
+            self._journal.add([JobRecord(number, "", proposal.overrides, proposal.token)])
+            self._end(number, Outcome("failed", "exception", reason_of(error)), None)
             return None
         job_record = job_record_of(number, job, proposal.token)
         self._journal.add([job_record])
@@ -257,11 +338,15 @@ class Scheduler:
         if outcome.status == "failed":
             retries = len(job_record.failures)
             retry = after_failure(self._policy, outcome, retries, running.job.config, job_record.changes)
+        self._end(number, outcome, retry)
+        if retry is not None:
+            self._pending.append((self._journal.jobs[number], running.job, retry))
+
+    def _end(self, number: int, outcome: Outcome, retry: Retry | None) -> None:
+        """Note how an attempt ended, and tell everyone concerned."""
         self._journal.end(number, outcome, final=retry is None)
         job_record = self._journal.jobs[number]
-        if retry is not None:
-            self._pending.append((job_record, running.job, retry))
-        elif outcome.status != "interrupted":
+        if retry is None and outcome.status != "interrupted":
             self._search.tell(job_record.token, outcome, scores_of(outcome, self._objectives))
         self._watcher.ended(job_record, outcome, retry)
         if job_record.status == "failed" and self._policy.on_failure == "stop":

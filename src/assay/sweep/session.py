@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+import time
 from contextlib import ExitStack, chdir, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from assay.check.checker import Checker
 from assay.check.static.output_paths import check_folder
@@ -19,7 +20,8 @@ from assay.record.journal import JobRecord, Journal, refuse_existing, unfinished
 from assay.record.log_file import FILE as LOG
 from assay.record.objective import scores_of
 from assay.record.provenance.provenance import check_clean
-from assay.record.run_lock import writing
+from assay.record.run_lock import is_written, refusal, writing
+from assay.record.run_record import FILE, RunRecord
 from assay.run.summary import say_warnings
 from assay.sweep.definition import (
     SweepDefinition,
@@ -27,7 +29,6 @@ from assay.sweep.definition import (
     refuse_shared,
     refuse_unlike_losses,
 )
-from assay.sweep.killed_sweep import recovered, wait_for
 from assay.sweep.output.progress import SweepProgress, shown
 from assay.sweep.output.summary import gathered, importance_of, say_results, write_results
 from assay.sweep.result import SweepResult
@@ -39,7 +40,7 @@ from assay.sweep.worker.fork_client import ForkServer
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from omegaconf import DictConfig
 
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     from assay.record.objective import Objective
     from assay.record.outcome import Outcome
     from assay.sweep.launcher.launcher import Launcher
+
+_PATIENCE: Final = 30.0
+"""Seconds that the processes of a killed sweep have to save and end."""
 
 
 def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResult:
@@ -278,6 +282,38 @@ def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
         outcome = recovered(run_dir)
         if outcome is not None:
             journal.end(number, outcome)
+
+
+def recovered(run_dir: Path) -> Outcome | None:
+    """How a job ended whose sweep died before it could be told.
+
+    Returns:
+        None where it has yet to be run, or goes on.
+    """
+    if not (run_dir / FILE).is_file():
+        return None
+    try:
+        record = RunRecord.load(run_dir)
+    except AssayError:
+        return None  # damaged: the attempt to go on says so
+    return record.outcome if record.status in ("finished", "pruned") else None
+
+
+def wait_for(run_dirs: Iterable[Path]) -> None:
+    """Wait until nobody writes any of these runs.
+
+    Args:
+        run_dirs: Of jobs that were running when their sweep was killed.
+
+    Raises:
+        AssayError: A process still does.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    for run_dir in run_dirs:
+        while is_written(run_dir):
+            if time.monotonic() > deadline:
+                raise refusal(run_dir)
+            time.sleep(0.1)
 
 
 def _is_over(job_record: JobRecord, *, again: bool) -> bool:

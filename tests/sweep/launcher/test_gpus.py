@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.sweep.launcher.gpus import Gpus
+from assay.sweep.launcher.local import Gpus
 
 
 @given(

@@ -148,7 +148,7 @@ def test_a_gpu_belongs_to_one_job(launcher: RayLauncher, make_job_spec: MakeJobS
     assert not launcher.has_room(make_job_spec())
     until(lambda: all(Path(job_spec.run_dir, "record.json").is_file() for job_spec in job_specs))
     assert sorted(environment(job_spec)["CUDA_VISIBLE_DEVICES"] for job_spec in job_specs) == ["0", "1"]
-    with pytest.raises(AssayError, match="needs 3 GPU; the largest machine of the Ray cluster has 2"):
+    with pytest.raises(AssayError, match=r"needs 1 CPU, 3 GPU, .* \(there is: 2 CPU, 2 GPU\)"):
         launcher.has_room(make_job_spec(gpus=3))
     for number in (0, 1):
         launcher.stop(number, now=True)
@@ -169,6 +169,17 @@ def test_a_worker_that_dies_costs_one_attempt(launcher: RayLauncher, make_job_sp
     until(lambda: is_gone(job))
     assert RunRecord.load(Path(job_spec.run_dir)).signal == "SIGTERM", "it has saved"
     assert run(launcher, make_job_spec())[0].status == "finished"
+
+
+def test_a_worker_that_died_without_a_job_costs_no_attempt(
+    launcher: RayLauncher, cluster: Any, make_job_spec: MakeJobSpec
+) -> None:
+    assert run(launcher, make_job_spec())[0].status == "finished"
+    for place in launcher._idle:
+        cluster.kill(place.cluster_worker)
+    job_spec = make_job_spec()
+    assert run(launcher, job_spec)[0].status == "finished"
+    assert Path(job_spec.output).read_text(encoding="utf-8").count("attempt 1") == 1
 
 
 def test_a_job_spec_that_waits_for_the_cluster_can_be_stopped(

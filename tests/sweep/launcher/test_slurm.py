@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import chdir
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
 from tests.sweep.conftest import TINY, begin, environment, is_gone, until
 from tests.sweep.launcher.local_slurm import launcher, process_of, weights
 from tests.sweep.launcher.shared import ENDLESS, check_failure, check_saves_when_stopped, next_end
 
 from assay.errors import ConfigError
-from assay.sweep.launcher.slurm import SlurmLauncher
-from assay.sweep.launcher.slurm_queue import SlurmQueue
+from assay.sweep.job_spec import JobSpec
+from assay.sweep.launcher.slurm import SlurmLauncher, SlurmQueue
 from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:
@@ -23,6 +27,24 @@ if TYPE_CHECKING:
 
 __all__ = ["launcher"]
 
+_PIECES = (
+    "\n",
+    "\t",
+    "%",
+    "j",
+    "\\",
+    "touch ran",
+    "$(touch ran)",
+    "`touch ran`",
+    "'",
+    '"',
+    ";",
+    "&",
+    " ",
+    "#",
+    "a",
+    "é",
+)
 LAUNCHER = ("hydra/launcher=slurm", "hydra.launcher.cluster=local")
 
 
@@ -108,6 +130,68 @@ def test_a_machine_without_slurm_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match=r"srun is not found(?s:.*)hydra\.launcher\.cluster=local"):
         SlurmLauncher(tmp_path, cluster="slurm")
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Programs by the names of Slurm's: `sbatch` runs the script, and `srun` notes its arguments."""
+    programs, answered = tmp_path / "programs", tmp_path / "answered"
+    programs.mkdir()
+    answered.mkdir()
+    texts = {
+        "sbatch": f'cp "$1" \'{answered}/script\'; bash "$1"; echo Submitted batch job 7',
+        "srun": f"for word; do printf '%s\\0' \"$word\"; done > '{answered}/srun'",
+        "squeue": "",
+        "scancel": "",
+    }
+    for name, text in texts.items():
+        (programs / name).write_text(f"#!/bin/bash\n{text}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    return answered
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    print_blob=True,
+)
+@given(pieces=st.lists(st.sampled_from(_PIECES), min_size=1, max_size=6))
+@example(pieces=["\n"])
+@example(pieces=["%", "j"])
+def test_the_name_of_a_folder_is_never_run(
+    pieces: list[str], slurm: Path, tmp_path: Path, make_job_spec: MakeJobSpec
+) -> None:
+    """The script is run by bash; nothing happens but the one command, whose arguments are the folder's."""
+    name = "".join(pieces)
+    assume(name.strip(".") and "/" not in name)
+    for left in slurm.iterdir():
+        left.unlink()
+    sweep = tmp_path / "sweeps" / name
+    with chdir(tmp_path):
+        if re.search(r"[\n\t%\\]", name):
+            with pytest.raises(ConfigError):
+                SlurmLauncher(sweep, cluster="slurm")
+            return
+        launcher = SlurmLauncher(sweep, cluster="slurm", account=name)
+        launcher.start(JobSpec(0, 1, str(sweep / "0"), "{}", [], {}, cwd=str(tmp_path)))
+        assert not (tmp_path / "ran").exists(), "what the name says was run"
+    folder = str(launcher._folder)
+    commands = (line for line in (slurm / "script").read_text().splitlines() if line[:1] not in ("", "#"))
+    assert next(commands) == "export SUBMITIT_EXECUTOR=slurm"
+    *_, last = words = (slurm / "srun").read_bytes().decode().split("\0")[:-1]
+    assert last.startswith(folder)
+    assert [word.startswith(folder) for word in words].count(True) == 3, "two logs and the folder"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"partition": "a\nb"}, {"additional_parameters": {"a\nb": 1}}, {"additional_parameters": {"a": "\n"}}],
+)
+def test_an_option_of_slurm_has_one_line(wrong: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="contains a line break"):
+        SlurmLauncher(tmp_path, cluster="local", **wrong)
 
 
 @pytest.mark.long

@@ -11,8 +11,8 @@ import psutil
 import pytest
 from tests.sweep.conftest import until
 
-from assay.sweep.launcher import slurm_queue
-from assay.sweep.launcher.slurm_queue import SlurmQueue
+from assay.sweep.launcher import slurm
+from assay.sweep.launcher.slurm import SlurmQueue
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,12 +74,12 @@ def test_a_job_after_lines_for_the_shell_is_not_gone(tmp_path: Path) -> None:
     shell = subprocess.Popen(f"true && {line}; true", shell=True, stdout=subprocess.PIPE, text=True)  # noqa: S602
     assert shell.stdout is not None
     assert shell.stdout.readline() == "here\n"
-    controller = slurm_queue._controller(str(shell.pid))
+    controller = slurm._controller(str(shell.pid))
     assert controller is not None
     assert controller.ppid() == shell.pid
     controller.kill()
     shell.communicate()
-    assert slurm_queue._controller(str(shell.pid)) is None
+    assert slurm._controller(str(shell.pid)) is None
 
 
 def test_a_task_that_has_just_ended_does_not_end_its_controller() -> None:
@@ -88,7 +88,7 @@ def test_a_task_that_has_just_ended_does_not_end_its_controller() -> None:
     with subprocess.Popen([sys.executable, "-c", code, "submitit.local._local"]) as controller:
         try:
             until(lambda: any(child.status() == psutil.STATUS_ZOMBIE for child in children(controller.pid)))
-            found = slurm_queue._controller(str(controller.pid))
+            found = slurm._controller(str(controller.pid))
             assert found is not None
             assert found.pid == controller.pid
         finally:

@@ -11,8 +11,8 @@ import pytest
 from assay.record.journal import JobRecord
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
+from assay.sweep.job_spec import Retry
 from assay.sweep.output.progress import SweepProgress, last_progress, said, shown, why
-from assay.sweep.retry_policy import Retry
 from assay.terminal import Console
 
 if TYPE_CHECKING:

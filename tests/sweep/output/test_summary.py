@@ -47,6 +47,27 @@ def test_the_best_config_is_of_the_best_mean_over_folds(result: SweepResult) -> 
     assert "job 3\n" in best, "of its folds the best, the first one of two"
 
 
+def test_what_is_typed_next_is_short_and_its_whole_is_in_a_comment(
+    result: SweepResult, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = ("model=mlp", "notes='" + 20 * "words " + "\noptimizer: {lr: 7}'")
+    jobs = tuple(replace(job, overrides=(*shared, *job.overrides[:1])) for job in result.jobs[::3])
+    result = replace(result, jobs=jobs, total=len(jobs))
+    write_results(result)
+    whole = (result.directory / BEST).read_text(encoding="utf-8")
+    config = [line for line in whole.splitlines() if not line.startswith("#")]
+    assert config == ["optimizer: {lr: 0.1}"], "a line break of the command does not end its comment"
+    say_results(Console(width=400), result)
+    line = capsys.readouterr().out.splitlines()[-1].strip()
+    assert line.startswith("assay train -m optimizer.lr=0.1 seed=1,2,3 …  ")
+    assert len(line) < 100
+    say_results(
+        Console(width=400),
+        replace(result, jobs=tuple(replace(job, overrides=job.overrides[2:]) for job in jobs)),
+    )
+    assert capsys.readouterr().out.endswith(" assay train -m optimizer.lr=0.1 seed=1,2,3\n")
+
+
 def test_a_model_of_no_use_is_told_of_the_jobs_that_have_finished(
     result: SweepResult, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,21 +1,24 @@
-"""CMA-ES keeps its state as JSON: the same trials as with a pickle, and no code from a study's file."""
+"""CMA-ES keeps its state pickled in a study: the same trials as with any pickle, and no code runs."""
 
 from __future__ import annotations
 
+import os
 import pickle
 import sqlite3
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import optuna
 import pytest
+from cmaes import CMA  # type: ignore[import-untyped]  # it has no stubs
 from optuna.samplers import _cmaes
 
 from assay.errors import ConfigError
 from assay.record.outcome import Outcome
-from assay.sweep.search.cma_state import CmaState, without_pickle
 from assay.sweep.search.optuna import OptunaSearch
+from assay.sweep.search.samplers import CmaState, restrict_pickle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,15 +49,17 @@ def trials(state: Any, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> lis
 
 
 @pytest.mark.parametrize("kind", [{}, {"use_separable_cma": True}, {"with_margin": True}, {"lr_adapt": True}])
-def test_the_trials_are_those_of_a_pickled_state(
-    kind: dict[str, bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_trials_are_those_of_any_pickle(kind: dict[str, bool], monkeypatch: pytest.MonkeyPatch) -> None:
     assert trials(CmaState, monkeypatch, **kind) == trials(pickle, monkeypatch, **kind)
 
 
 class Payload:
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return eval, (f"open({str(Path('owned').absolute())!r}, 'w').close()",)
+
+
+class Inside(CMA):  # type: ignore[misc]  # cmaes has no stubs
+    """An optimizer that is not of cmaes itself."""
 
 
 def search(folder: Path) -> OptunaSearch:
@@ -75,7 +80,7 @@ def step(searching: OptunaSearch) -> None:
     searching.tell(proposal.token, Outcome("finished", metrics={"val/loss": loss}), [loss])
 
 
-def test_a_pickle_in_a_study_is_refused_and_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_in_a_study_is_refused_and_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     first = search(tmp_path)
     for _ in range(12):
@@ -85,8 +90,6 @@ def test_a_pickle_in_a_study_is_refused_and_not_read(tmp_path: Path, monkeypatch
         rows = connection.execute("SELECT key, value_json FROM trial_system_attributes").fetchall()
         states = [key for key, _ in rows if "optimizer" in key]
         assert states, "CMA-ES has written its state"
-        begins = [value for key, value in rows if key.endswith("optimizer:0")]
-        assert all(value.startswith('"7b22') for value in begins), "as JSON, in hexadecimal digits"
         evil = f'"{pickle.dumps(Payload()).hex()}"'
         connection.execute(
             "UPDATE trial_system_attributes SET value_json = ? WHERE key LIKE '%optimizer%'", (evil,)
@@ -94,7 +97,7 @@ def test_a_pickle_in_a_study_is_refused_and_not_read(tmp_path: Path, monkeypatch
     connection.close()
     second = search(tmp_path)
     second.restore([])
-    with pytest.raises(ConfigError, match="not written by this version of assay"):
+    with pytest.raises(ConfigError, match=r"state of CMA-ES in this study cannot be read: .*eval"):
         step(second)
     second.close()
     assert not Path("owned").exists()
@@ -103,10 +106,9 @@ def test_a_pickle_in_a_study_is_refused_and_not_read(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     "state",
     [
-        *(b"", b"[]", b"null", b'"CMA"', b'{"kind": "CMA"}', b'{"kind": "np", "state": {"dict": {}}}'),
-        b'{"array": ["x"], "dtype": "object", "shape": [1]}',
-        b'{"array": [1], "dtype": "O8", "shape": [1]}',
-        pickle.dumps(Payload()),
+        *(b"", b"[]", b"cos\nsystem\n(S'touch owned'\ntR.", b"cnumpy\nload\n."),
+        *(pickle.dumps(value) for value in (Payload(), None, [1], np.zeros(2), CMA, os.system)),
+        pickle.dumps(Inside(mean=np.zeros(2), sigma=1.0)),
     ],
 )
 def test_what_is_no_state_is_one_error(state: bytes) -> None:
@@ -115,7 +117,7 @@ def test_what_is_no_state_is_one_error(state: bytes) -> None:
 
 
 def test_optuna_has_the_place_that_is_replaced() -> None:
-    without_pickle()
+    restrict_pickle()
     assert vars(_cmaes)["pickle"] is CmaState
     source = Path(_cmaes.__file__).read_text(encoding="utf-8")
     assert "pickle.dumps(optimizer).hex()" in source

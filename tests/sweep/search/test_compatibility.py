@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.record.objective import Objective
-from assay.sweep.search.compatibility import NO_PRUNER, check_installed, check_parts, prunes
+from assay.sweep.search.optuna import NO_PRUNER, check_installed, check_parts, prunes
 
 TPE = {"_target_": "optuna.samplers.TPESampler"}
 CMA = {"_target_": "optuna.samplers.CmaEsSampler"}

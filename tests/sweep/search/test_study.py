@@ -10,7 +10,7 @@ import pytest
 from assay.callbacks.optuna_study import close_storage
 from assay.errors import ConfigError
 from assay.record.objective import Objective
-from assay.sweep.search.study import FILE, make_own, open_study, storage_of
+from assay.sweep.search.optuna import FILE, make_own, open_study, storage_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.sweep.worker import forked_process
+from assay.sweep.worker import fork_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def test_a_job_takes_down_what_it_made_and_nothing_of_the_fork_server(tmp_path: 
 
     pid = os.fork()
     if pid == 0:
-        forked_process.live(body)
+        fork_server.live(body)
     os.waitpid(pid, 0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job"]
     assert of_fork_server.alive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, final
 
@@ -12,7 +13,6 @@ from typing_extensions import override
 from assay.config.value import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.record.provenance.provenance import usable_cores
-from assay.sweep.launcher.gpus import Gpus
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.worker.check_process import CheckProcess
 from assay.sweep.worker.exit_status import ExitStatus, outcome_after
@@ -27,6 +27,60 @@ if TYPE_CHECKING:
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _LEAVE: Final = 20.0
 """Seconds for processes that were killed to be gone."""
+
+
+@final
+class Gpus:
+    """Leases GPUs: one of several a job, or a share of one.
+
+    Args:
+        ids: As `CUDA_VISIBLE_DEVICES` takes them.
+        jobs_per_gpu: Jobs that may share one; a job that needs several gets whole ones.
+
+    >>> gpus = Gpus(["0", "1"])
+    >>> gpus.lease(1), gpus.lease(1), gpus.free(1)
+    (('0',), ('1',), False)
+    """
+
+    def __init__(self, ids: Sequence[str], jobs_per_gpu: int = 1) -> None:
+        self.ids = list(dict.fromkeys(ids))
+        self._shares = jobs_per_gpu
+        self._taken: Counter[str] = Counter()
+        self._whole: set[str] = set()
+
+    def free(self, number: int) -> bool:
+        """Whether so many could be leased now.
+
+        Args:
+            number: At least 1.
+        """
+        return len(self._choice(number)) == number
+
+    def lease(self, number: int) -> tuple[str, ...]:
+        """Take GPUs; the least used first.
+
+        Args:
+            number: At least 1, and free.
+        """
+        chosen = self._choice(number)
+        self._taken.update(chosen)
+        if number > 1:
+            self._whole.update(chosen)
+        return chosen
+
+    def give_back(self, leased: Sequence[str]) -> None:
+        """Give GPUs back.
+
+        Args:
+            leased: From `lease`.
+        """
+        self._taken.subtract(leased)
+        self._whole.difference_update(leased)
+
+    def _choice(self, number: int) -> tuple[str, ...]:
+        most = 1 if number > 1 else self._shares
+        candidates = [gpu for gpu in self.ids if gpu not in self._whole and self._taken[gpu] < most]
+        return tuple(sorted(candidates, key=lambda gpu: self._taken[gpu])[:number])
 
 
 @final
@@ -109,7 +163,7 @@ class LocalLauncher(Launcher):
         if self._jobs_at_once != "auto":
             return len(self._running) < self._jobs_at_once
         taken = sum(running.cores for running in self._running.values())
-        return job_spec.gpus > 0 or not taken or taken + self._needs(job_spec) <= self._cores
+        return job_spec.gpus > 0 or not taken or taken + self._threads * job_spec.processes <= self._cores
 
     @override
     def start(self, job_spec: JobSpec) -> None:
@@ -118,7 +172,7 @@ class LocalLauncher(Launcher):
         if job_spec.gpus or self._known_gpus is not None:
             environment[_VISIBLE] = ",".join(leased)
         ready = replace(job_spec, threads=self._threads, environment=environment)
-        cores = 0 if job_spec.gpus else self._needs(job_spec)
+        cores = 0 if job_spec.gpus else self._threads * job_spec.processes
         try:
             key = self._fork_server.start(ready)
         except BaseException:
@@ -168,9 +222,6 @@ class LocalLauncher(Launcher):
         visible = [gpu.strip() for gpu in os.environ.get(_VISIBLE, "").split(",") if gpu.strip()]
         ids = (visible or [str(index) for index in range(count)])[:count]
         return ids if self._asked_gpus == "auto" else ids[: self._asked_gpus]
-
-    def _needs(self, job_spec: JobSpec) -> int:
-        return self._threads * job_spec.processes
 
     def _give_back(self, leased: Sequence[str]) -> None:
         if leased:

@@ -21,13 +21,17 @@ from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.worker.exit_status import ExitStatus, outcome_after
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from assay.sweep.job_spec import JobSpec
 
 _SIGKILL: Final = -9
 _LEAVE: Final = 20.0
 """Seconds for jobs whose cluster worker died to save and end, and for those that were killed to be gone."""
+_IDLE: Final = 5.0
+"""Seconds without a job after which a place gives its share of the cluster back."""
+_MOST_MOVES: Final = 3
+"""How often a job is given another place because it was lost before the job ran."""
 
 
 @final
@@ -40,12 +44,14 @@ class _Place:
         needs: What it holds.
         ready: Object that is there once the cluster had a place for it.
         is_ready: Whether that was seen.
+        free: Since when it has had no job.
     """
 
     cluster_worker: Any
     needs: Mapping[str, float]
     ready: Any
     is_ready: bool = False
+    free: float = 0.0
 
 
 @final
@@ -54,6 +60,9 @@ class _Running:
     job_spec: JobSpec
     key: int
     place: _Place
+    printed: int
+    """Bytes in the job's output before it: a job prints a line first of all."""
+    moves: int = 0
     start: float = field(default_factory=time.monotonic)
     signal_sent: str = ""
 
@@ -74,6 +83,7 @@ class RayLauncher(Launcher):
 
     Raises:
         ConfigError: An argument is out of its range, or Ray is not installed.
+        ProcessError: No cluster answers at the address.
     """
 
     def __init__(
@@ -89,11 +99,11 @@ class RayLauncher(Launcher):
         check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1, MOST_THREADS)
         check_whole_number("hydra.launcher.jobs_per_gpu", jobs_per_gpu, 1)
         self._ray = ray_cluster.package()
+        if address is not None:
+            ray_cluster.knock(self._ray, address)
         self._address, self._jobs_at_once, self._threads = address, jobs_at_once, threads_per_job
         self._jobs_per_gpu, self._resources = jobs_per_gpu, resources or {}
-        self._total: dict[str, float] = {}
-        self._largest: dict[str, float] = {}
-        self._has_joined = False  # and so must leave it
+        self._is_joined = self._must_leave = False
         self._own: IO[bytes] | None = None  # a cluster of this sweep
         self._environment: dict[str, str] | None = None
         self._idle: list[_Place] = []
@@ -107,45 +117,43 @@ class RayLauncher(Launcher):
         """Jobs that can run at once, of one process each and on the CPU where there are no GPUs."""
         if self._jobs_at_once != "auto":
             return self._jobs_at_once
-        total = self._joined()
-        room = total.get("CPU", 1.0) // self._threads
-        return max(1, int(min(room, total["GPU"] * self._jobs_per_gpu) if total.get("GPU") else room))
+        room, gpus = self._total("CPU") // self._threads, self._total("GPU")
+        return max(1, int(min(room, gpus * self._jobs_per_gpu) if gpus else room))
 
     @property
     @override
     def has_gpus(self) -> bool:
         """Whether the cluster has GPUs to lease."""
-        return self._joined().get("GPU", 0) > 0
+        return self._total("GPU") > 0
 
     @override
     def has_room(self, job_spec: JobSpec) -> bool:
-        needs, total = self._needs(job_spec), self._joined()
-        for name, amount in needs.items():
-            if amount > self._largest.get(name, 0):
-                raise AssayError(
-                    f"job {job_spec.number} needs {amount:g} {name}; the largest machine of the Ray cluster "
-                    f"has {self._largest.get(name, 0):g}",
-                    hint="device=cpu, or trainer.devices=…" if name == "GPU" else f"fewer {name}",
-                )
+        if problem := self._lack(job_spec):
+            raise AssayError(
+                problem, hint="device=cpu, trainer.devices=…, or add such a machine to the cluster"
+            )
         if self._jobs_at_once != "auto":
             return len(self._running) + len(self._dying) < self._jobs_at_once
         return all(
             amount + sum(running.place.needs.get(name, 0) for running in self._running.values())
-            <= total[name]
-            for name, amount in needs.items()
+            <= self._total(name)
+            for name, amount in self._needs(job_spec).items()
         )
 
     @override
     def start(self, job_spec: JobSpec) -> None:
+        self._run(replace(job_spec, threads=self._threads))
+
+    def _run(self, job_spec: JobSpec, moves: int = 0) -> None:
         place = self._place(self._needs(job_spec))
-        ready = replace(job_spec, threads=self._threads)
         key = next(self._keys)
-        result = place.cluster_worker.run.remote(key, ready.to_json(), self._environment)
-        self._running[result] = _Running(ready, key, place)
+        result = place.cluster_worker.run.remote(key, job_spec.to_json(), self._environment)
+        self._running[result] = _Running(job_spec, key, place, _num_bytes(job_spec), moves)
 
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
-        ended = self._dead()
+        self._release()
+        ended = self._dead() | self._without_machine()
         if ended or not self._running:
             time.sleep(0 if ended or not self._dying else min(seconds, 0.2))
             return ended
@@ -180,36 +188,45 @@ class RayLauncher(Launcher):
             self.wait(deadline - time.monotonic())
         places = [*self._idle, *(running.place for running in self._running.values())]
         self._retire(places)
-        self._idle, self._running = [], {}
-        if self._has_joined:
+        self._running = {}
+        if self._must_leave:
             self._ray.shutdown()
-            self._has_joined, self._total = False, {}
+        self._is_joined = self._must_leave = False
         if self._own is not None:
             self._own.close()
             self._own = None
 
     # -- the cluster ---------------------------------------------------------------------------------------
 
-    def _joined(self) -> dict[str, float]:
-        """What the cluster has; it is joined, or started, when a job first asks for it."""
-        if not self._total:
+    def _machines(self) -> list[dict[str, float]]:
+        """What each machine has now; the cluster is joined, or started, when a job first asks for it."""
+        if not self._is_joined:
             if not self._ray.is_initialized():
                 cores = 0 if self._jobs_at_once == "auto" else self._jobs_at_once * self._threads
                 self._own = ray_cluster.join(self._ray, self._address, cores)
                 self._environment = None if self._own is None else dict(os.environ)
-                self._has_joined = True
-            alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-            for node in alive:
-                for name, amount in node.items():
-                    self._total[name] = self._total.get(name, 0) + amount
-                    self._largest[name] = max(self._largest.get(name, 0), amount)
-        return self._total
+                self._must_leave = True
+            self._is_joined = True
+        return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+
+    def _total(self, name: str) -> float:
+        return sum(machine.get(name, 0) for machine in self._machines())
+
+    def _lack(self, job_spec: JobSpec) -> str:
+        """Why no machine that is there now could ever run a job; empty where one could."""
+        needs, machines = self._needs(job_spec), self._machines()
+        if any(all(machine.get(name, 0) >= needs[name] for name in needs) for machine in machines):
+            return ""
+        have = "; ".join(dict.fromkeys(_in_words(machine, needs) for machine in machines)) or "none"
+        return (
+            f"job {job_spec.number} needs {_in_words(needs, needs)}, which no machine of the Ray cluster has "
+            f"(there is: {have})"
+        )
 
     def _needs(self, job_spec: JobSpec) -> dict[str, float]:
-        cores = float(self._threads * job_spec.processes)
-        self._joined()
+        cores, machines = float(self._threads * job_spec.processes), self._machines()
         if self._environment is not None:  # one machine: as in a local sweep, a job too large runs alone
-            cores = min(cores, self._largest["CPU"])
+            cores = min([cores, *(machine["CPU"] for machine in machines)])
         needs = {"CPU": cores, **self._resources}
         if job_spec.gpus:
             needs["GPU"] = 1 / self._jobs_per_gpu if job_spec.gpus == 1 else float(job_spec.gpus)
@@ -224,7 +241,6 @@ class RayLauncher(Launcher):
                 self._idle.remove(place)
                 return place
         self._retire(self._idle)  # they hold what the new one needs
-        self._idle = []
         cluster_worker = (
             self._ray.remote(ClusterWorker)
             .options(
@@ -239,6 +255,11 @@ class RayLauncher(Launcher):
         )
         return _Place(cluster_worker, needs, cluster_worker.ready.remote())
 
+    def _release(self) -> None:
+        """Give back what idle places hold: at once where a job waits for a place."""
+        waits = not all(self._is_ready(running.place) for running in self._running.values())
+        self._retire([place for place in self._idle if waits or time.monotonic() - place.free > _IDLE])
+
     def _is_ready(self, place: _Place) -> bool:
         if not place.is_ready:
             place.is_ready = bool(self._ray.wait([place.ready], timeout=0)[0])
@@ -250,23 +271,37 @@ class RayLauncher(Launcher):
             self._ray.wait(closing, num_returns=len(closing), timeout=_LEAVE)
         for place in places:
             self._ray.kill(place.cluster_worker)
+        self._idle = [place for place in self._idle if place not in places]
 
     def _of(self, number: int) -> list[_Running]:
-        return [running for running in self._running.values() if running.job_spec.number == number]
+        dying = (running for running, _, _ in self._dying.values())
+        return [running for running in (*self._running.values(), *dying) if running.job_spec.number == number]
 
     def _end(self, running: _Running, result: Any) -> dict[int, Outcome]:
         try:
             outcome = Outcome.from_json(self._ray.get(result))
         except self._ray.exceptions.RayError as error:
+            self._ray.kill(running.place.cluster_worker)  # one that merely cannot be reached would go on
             self._dying[running.key] = running, self._lost(error), time.monotonic() + _LEAVE
             return self._dead()
+        running.place.free = time.monotonic()
         self._idle.append(running.place)
         return {running.job_spec.number: outcome}
 
     def _lost(self, error: Exception) -> Outcome:
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
             return Outcome("failed", "out_of_memory", "Ray ended it, as its machine ran out of memory")
-        return Outcome("failed", "killed", f"its Ray worker died: {first_line(error)}")
+        return Outcome("failed", "killed", f"its Ray worker died: {first_line(error).partition(': ')[0]}")
+
+    def _without_machine(self) -> dict[int, Outcome]:
+        """Jobs that wait for a place which no machine that is left could give them."""
+        ended = {}
+        for result, running in list(self._running.items()):
+            if not self._is_ready(running.place) and (problem := self._lack(running.job_spec)):
+                self._ray.kill(running.place.cluster_worker)
+                del self._running[result]
+                ended[running.job_spec.number] = Outcome("failed", "machine", problem)
+        return ended
 
     def _dead(self) -> dict[int, Outcome]:
         """Jobs whose cluster worker died, once nobody writes their runs any more."""
@@ -279,6 +314,20 @@ class RayLauncher(Launcher):
             exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - running.start)
             outcome = outcome_after(job_spec, exit_status, signal_sent="SIGKILL")
             if outcome.status == "interrupted" and not running.signal_sent:
+                if _num_bytes(job_spec) == running.printed and running.moves < _MOST_MOVES:  # not begun
+                    self._retire(self._idle)  # they may be as dead, which is seen when they are asked
+                    self._run(job_spec, running.moves + 1)
+                    continue
                 outcome = replace(lost, seconds=exit_status.seconds)
             ended[job_spec.number] = outcome
         return ended
+
+
+def _in_words(amounts: Mapping[str, float], names: Iterable[str]) -> str:
+    return ", ".join(f"{amounts.get(name, 0):g} {name}" for name in names)
+
+
+def _num_bytes(job_spec: JobSpec) -> int:
+    """What the job has printed so far."""
+    path = Path(job_spec.cwd, job_spec.output)
+    return path.stat().st_size if path.is_file() else 0

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import tempfile
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from assay.errors import AssayError, ConfigError, first_line
+from assay.errors import ConfigError, ProcessError, first_line
 from assay.process import reaper
 from assay.process.stop_signals import handlers_kept
 from assay.record.provenance.provenance import usable_cores
@@ -41,6 +42,12 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 STORE: Final = 80 << 20
 """Bytes of the object store, which holds nothing but outcomes; Ray's least."""
 
+_PATIENCE: Final = 5.0
+"""Seconds for a cluster to answer."""
+_SETTINGS: Final = b"\4"
+_HELLO: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + bytes(5)
+"""What both ends of gRPC begin with: a frame of settings, of the client after its preface."""
+
 
 def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
     """Join a cluster, or start one on this machine.
@@ -54,18 +61,15 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
         A pipe to the guard of one started here: it ends with this process, or when the pipe is closed.
 
     Raises:
-        AssayError: It does not answer, or cannot be started.
+        ProcessError: It does not answer, or cannot be started.
     """
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     if address is not None:
         with handlers_kept(SIGNALS), variables(_AT_IMPORT):
             try:
                 ray.init(address=address, **quiet)
-            except (ConnectionError, RuntimeError, ValueError) as error:
-                raise AssayError(
-                    f"no Ray cluster answers at {address}: {first_line(error)}",
-                    hint="hydra.launcher.address=null starts one here",
-                ) from error
+            except (OSError, RuntimeError, ValueError, ImportError, SystemExit) as error:
+                raise _no_answer(address, error) from error
         return None
     # Ray's sockets lie in it, whose paths may be no longer than 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))
@@ -85,10 +89,47 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
             )
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             guarded.close()
-            raise AssayError(f"Ray cannot be started: {first_line(error)}") from error
+            raise ProcessError(f"Ray cannot be started: {first_line(error)}") from error
         finally:
             constants.ENABLE_RAY_CLUSTER = joins_machines
     return guarded
+
+
+def knock(ray: Any, address: str) -> None:
+    """Ask whoever listens at an address for a word: Ray itself would wait for minutes.
+
+    Raises:
+        ProcessError: There is no answer, or it is not an address.
+    """
+    try:
+        _greet(ray, address)
+    except (OSError, ValueError) as error:
+        raise _no_answer(address, error) from error
+
+
+def _no_answer(address: str, error: BaseException) -> ProcessError:
+    return ProcessError(
+        f"no Ray cluster answers at {address}: {getattr(error, 'strerror', None) or first_line(error)}",
+        hint="hydra.launcher.address=HOST:PORT of one that runs, or null to start one here",
+    )
+
+
+def _greet(ray: Any, address: str) -> None:
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS") or address
+    scheme, _, place = address.rpartition("://")
+    if scheme not in ("", "ray"):
+        return  # of a service that has its own client
+    if not scheme:
+        place = ray._private.services.canonicalize_bootstrap_address_or_die(place)
+    host, _, port = place.partition("?")[0].rpartition(":")
+    if not port.isdecimal():
+        raise ValueError("expected ray://HOST:PORT")
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE) as connection:
+        if os.environ.get("RAY_USE_TLS") != "1":
+            connection.sendall(_HELLO)
+            if connection.recv(9)[3:4] != _SETTINGS:
+                raise ConnectionError("what listens there is not Ray")
 
 
 def package() -> Any:

@@ -16,11 +16,12 @@ from assay.record.outcome import Outcome
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.cluster_worker import ClusterWorker
-from assay.sweep.launcher.slurm_queue import AT_ONCE
 
 if TYPE_CHECKING:
     from types import FrameType
 
+AT_ONCE: Final = "INT"
+"""Signal that ends a job at once."""
 _SAVE: Final = 10.0
 """Seconds before the end of the time to save at which a job that has not saved is ended."""
 _STAY: Final = 600.0

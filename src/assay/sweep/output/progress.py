@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from assay.record.journal import JobRecord
     from assay.record.objective import Objective
     from assay.record.outcome import Outcome
-    from assay.sweep.retry_policy import Retry
+    from assay.sweep.job_spec import Retry
     from assay.terminal import Console
 
 _TAIL: Final = 4096
@@ -182,7 +182,7 @@ class SweepProgress:
             "interrupted": ("⏸", "yellow"),
             "failed": ("✗", "red"),
         }[outcome.status]
-        if not _can_say(self._console, mark):
+        if not mark.encode(self._console.encoding, "ignore"):
             mark = {"✓": "+", "✂": "-", "⏸": "|", "✗": "x"}[mark]
         line = Text.assemble((f"{mark} {job.number:<4}", style), f" {self._label(job)}  ")
         if outcome.status == "failed":
@@ -310,11 +310,3 @@ def said(values: Mapping[str, str]) -> str:
     'optimizer.lr=0.1 seed=1'
     """
     return " ".join(f"{key}={value}" for key, value in in_short(values).items())
-
-
-def _can_say(console: Console, mark: str) -> bool:
-    try:
-        mark.encode(console.encoding)
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rich.markup import escape
@@ -39,6 +40,8 @@ _ROWS: Final = 12
 _FAILURES: Final = 12
 _SCORES: Final = 4
 _WARNINGS: Final = 4
+_LONG: Final = 100
+"""Characters of a command that is not repeated in full."""
 
 
 def gathered(result: SweepResult) -> list[OutOfFold]:
@@ -73,7 +76,8 @@ def write_results(
     if best is not None:
         config = result.run_dir(best) / "config.yaml"
         if config.is_file():
-            head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {_command(best)}\n"
+            command = _command(best).replace("\n", "\n# ")
+            head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {command}\n"
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
     out_of_fold.write(result.directory / out_of_fold.FILE, folds)
     if shares:
@@ -250,7 +254,12 @@ def _next(result: SweepResult, best: JobRecord | None, left: int, failed: int) -
         runs = [shlex.quote(str(result.run_dir(job))) for job in result.jobs if job.status == "finished"]
         return [f"assay diff {runs[0]} {runs[1]}"] if len(runs) > 1 else []
     if not any(len(group.jobs) > 1 for group in groups(result.jobs, result.objectives)):
-        return [f"{_command(best, multirun=True)} seed=1,2,3"]
+        command = f"{_command(best, multirun=True)} seed=1,2,3"
+        if len(command) <= _LONG:
+            return [command]
+        shared = set.intersection(*(set(job.overrides) for job in result.jobs))
+        own = replace(best, overrides=tuple(one for one in best.overrides if one not in shared))
+        return [f"{_command(own, multirun=True)} seed=1,2,3 …  (… is the rest of the command in {BEST})"]
     return [f"assay compare {place}"]
 
 

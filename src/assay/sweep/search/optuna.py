@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import os
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from typing_extensions import override
 
-from assay.callbacks.optuna_study import close_storage, no_news
+from assay.callbacks.optuna_study import (
+    JOURNAL_ENDINGS,
+    build_part,
+    close_storage,
+    no_news,
+    open_storage,
+    sqlite_url,
+    takes_argument,
+)
 from assay.config.value import check_whole_number
+from assay.error_location import one_line_of
 from assay.errors import ConfigError
 from assay.record.objective import objectives
-from assay.sweep.search.compatibility import NO_PRUNER, check_installed, check_parts, prunes
 from assay.sweep.search.constraint import read_constraints
 from assay.sweep.search.samplers import Samplers, distribution
 from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import Choice, read_space
-from assay.sweep.search.study import make_own, open_study, storage_of
 from assay.sweep.search.warm_start import add_earlier, earlier_runs
+from assay.targets.optional_packages import install
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,10 +38,13 @@ if TYPE_CHECKING:
     import optuna
     from hydra.core.config_loader import ConfigLoader
 
+    from assay.record.objective import Objective
     from assay.record.outcome import Outcome
     from assay.sweep.search.constraint import Constraint
     from assay.sweep.search.search import Known
 
+FILE: Final = "study.db"
+NO_PRUNER: Final = "optuna.pruners.NopPruner"
 _SWEEP, _ABANDONED, _CONSTRAINTS = "sweep", "abandoned", "constraints"
 
 
@@ -367,3 +380,169 @@ def _numbers(scores: Sequence[float] | None, count: int) -> list[float] | None:
     if scores is None or len(scores) != count or any(math.isnan(score) for score in scores):
         return None
     return [float(score) for score in scores]
+
+
+def storage_of(storage: str | None, sweep_dir: Path) -> str:
+    """The storage as another process can open it, wherever it runs.
+
+    Args:
+        storage: `hydra.sweeper.storage`.
+        sweep_dir: Of the sweep.
+
+    Raises:
+        ConfigError: It is neither a URL nor the path of a journal.
+    """
+    if storage is None:
+        return sqlite_url(sweep_dir / FILE)
+    if "://" in storage:
+        return storage
+    path = Path(storage).absolute()
+    if path.suffix not in JOURNAL_ENDINGS:
+        raise ConfigError(
+            f"{storage!r} is not a storage of studies",
+            key="hydra.sweeper.storage",
+            hint=f"a URL such as {sqlite_url(path)}, or a path ending in .journal",
+        )
+    return str(path)
+
+
+def open_study(
+    storage: str, name: str, objectives: Sequence[Objective], pruner: Mapping[str, Any]
+) -> tuple[optuna.Study, optuna.storages.BaseStorage]:
+    """Open a study, or make it.
+
+    Args:
+        storage: From `storage_of`.
+        name: Of the study.
+        objectives: What it optimizes.
+        pruner: `_target_` and arguments.
+
+    Raises:
+        ConfigError: The storage cannot be used, or holds a study of that name with other objectives.
+    """
+    import optuna
+
+    directions = [objective.direction for objective in objectives]
+    try:
+        with no_news():
+            opened = optuna.storages.get_storage(open_storage(storage, is_new=True))
+            study = optuna.create_study(
+                storage=opened,
+                study_name=name,
+                directions=directions,
+                load_if_exists=True,
+                sampler=optuna.samplers.RandomSampler(0),
+                pruner=build_part("pruner", pruner),
+            )
+    # Optuna lets through what SQLAlchemy, a driver or a missing one says.
+    except Exception as error:
+        raise ConfigError(
+            f"the study cannot be opened: {one_line_of(error.__cause__ or error)}",
+            key="hydra.sweeper.storage",
+            hint="null, a URL such as sqlite:///study.db, or a path such as study.journal",
+        ) from error
+    if [direction.name.lower() for direction in study.directions] != directions:
+        raise ConfigError(
+            f"the study {name!r} has other objectives already",
+            key="hydra.sweeper.study_name",
+            hint="hydra.sweeper.study_name=ANOTHER",
+        )
+    return study, opened
+
+
+def make_own(sweep_dir: Path, name: str, objectives: Sequence[Objective], pruner: Mapping[str, Any]) -> None:
+    """Make the study of a sweep directory, whole or not at all: Optuna cannot go on with half a database.
+
+    Args:
+        sweep_dir: Takes the file.
+        name: Of the study.
+        objectives: What it optimizes.
+        pruner: `_target_` and arguments.
+    """
+    sweep_dir.mkdir(parents=True, exist_ok=True)
+    if (sweep_dir / FILE).exists():
+        return
+    unfinished = sweep_dir / f".{FILE}.tmp"
+    beside = sweep_dir / f"{unfinished.name}-journal"
+    for path in (beside, unfinished):
+        path.unlink(missing_ok=True)
+    close_storage(open_study(sqlite_url(unfinished), name, objectives, pruner)[1])
+    os.replace(unfinished, sweep_dir / FILE)  # noqa: PTH105 - the usual name of this step
+    beside.unlink(missing_ok=True)
+
+
+def prunes(pruner: Mapping[str, Any]) -> bool:
+    """Whether trials may be ended early.
+
+    Args:
+        pruner: `_target_` of one of Optuna's and its arguments.
+    """
+    return str(pruner.get("_target_")) != NO_PRUNER
+
+
+def check_installed(sampler: Mapping[str, Any] | None) -> None:
+    """Refuse a search whose packages are not there.
+
+    Args:
+        sampler: `_target_` of one of Optuna's, and its arguments.
+
+    Raises:
+        ConfigError: Naming the package and how to install it.
+    """
+    needed = ["optuna"]
+    if str((sampler or {}).get("_target_")).endswith(".CmaEsSampler"):
+        needed.append("cmaes")
+    for package in needed:
+        if importlib.util.find_spec(package) is None:
+            raise ConfigError(
+                f"this search needs the package {package}, which is not installed",
+                key="hydra/sweeper",
+                hint=install("hydra.sweeper.optuna", package),
+            )
+
+
+def check_parts(
+    sampler: Mapping[str, Any],
+    pruner: Mapping[str, Any],
+    aims: Sequence[Objective],
+    *,
+    constrained: bool,
+) -> None:
+    """Refuse parts that cannot be made, or not together.
+
+    Args:
+        sampler: `_target_` of one of Optuna's, and its arguments.
+        pruner: The same.
+        aims: What is optimized.
+        constrained: There are bounds on metrics.
+
+    Raises:
+        ConfigError: Naming the part.
+    """
+    for kind, node in (("sampler", sampler), ("pruner", pruner)):
+        try:
+            knows_constraints = takes_argument(kind, node, "constraints_func")
+        except ValueError as error:
+            raise ConfigError(str(error), key=f"hydra.sweeper.{kind}") from error
+        if kind == "sampler" and constrained and not knows_constraints:
+            raise ConfigError(
+                "this sampler knows no constraints",
+                key="hydra.sweeper.constraints",
+                hint="hydra/sweeper/sampler=tpe, or nsgaii",
+            )
+    try:
+        build_part("pruner", pruner)
+    except ValueError as error:
+        raise ConfigError(str(error), key="hydra.sweeper.pruner") from error
+    tested = next((aim.name for aim in aims if aim.name.startswith("test/")), None)
+    if prunes(pruner) and (len(aims) > 1 or tested):
+        what = f"{tested} is known only at the end" if tested else "there are several objectives"
+        raise ConfigError(
+            f"{what}: nothing can be pruned",
+            key="hydra.sweeper.pruner",
+            hint="hydra/sweeper/pruner=none",
+        )
+    if len(aims) > 1 and str(sampler["_target_"]).endswith("CmaEsSampler"):
+        raise ConfigError(
+            "CMA-ES takes one objective", key="hydra.sweeper.sampler", hint="hydra/sweeper/sampler=nsgaii"
+        )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import math
+import pickle
 import random
 import secrets
 import sys
@@ -12,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.callbacks.optuna_study import build_part, no_news
 from assay.errors import ConfigError
-from assay.sweep.search.cma_state import without_pickle
 from assay.sweep.search.space import Choice
 from assay.targets.resolve import own_class
 
@@ -27,6 +28,11 @@ _GRID: Final = "optuna.samplers.GridSampler"
 _KEEPS_ITS_SEED: Final = "optuna.samplers.QMCSampler"
 """Its points are one sequence, which the seed scrambles."""
 _MOST_POINTS: Final = 1_000_000
+_OF_CMA: Final = {
+    *(("cmaes", name) for name in ("CMA", "CMAwM", "SepCMA")),
+    *(("numpy", name) for name in ("_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar")),
+}
+"""What a state of CMA-ES is made of: package and name of classes and functions without side effects."""
 
 
 @final
@@ -50,7 +56,7 @@ class Samplers:
         self._node, self._space = node, space
         self._seed = secrets.randbits(32) if seed is None else seed
         self._constrained = constrained
-        without_pickle()
+        restrict_pickle()
         self._points = _points(space, self._seed) if node["_target_"] == _GRID else None
         self.sampler(0)  # so that what is wrong is said before anything runs
 
@@ -86,6 +92,42 @@ class Samplers:
         except ValueError as error:
             raise ConfigError(str(error), key="hydra.sweeper.sampler") from error
         return sampler
+
+
+def restrict_pickle() -> None:
+    """Have Optuna's CMA-ES read its state, which it keeps pickled in a study, with `CmaState`."""
+    from optuna.samplers import _cmaes
+
+    vars(_cmaes)["pickle"] = CmaState
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module.partition(".")[0], name) not in _OF_CMA:
+            raise pickle.UnpicklingError(f"{module}.{name}")
+        return super().find_class(module, name)
+
+
+@final
+class CmaState:
+    """In the place of the module `pickle`: a study's file may be anybody's, and runs no code here."""
+
+    dumps = staticmethod(pickle.dumps)
+
+    @staticmethod
+    def loads(state: bytes) -> Any:
+        """Read an optimizer of the package cmaes.
+
+        Raises:
+            ValueError: It is something else.
+        """
+        try:
+            optimizer = _Unpickler(io.BytesIO(state)).load()
+        except Exception as error:  # whatever damaged bytes lead to
+            raise ValueError(f"the state of CMA-ES in this study cannot be read: {error}") from error
+        if type(optimizer).__module__.partition(".")[0] != "cmaes":
+            raise ValueError("the study holds no state of CMA-ES")
+        return optimizer
 
 
 def import_sampler(key: str, path: str, packages: Sequence[str]) -> None:

@@ -21,13 +21,12 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Final, final
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn, final
 
 from assay.process import orphans
 from assay.process.oom_killer import kills
 from assay.record.outcome import Outcome
 from assay.sweep.job_spec import JobSpec
-from assay.sweep.worker import forked_process
 from assay.sweep.worker.preload import preload, preload_study
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ class Server:
         elif message["do"] == "check":
             connection = self._received.pop(0)
             checker = _Child(message["key"])
-            self._fork(checker, message["environment"], lambda _: forked_process.check(connection))
+            self._fork(checker, message["environment"], lambda _: check(connection))
             os.close(connection)
         else:
             environment = message["environment"] | {JOB: f"{os.getpid()}-{message['key']}"}
@@ -143,7 +142,7 @@ class Server:
             if job_spec.trial is not None:
                 preload_study()
             child = _Child(message["key"])
-            self._fork(child, environment, lambda result: forked_process.work(job_spec, result))
+            self._fork(child, environment, lambda result: work(job_spec, result))
 
     def _tell(self, message: dict[str, Any]) -> None:
         self._outbox += json.dumps(message).encode() + b"\n"
@@ -168,7 +167,7 @@ class Server:
             pid = os.fork()
             if pid == 0:
                 self._become_child(fork_server, environment)
-                forked_process.live(lambda: body(child.result.fileno()))
+                live(lambda: body(child.result.fileno()))
         except OSError as error:
             child.result.close()
             outcome = Outcome("failed", "machine", f"it could not be forked: {error}")
@@ -252,8 +251,10 @@ class Server:
             if mark:
                 belongs = mark in live
             else:  # forked, never a program of its own: known by its session, unless that is its own
-                with suppress(ProcessLookupError):
+                try:
                     belongs = (session := os.getsid(pid)) in self._children or session == pid
+                except ProcessLookupError:  # it has just ended
+                    continue
             if not belongs:
                 orphans.kill(pid)
 
@@ -268,6 +269,55 @@ class Server:
                 orphans.kill(process)
         for pid in orphans.children():
             orphans.kill(pid)
+
+
+def work(job_spec: JobSpec, result: int) -> None:
+    """Run a job, and leave its outcome.
+
+    Args:
+        job_spec: The attempt.
+        result: Descriptor of the file that takes the outcome.
+    """
+    from assay.sweep.worker.run_job import run_job_spec
+
+    process = os.getpid()
+    outcome = run_job_spec(job_spec)
+    if os.getpid() == process:  # not for a process that the job has forked and not kept to itself
+        with suppress(OSError):
+            os.write(result, outcome.to_json().encode())
+
+
+def check(connection: int) -> None:
+    """Check jobs; see `assay.sweep.worker.check_process.serve`.
+
+    Args:
+        connection: Descriptor of the socket to the driver.
+    """
+    from assay.sweep.worker.check_process import serve
+
+    serve(connection)
+
+
+def live(body: Callable[[], None]) -> NoReturn:
+    """Do something and end as a program does, without going back to the frames of the fork server.
+
+    What the fork server held when it forked is left to it: taking down torch's two hundred libraries of
+    operations alone costs a job 0.03 s.
+    """
+    import atexit
+    import threading
+    import weakref
+
+    for inherited in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # no public way to list them
+        inherited.atexit = False
+    try:
+        body()
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for what is not a daemon, as a program does
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    finally:
+        os._exit(0)
 
 
 def _file() -> IO[bytes]:

@@ -1,0 +1,221 @@
+"""Jobs on a Ray cluster whose nodes die and join, and addresses at which there is none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from tests.sweep.conftest import TINY, begin, until
+from tests.sweep.launcher.shared import ENDLESS, next_end
+
+from assay.errors import AssayError, ProcessError
+from assay.process.stop_signals import handlers_kept
+from assay.record.journal import Journal
+from assay.sweep.launcher import ray_cluster
+from assay.sweep.launcher.ray import RayLauncher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.sweep.conftest import MakeJobSpec
+
+    from assay.sweep.job_spec import JobSpec
+
+pytestmark = pytest.mark.timeout(600)
+
+
+class Nodes:
+    """A cluster on loopback: a head that runs no jobs, and nodes with a core each."""
+
+    def __init__(self, folder: Path) -> None:
+        from ray.cluster_utils import Cluster
+
+        self._limits = {"object_store_memory": ray_cluster.STORE, "include_dashboard": False}
+        head = {"num_cpus": 0, "temp_dir": str(folder), **self._limits}
+        self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+        self.address: str = self._cluster.address
+        self.nodes: list[Any] = []
+
+    def join(self, **resources: int) -> Any:
+        node = self._cluster.add_node(**{"num_cpus": 1, **resources, **self._limits})
+        self.nodes.append(node)
+        return node
+
+    def die(self, node: Any) -> None:
+        self.nodes.remove(node)
+        self._cluster.remove_node(node, allow_graceful=False)
+
+    def node_of(self, job_spec: JobSpec) -> Any:
+        """Where a job runs: its raylet is an ancestor of the job's process."""
+        line = Path(job_spec.output).read_text(encoding="utf-8").rpartition(", process ")[2]
+        above = {parent.pid for parent in psutil.Process(int(line.partition(":")[0])).parents()}
+        return next(node for node in self.nodes if node.all_processes["raylet"][0].process.pid in above)
+
+    def close(self) -> None:
+        self._cluster.shutdown()
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    with handlers_kept(ray_cluster.SIGNALS), ray_cluster.variables(ray_cluster.SETTINGS):
+        ray = ray_cluster.package()
+        monkeypatch.setattr(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", False)  # loopback alone
+        folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))  # paths of sockets must be short
+        nodes = Nodes(folder)
+        yield nodes
+        if ray.is_initialized():
+            ray.shutdown()
+        nodes.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def launcher(nodes: Nodes) -> Iterator[RayLauncher]:
+    nodes.join()
+    nodes.join()
+    launcher = RayLauncher(nodes.address)
+    yield launcher
+    launcher.close()
+
+
+def begun(launcher: RayLauncher, job_spec: JobSpec) -> JobSpec:
+    assert launcher.has_room(job_spec)
+    launcher.start(job_spec)
+    until(Path(job_spec.run_dir, "record.json").is_file)
+    return job_spec
+
+
+@pytest.mark.long
+def test_a_node_that_dies_takes_nothing_along_but_what_ran_there(
+    launcher: RayLauncher, nodes: Nodes, make_job_spec: MakeJobSpec
+) -> None:
+    """Of the two nodes one stays, and does the work of both."""
+    begun(launcher, make_job_spec(*ENDLESS, number=0))
+    dies = begun(launcher, make_job_spec(*ENDLESS, number=1))
+    waits = make_job_spec(number=2)
+    assert not launcher.has_room(waits)
+    nodes.die(nodes.node_of(dies))
+    lost = launcher.wait(120.0)[1]
+    assert (lost.cause, lost.transient) == ("killed", True)
+    launcher.start(waits)  # whether or not the death of the node has been seen
+    assert launcher.waits(2)
+    launcher.stop(0, now=True)
+    assert next_end(launcher).status == "interrupted", "job 0"
+    assert next_end(launcher).status == "finished", "an idle place has made way for job 2"
+    until(lambda: launcher.slots == 1)
+
+    idle = launcher._idle[0]
+    nodes.join()
+    nodes.die(next(node for node in nodes.nodes if node is not nodes.nodes[-1]))
+    launcher._idle = [idle]  # whose node is gone, which nothing has told yet
+    again = make_job_spec(number=3)
+    launcher.start(again)
+    assert next_end(launcher).status == "finished", "it had not begun, and has got another place"
+    assert Path(again.output).read_text(encoding="utf-8").count("attempt 1") == 1
+
+
+@pytest.mark.long
+def test_a_node_that_joins_gets_jobs_and_one_that_no_node_can_run_fails(
+    launcher: RayLauncher, nodes: Nodes, make_job_spec: MakeJobSpec
+) -> None:
+    begun(launcher, make_job_spec(*ENDLESS, number=0))
+    begun(launcher, make_job_spec(*ENDLESS, number=1))
+    third = make_job_spec(*ENDLESS, number=2, gpus=1)
+    with pytest.raises(AssayError, match="job 2 needs 1 CPU, 1 GPU, which no machine of the Ray cluster has"):
+        launcher.has_room(third)
+    large = nodes.join(num_gpus=1)
+    until(lambda: launcher.has_gpus)
+    begun(launcher, third)
+    assert nodes.node_of(third) is large
+    fourth = make_job_spec(number=3, gpus=1)
+    assert not launcher.has_room(fourth)
+    launcher.start(fourth)  # as if there had been room
+    nodes.die(large)
+    ended = {}
+    until(lambda: ended.update(launcher.wait(0.5)) or len(ended) == 2)
+    assert (ended[2].cause, ended[3].cause) == ("killed", "machine")
+    assert ended[3].reason.startswith("job 3 needs 1 CPU, 1 GPU, which no machine of the Ray cluster has")
+
+
+@pytest.mark.long
+def test_places_without_jobs_leave_the_cluster_to_others(
+    launcher: RayLauncher, make_job_spec: MakeJobSpec
+) -> None:
+    ray = ray_cluster.package()
+    endless = make_job_spec(*ENDLESS, number=0)
+    begun(launcher, endless)
+    launcher.start(make_job_spec(number=1))
+    assert next_end(launcher).status == "finished"
+    assert ray.available_resources().get("CPU", 0) == 0
+    until(lambda: launcher.wait(0.5) or ray.available_resources().get("CPU", 0) == 1, 30)
+    assert launcher.stop(0, now=True) is None
+
+
+@pytest.mark.long
+def test_a_sweep_goes_on_while_nodes_die_and_join(project: Path, nodes: Nodes) -> None:
+    nodes.join()
+    nodes.join()
+    typed = (one for one in TINY if not one.startswith("trainer.max_epochs"))
+    driver = begin(
+        project,
+        *("train", "-m", *typed, "seed=range(6)", "trainer.max_epochs=150", "callbacks.poison.kind=none"),
+        *("hydra/launcher=ray", f"hydra.launcher.address={nodes.address}"),
+        *("hydra.launcher.on_failure=retry", "hydra.sweep.dir=sweep"),
+    )
+    until(lambda: len(list(Path("sweep").glob("*/metrics.csv"))) >= 2 or driver.poll() is not None)
+    nodes.die(nodes.nodes[0])
+    time.sleep(2)
+    nodes.join()
+    assert driver.wait(400) == 0, Path("output").read_text()
+    jobs = Journal.open(Path("sweep")).jobs
+    assert [job_record.status for job_record in jobs.values()] == ["finished"] * 6
+    assert [len(job_record.failures) for job_record in jobs.values()].count(1) == 1
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+@pytest.mark.parametrize("listens", [False, True], ids=["nothing listens", "what listens says nothing"])
+def test_an_address_that_does_not_answer_is_named_at_once(
+    scheme: str, listens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ray_cluster._PATIENCE < 10
+    monkeypatch.setattr(ray_cluster, "_PATIENCE", 0.5)
+    monkeypatch.setattr(ray_cluster.package()._private.ray_constants, "ENABLE_RAY_CLUSTER", False)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        if listens:
+            silent.listen()
+        address = f"{scheme}127.0.0.1:{silent.getsockname()[1]}"
+        before = time.monotonic()
+        with pytest.raises(ProcessError) as error:
+            RayLauncher(address)
+    assert time.monotonic() - before < 5
+    assert error.value.message == (
+        f"no Ray cluster answers at {address}: {'timed out' if listens else os.strerror(111)}"
+    )
+    assert "hydra.launcher.address=" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("nonsense", "Invalid address format"),
+        ("ray://nonsense", "expected ray://HOST:PORT"),
+        ("auto", "Connection refused"),
+    ],
+)
+def test_what_is_no_address_is_named(
+    address: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `auto` there may be one that a cluster has left behind."""
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    with pytest.raises(ProcessError, match=f"no Ray cluster answers at {address}: {reason}"):
+        RayLauncher(address)
