@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import logging
 import weakref
@@ -18,7 +17,7 @@ from assay.checkpoint.background_writer import BackgroundWriter
 from assay.checkpoint.container import plain
 from assay.checkpoint.snapshot import Snapshot
 from assay.errors import AssayError, first_line
-from assay.files.atomic import Output, replacing, sync_directory
+from assay.files.atomic import Output, remove_unfinished, replacing, sync_directory
 from assay.files.checksum import damage, sum_file, sums_of_content, write_sums
 
 if TYPE_CHECKING:
@@ -201,7 +200,7 @@ def read(
 def _write(content: dict[str, Any], target: Path, snapshot: Snapshot) -> None:
     del snapshot  # the caller keeps it until this returns: saves of the same tensors look at it
     try:
-        _remove_leftovers(target)
+        remove_unfinished(target.parent, target.name)
         with replacing(target) as file:
             hashing = _Hashing(file)
             try:
@@ -240,12 +239,6 @@ def _local(path: str | Path) -> Path:
     if "://" in str(path):
         raise ValueError(f"a checkpoint lies on a file system of this machine, not at {path}")
     return Path(path)
-
-
-def _remove_leftovers(target: Path) -> None:
-    """What a process that was killed while it wrote this checkpoint left behind; it may be gigabytes."""
-    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        leftover.unlink(missing_ok=True)
 
 
 @final

@@ -10,7 +10,7 @@ import typer
 from assay.cli.json_document import printed_document
 from assay.error_location import one_line_of
 from assay.errors import AssayError, ConfigError, exit_place
-from assay.process.stop_signals import Stopped
+from assay.process.stop_signals import Stopped, stopped_by_signals
 from assay.record.outcome import exit_code_of
 from assay.terminal import Console
 
@@ -43,7 +43,7 @@ def reported(
     Raises:
         typer.Exit: With the exit code, where there was an error.
     """
-    with _told(debug), printed_document(as_json) as document:
+    with _told(debug), printed_document(as_json) as document, stopped_by_signals():
         try:
             yield document
         except ConfigError as error:

@@ -177,7 +177,11 @@ def predict(
             files = stack.enter_context(writing_beside(out, what))
         elif what:
             notes.append(f"--out FILE writes each {what} to a file, too")
-        add = keep if out is None else stack.enter_context(writing(out))
+        add = (
+            keep
+            if out is None
+            else stack.enter_context(writing(out) if files is None else writing(out, files.finish))
+        )
         options |= {"files": files, "progress": progress}
         with closing(_frames(predictor, predictor.preprocess, inputs, **options)) as frames:
             for whole in frames:
