@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
     from rich.console import ConsoleOptions, RenderableType
 
-# C0 but for tab and line feed, DEL, C1 (8-bit CSI and OSC), and what reverses the order of letters.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+# C0 but for tab and line feed, DEL, C1 (8-bit CSI and OSC), what reverses the order of letters, and halves
+# of letters (lone surrogates), which no encoding can write.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+)
 
 
 def printable(text: str) -> str:

@@ -111,11 +111,18 @@ def test_a_signal_ends_it_with_a_document(capfd: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_a_signal_removes_what_is_being_written(tmp_path: Path, *, as_json: bool) -> None:
-    with pytest.raises(typer.Exit) as ended, reported(False, as_json=as_json):
-        with temporary_folder(tmp_path / "folder"), replacing(tmp_path / "file") as file:
+    def write_half() -> None:
+        with (
+            reported(False, as_json=as_json),
+            temporary_folder(tmp_path / "folder"),
+            replacing(tmp_path / "file") as file,
+        ):
             file.write(b"half")
             os.kill(os.getpid(), signal.SIGTERM)
             threading.Event().wait(60)
+
+    with pytest.raises(typer.Exit) as ended:
+        write_half()
     assert ended.value.exit_code == 143
     assert not [*tmp_path.iterdir()]
 

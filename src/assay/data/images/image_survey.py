@@ -118,7 +118,7 @@ def _home() -> Path:
 
 
 def _file(root: Path) -> Path:
-    return _home() / f"{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:32]}.json"
+    return _home() / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]}.json"
 
 
 def _remembered(root: Path) -> dict[str, tuple[Any, ...]]:
