@@ -143,19 +143,6 @@ def test_a_damaged_file_is_one_message(tmp_path: Path) -> None:
             predictions_file.read(path)
 
 
-def test_a_small_file_that_says_it_is_huge_is_not_unfolded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / predictions_file.FILE
-    monkeypatch.setattr(predictions_file, "_LARGEST", 100_000)
-    outputs = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(120_000, np.float32)), 10)
-    table = pa.table({"key": pa.array([""] * 12_000), "output": outputs})
-    pq.write_table(table.replace_schema_metadata(_about(class_names=[])), path, compression="zstd")
-    assert path.stat().st_size < 10_000
-    with pytest.raises(AssayError, match="132,000 numbers; more than 100,000 are not read"):
-        predictions_file.read(path)
-
-
 def test_a_missing_file_names_what_would_make_one(tmp_path: Path) -> None:
     with pytest.raises(AssayError, match="kept no predictions") as error:
         predictions_file.read(tmp_path / "run" / predictions_file.FILE)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 
-from assay.checkpoint.archive import ArchiveError, check_archive
 from assay.checkpoint.background_writer import BackgroundWriter
 from assay.checkpoint.container import plain
 from assay.checkpoint.snapshot import Snapshot
@@ -175,17 +174,12 @@ def read(
     Raises:
         AssayError: It holds something else, or is not a checkpoint.
     """
+    if not isinstance(file, Path):
+        file.seek(0)
     try:
-        if isinstance(file, Path):
-            with file.open("rb") as opened:
-                check_archive(opened)
-        else:
-            check_archive(file)
         loaded = torch.load(
             file, map_location="cpu" if map_location is None else map_location, weights_only=True, mmap=mmap
         )
-    except ArchiveError as error:
-        raise AssayError(f"{source} cannot be read as tensors and plain containers: it {error}") from error
     except OSError:
         raise
     except Exception as error:  # torch raises half a dozen kinds for what is not a checkpoint

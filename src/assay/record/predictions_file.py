@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FILE: Final = "predictions.parquet"
 SCHEMA_VERSION: Final = 1
 _LARGEST: Final = 1 << 30
-"""Bytes of a file, and numbers in one, from which on it is not read."""
+"""Bytes of a file from which on it is not read."""
 _FIELDS: Final = {"task": str, "kind": str, "class_names": list, "subset": str, "num_evaluated": int}
 
 
@@ -69,12 +69,12 @@ def read(path: Path) -> Predictions:
 
 def _read(path: Path) -> Predictions:
     content = read_whole(path, _LARGEST)
-    schema, num_rows, about = parquet_texts.opened(content, SCHEMA_VERSION, "predictions")
+    schema, about = parquet_texts.opened(content, SCHEMA_VERSION, "predictions")
     wrong = next((name for name, kind in _FIELDS.items() if type(about.get(name)) is not kind), "")
     if wrong or not _is_task(about["task"]) or not all(isinstance(one, str) for one in about["class_names"]):
         raise ValueError(f"its {wrong or 'task or class names'} are not as expected")
-    _check_schema(schema, num_rows)
-    table = parquet_texts.read_texts(content, 4 * _LARGEST)
+    _check_schema(schema)
+    table = parquet_texts.read_table(content)
     if hollow := [name for name in table.column_names if table[name].null_count]:
         raise ValueError(f"its column {hollow[0]} has missing values")
     targets = _array(table, "target") if "target" in schema.names else None
@@ -95,16 +95,14 @@ def _is_task(name: str) -> bool:
     return name in TASKS or (len(name) < 200 and is_dotted_path(name))
 
 
-def _check_schema(schema: pa.Schema, num_rows: int) -> None:
-    """Refuse other columns, and a small file that would unfold into more than memory holds."""
+def _check_schema(schema: pa.Schema) -> None:
+    """Refuse other columns."""
     import pyarrow as pa
 
     if schema.names not in (["key", "target", "output"], ["key", "output"]):
         raise ValueError(f"its columns are {', '.join(schema.names)}; key, target and output were expected")
-    numbers = 0
     for field in schema:
         listed = pa.types.is_fixed_size_list(field.type)
-        numbers += num_rows * (field.type.list_size if listed else 1)
         inner = field.type.value_type if listed else field.type
         wanted = {
             "key": inner == pa.string() and not listed,
@@ -114,8 +112,6 @@ def _check_schema(schema: pa.Schema, num_rows: int) -> None:
         }
         if not wanted[field.name]:
             raise ValueError(f"its column {field.name} is of type {field.type}")
-    if numbers > _LARGEST:
-        raise ValueError(f"it holds {numbers:,} numbers; more than {_LARGEST:,} are not read")
 
 
 def _column(values: NDArray[Any]) -> pa.Array:
