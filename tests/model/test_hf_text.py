@@ -253,10 +253,6 @@ def without(name: str) -> Any:
     return lambda folder: (folder / name).unlink()
 
 
-def normal(**step: Any) -> Any:
-    return lambda folder: changed(folder, "tokenizer.json", normalizer=step)
-
-
 def config(**values: Any) -> Any:
     return lambda folder: changed(folder, "config.json", **values)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import weakref
+import zipfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -174,6 +175,8 @@ def read(
     Raises:
         AssayError: It holds something else, or is not a checkpoint.
     """
+    if not zipfile.is_zipfile(file):
+        raise AssayError(f"{source} is cut short, or is not a file that torch.save wrote")
     if not isinstance(file, Path):
         file.seek(0)
     try:
