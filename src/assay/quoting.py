@@ -121,3 +121,12 @@ def quoted(text: str) -> str:
     text = re.sub(rf"(\\*){mark}", lambda found: f"{found[1] * 2}\\{mark}", text)
     text = re.sub(r"(\\+)\Z", lambda found: found[1] * 2, text)
     return f"{mark}{text}{mark}"
+
+
+def to_utf8(text: str) -> str:
+    r"""Text that can be written to a file: of a name that is not UTF-8, the odd bytes are escaped.
+
+    >>> print(to_utf8("caf\udce9.png"))
+    caf\udce9.png
+    """
+    return text.encode("utf-8", "backslashreplace").decode()

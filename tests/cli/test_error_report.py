@@ -339,3 +339,15 @@ def test_ctrl_c_leaves_a_record_and_a_clean_terminal(tmp_path: Path) -> None:
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") > 0, "the cursor is back"
     last = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", line) for line in text.splitlines()[-4:]]
     assert [line.split()[0] for line in last] == ["interrupted:", "run", "log", "next"]
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["+x.api_key=[hunter2secret", "+logger.csv.password=hunter2secret", "seed.token=hunter2secret"],
+)
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_refused_secret_is_not_printed(typed: str, more: list[str]) -> None:
+    result = CliRunner().invoke(app, ["check", "data=iris", "model=linear", typed, *more])
+    assert result.exit_code == 2
+    assert "error" in result.output
+    assert "hunter2secret" not in result.output

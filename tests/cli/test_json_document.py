@@ -24,6 +24,7 @@ from assay.cli.arguments import Json  # noqa: TC001 - typer reads the annotation
 from assay.cli.error_report import reported
 from assay.cli.json_document import SCHEMA_VERSION, Document, plain
 from assay.errors import AssayError, ConfigError
+from assay.files.atomic import replacing, temporary_folder
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,24 @@ def test_a_signal_ends_it_with_a_document(capfd: pytest.CaptureFixture[str]) -> 
     error = json.loads(capfd.readouterr().out)["error"]
     assert (error["message"], error["code"]) == ("stopped by SIGTERM", 143)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_signal_removes_what_is_being_written(tmp_path: Path, *, as_json: bool) -> None:
+    def write_half() -> None:
+        with (
+            reported(False, as_json=as_json),
+            temporary_folder(tmp_path / "folder"),
+            replacing(tmp_path / "file") as file,
+        ):
+            file.write(b"half")
+            os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait(60)
+
+    with pytest.raises(typer.Exit) as ended:
+        write_half()
+    assert ended.value.exit_code == 143
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,23 @@
 """A file is there whole, old or new, whatever fails while it is written."""
 
 import os
+import signal
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay.files.atomic import remove_unfinished, replacing, sync_directory, write_bytes, write_text
+from assay.files.atomic import (
+    remove_unfinished,
+    replacing,
+    sync_directory,
+    temporary_folder,
+    write_bytes,
+    write_text,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -122,17 +131,38 @@ def test_a_file_system_that_cannot_sync_a_directory_is_no_error(
 
 def test_what_was_left_unfinished_goes_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
-    folder.mkdir()
-    left = [folder / ".last.ckpt.0123456789ab.tmp", tmp_path / ".record.json.ba9876543210.tmp"]
+    (folder / ".a.0123456789ab.tmp").mkdir(parents=True)
+    left = [folder / name for name in (".a.0123456789ab.tmp", ".last.ckpt.0123456789ab.tmp")]
     others = [folder / name for name in (".last.ckpt.tmp", "a.0123456789ab.tmp", ".hidden", "last.ckpt")]
-    (folder / ".a.0123456789ab.tmp").mkdir()
-    (folder / ".b.0123456789ab.tmp").symlink_to(others[-1])
-    for path in (*left, *others):
+    for path in (left[0] / "x", left[1], *others):
         path.touch()
-    assert remove_unfinished(tmp_path / "none", folder, tmp_path) == left
+    (folder / ".b.0123456789ab.tmp").symlink_to(others[-1])
+    assert remove_unfinished(tmp_path / "none") == []
+    assert remove_unfinished(folder, "last.ckpt") == [left[1]]
+    assert remove_unfinished(folder) == [left[0]]
     assert not any(path.exists() for path in left)
     assert all(path.exists() for path in others)
-    assert len(list(folder.iterdir())) == len(others) + 2
+    assert len(list(folder.iterdir())) == len(others) + 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="forks")
+def test_what_a_live_process_writes_stays_until_it_is_killed(tmp_path: Path) -> None:
+    receive, send = os.pipe()
+    process = os.fork()
+    if not process:
+        with replacing(tmp_path / "x") as file, temporary_folder(tmp_path / "x") as folder:
+            file.write(b"half")
+            (folder / "y").touch()
+            os.write(send, b".")
+            time.sleep(600)
+    os.read(receive, 1)
+    assert len(names(tmp_path)) == 2
+    write_bytes(tmp_path / "x", b"ours")
+    assert remove_unfinished(tmp_path) == []
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    assert len(remove_unfinished(tmp_path, "x")) == 2
+    assert names(tmp_path) == ["x"]
 
 
 def test_a_write_that_takes_a_part_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

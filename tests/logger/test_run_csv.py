@@ -157,7 +157,7 @@ def test_a_failure_while_columns_are_added_loses_no_row(
 
 
 def test_what_a_killed_process_leaves_is_removed_with_all_else_that_is_unfinished(tmp_path: Path) -> None:
-    assert dies_at(0, lambda: RunCSV(tmp_path / "metrics.csv").log_metrics({"a": 1.0}, step=0), below=".tmp")
+    assert dies_at(1, lambda: RunCSV(tmp_path / "metrics.csv").log_metrics({"a": 1.0}, step=0), below=".tmp")
     assert len(list(tmp_path.iterdir())) == 1
     RunDirectory(tmp_path).remove_unfinished()
     assert list(tmp_path.iterdir()) == []

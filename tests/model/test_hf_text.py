@@ -253,10 +253,6 @@ def without(name: str) -> Any:
     return lambda folder: (folder / name).unlink()
 
 
-def normal(**step: Any) -> Any:
-    return lambda folder: changed(folder, "tokenizer.json", normalizer=step)
-
-
 def config(**values: Any) -> Any:
     return lambda folder: changed(folder, "config.json", **values)
 
@@ -286,9 +282,6 @@ def made_for_texts(folder: Path) -> None:
         (config(max_position_embeddings=20), "data.source.max_length", "24 .*; the network reads 20"),
         (without("model.safetensors"), "model.weights", "has no model.safetensors"),
         (without("tokenizer.json"), "model.weights", r"tokenizer\.json is not there"),
-        (normal(type="Replace", pattern={"Regex": "(a+)+$"}, content=""), "", "'Replace' is not one that is"),
-        (normal(type="Sequence", normalizers=[{"type": "Replace"}]), "", "'Replace' is not one that is"),
-        (normal(type="Sequence", normalizers=[{"type": "NFC"}] * 9), "", "a sequence in it"),
     ],
 )
 def test_a_folder_that_is_something_else_is_one_message(

@@ -18,6 +18,7 @@ from assay.config.omegaconf_internals import parent_of, root_of
 from assay.config.tree import walk, written_at
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
+from assay.record.secrets import STRUCK, is_secret_key
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.annotation import Made, accepts, as_typed, choices_of, example_of, in_words
 from assay.targets.call_signature import call_of, names_of
@@ -242,6 +243,7 @@ def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter 
     if parameter is not None and type(value) is type(default) and not accepts(wanted, default):
         return  # the annotation says less than the class takes: the default does not fit it either
     shown = f"{value!r} (text)" if isinstance(value, str) and _IS_NUMBER.fullmatch(value) else as_typed(value)
+    shown = STRUCK if is_secret_key(key) else shown
     told = _instead(_typed(key), value, wanted, default)
     signature = call.in_short([parameter.name] if parameter is not None else ())
     raise ConfigError(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import logging
 import weakref
+import zipfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 
-from assay.checkpoint.archive import ArchiveError, check_archive
 from assay.checkpoint.background_writer import BackgroundWriter
 from assay.checkpoint.container import plain
 from assay.checkpoint.snapshot import Snapshot
 from assay.errors import AssayError, first_line
-from assay.files.atomic import Output, replacing, sync_directory
+from assay.files.atomic import Output, remove_unfinished, replacing, sync_directory
 from assay.files.checksum import damage, sum_file, sums_of_content, write_sums
 
 if TYPE_CHECKING:
@@ -176,17 +175,14 @@ def read(
     Raises:
         AssayError: It holds something else, or is not a checkpoint.
     """
+    if not zipfile.is_zipfile(file):
+        raise AssayError(f"{source} is cut short, or is not a file that torch.save wrote")
+    if not isinstance(file, Path):
+        file.seek(0)
     try:
-        if isinstance(file, Path):
-            with file.open("rb") as opened:
-                check_archive(opened)
-        else:
-            check_archive(file)
         loaded = torch.load(
             file, map_location="cpu" if map_location is None else map_location, weights_only=True, mmap=mmap
         )
-    except ArchiveError as error:
-        raise AssayError(f"{source} cannot be read as tensors and plain containers: it {error}") from error
     except OSError:
         raise
     except Exception as error:  # torch raises half a dozen kinds for what is not a checkpoint
@@ -201,7 +197,7 @@ def read(
 def _write(content: dict[str, Any], target: Path, snapshot: Snapshot) -> None:
     del snapshot  # the caller keeps it until this returns: saves of the same tensors look at it
     try:
-        _remove_leftovers(target)
+        remove_unfinished(target.parent, target.name)
         with replacing(target) as file:
             hashing = _Hashing(file)
             try:
@@ -240,12 +236,6 @@ def _local(path: str | Path) -> Path:
     if "://" in str(path):
         raise ValueError(f"a checkpoint lies on a file system of this machine, not at {path}")
     return Path(path)
-
-
-def _remove_leftovers(target: Path) -> None:
-    """What a process that was killed while it wrote this checkpoint left behind; it may be gigabytes."""
-    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        leftover.unlink(missing_ok=True)
 
 
 @final

@@ -10,8 +10,9 @@ import typer
 from assay.cli.json_document import printed_document
 from assay.error_location import one_line_of
 from assay.errors import AssayError, ConfigError, exit_place
-from assay.process.stop_signals import Stopped
+from assay.process.stop_signals import Stopped, stopped_by_signals
 from assay.record.outcome import exit_code_of
+from assay.record.secrets import note_given, redact
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def reported(
     Raises:
         typer.Exit: With the exit code, where there was an error.
     """
-    with _told(debug), printed_document(as_json) as document:
+    note_given(overrides or [])
+    with _told(debug), printed_document(as_json) as document, stopped_by_signals():
         try:
             yield document
         except ConfigError as error:
@@ -89,6 +91,6 @@ def _told(debug: bool) -> Iterator[None]:
 def _say_error(error: AssayError) -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print("error:", style="bold red", end=" ")
-    console.print(error.message, markup=False)
+    console.print(redact(error.message), markup=False)
     if error.hint:
-        console.print(f"  → {error.hint}", markup=False, style="cyan")
+        console.print(f"  → {redact(error.hint)}", markup=False, style="cyan")

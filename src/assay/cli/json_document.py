@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -15,19 +14,16 @@ import typer
 
 from assay.error_location import one_line_of
 from assay.errors import AssayError, ConfigError, exit_place
-from assay.process.stop_signals import STOP_SIGNALS, Stopped, handled_by
+from assay.process.stop_signals import Stopped
 from assay.record.outcome import exit_code_of, stopped_by
 from assay.record.run_record import finite
 from assay.record.secrets import redact, redact_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
 
 SCHEMA_VERSION: Final = 1
 """Of every document. It rises when a field goes or comes to mean something else, not when one is added."""
-_OTHERS: Final = tuple(number for number in STOP_SIGNALS if number.name != "SIGINT")
-"""Signals that would end the process before its document is printed."""
 
 
 @final
@@ -139,7 +135,7 @@ def printed_document(as_json: bool) -> Iterator[Document]:
         return
     stream = sys.stdout
     try:
-        with _stdout_on_stderr(stream), handled_by(_stop, _OTHERS):
+        with _stdout_on_stderr(stream):
             try:
                 yield document
             except BaseException as error:
@@ -198,11 +194,6 @@ def _stdout_on_stderr(stream: TextIO | None) -> Iterator[None]:
     finally:
         os.dup2(kept, 1)
         os.close(kept)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    del frame
-    raise Stopped(signal.Signals(number).name)
 
 
 def _print(stream: TextIO | None, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, final
 
@@ -58,7 +59,7 @@ class Samples:
 
     def digest(self) -> str:
         """SHA-256 over shapes, dtypes and contents (or the identity)."""
-        digest = hashlib.sha256(self.identity.encode())
+        digest = hashlib.sha256(os.fsencode(self.identity))
         for tensor in (self.targets,) if self.identity else (self.inputs, self.targets):
             _add(digest, tensor)
         return digest.hexdigest()
@@ -100,7 +101,7 @@ class Stream:
 
     def digest(self) -> str:
         """SHA-256 over the identity and the targets."""
-        digest = hashlib.sha256(self.identity.encode())
+        digest = hashlib.sha256(os.fsencode(self.identity))
         _add(digest, self.targets)
         return digest.hexdigest()
 

@@ -17,10 +17,11 @@ RESULTS: Final = ("predictions.parquet", "samples.parquet")
 """What a run keeps of its test."""
 _LOGS: Final = ("log.txt", "metrics.csv", "journal.jsonl", "study.db")
 _APPENDED: Final = (".lock", *_LOGS)
-_FILES: Final = (
+OWN_FILES: Final = (
     *(*_LOGS, *TEXTS, *RESULTS, "record.json"),
-    *("results.csv", "groups.csv", "best.yaml", "importance.csv"),
+    *("results.csv", "groups.csv", "best.yaml", "importance.csv", "out_of_fold.parquet"),
 )
+"""What a run or a sweep writes into its directory."""
 _FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -109,7 +110,7 @@ def check_links(directory: Path) -> None:
     while pending:
         with os.scandir(pending.pop()) as entries:
             for entry in entries:
-                if entry.is_dir(follow_symlinks=False) and entry.name not in _FILES:
+                if entry.is_dir(follow_symlinks=False) and entry.name not in OWN_FILES:
                     pending.append(entry.path)
                 elif not _is_fine(entry, root):
                     raise _refusal(Path(entry.path), directory)

@@ -9,7 +9,6 @@ import io
 import json
 import logging
 import os
-import uuid
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -18,6 +17,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
 from assay.errors import AssayError
+from assay.files.atomic import write_text
 from assay.files.symlinks import appending
 
 if TYPE_CHECKING:
@@ -190,17 +190,7 @@ class RunCSV(Logger):
     def _rewrite(self, columns: list[str], rows: list[list[str]]) -> None:
         """Replace the file through one beside it, so that no row is ever lost."""
         lines = [_line(columns), *(_line(row + [""] * (len(columns) - len(row))) for row in rows)]
-        # Named as all unfinished files of a run, which are removed when it goes on.
-        temporary = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex[:12]}.tmp")
-        try:
-            with temporary.open("w", encoding="utf-8", newline="") as file:
-                file.writelines(lines)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_text(self._path, "".join(lines))
         self._columns, self._count = columns, len(rows)
 
 

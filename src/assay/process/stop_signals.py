@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from types import FrameType
 
     Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
@@ -32,6 +33,16 @@ class Stopped(KeyboardInterrupt):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
+
+
+def stopped_by_signals() -> AbstractContextManager[object]:
+    """Raise `Stopped` in this block where a signal would end the process, so that temporary files go."""
+    return handled_by(_raise_stopped, [number for number in STOP_SIGNALS if number.name != "SIGINT"])
+
+
+def _raise_stopped(number: int, frame: FrameType | None) -> None:
+    del frame
+    raise Stopped(signal.Signals(number).name)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from assay.errors import AssayError
-from assay.files.atomic import remove_unfinished, write_text
+from assay.files.atomic import is_temporary, remove_unfinished, write_text
 from assay.files.sealed import seal_yaml, yaml_is_whole
 from assay.files.symlinks import check_links, read_whole
 from assay.record.journal import FILE as JOURNAL
@@ -94,7 +94,7 @@ class RunDirectory:
         Returns:
             What was removed.
         """
-        return remove_unfinished(self.path, self.checkpoints)
+        return [*remove_unfinished(self.path), *remove_unfinished(self.checkpoints)]
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -160,10 +160,14 @@ def _lacks_record(folder: str) -> bool:
 
 
 def _folders(folder: str) -> list[str]:
-    """Folders in a folder; links are not followed, so that there are no circles."""
+    """Folders in a folder, without half-removed runs. Links are not followed: there are no circles."""
     try:
         with os.scandir(folder) as entries:
-            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+            return [
+                entry.path
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and not is_temporary(entry.name)
+            ]
     except OSError as error:  # gone in the meantime, or somebody else's
         log.warning("%s cannot be searched for runs: %s", folder, error.strerror)
         return []

@@ -150,6 +150,10 @@ class RunRecord:
             text = content.decode()
             plain = _DECODER.decode(text)
         except FileNotFoundError as error:
+            if not run_dir.exists():
+                raise AssayError(
+                    f"there is no run directory {run_dir}", hint="assay ls lists runs"
+                ) from error
             raise AssayError(f"{run_dir} is not a run directory: it has no {FILE}") from error
         except (ValueError, OSError, RecursionError) as error:
             raise AssayError(f"{path} cannot be read: {error}") from error

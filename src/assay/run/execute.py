@@ -33,6 +33,7 @@ from assay.logger.run_csv import RunCSV
 from assay.loop.fit_loop import FitLoop
 from assay.loop.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.module import Module
+from assay.process.stop_signals import Stopped
 from assay.record.failure_cause import reason_of
 from assay.record.log_file import FILE, log_file
 from assay.record.manifest import files_of
@@ -145,7 +146,7 @@ def _note_lost_rows(trainer: L.Trainer, record: RunRecord) -> None:
 def _note_exit(stop: KeyboardInterrupt | SystemExit, record: RunRecord) -> None:
     # Lightning turns Ctrl-C into SystemExit once it has shut its loops down, rich a closed output.
     if isinstance(stop, KeyboardInterrupt) or isinstance(stop.__context__, KeyboardInterrupt):
-        record.interrupted_by("SIGINT")
+        record.interrupted_by(stop.name if isinstance(stop, Stopped) else "SIGINT")
     elif isinstance(stop.__context__, BrokenPipeError):
         record.status, record.reason = "interrupted", "its output was closed"
     else:

@@ -29,10 +29,11 @@ def test_padding_and_0_change_places_and_nothing_is_drawn() -> None:
     ("text", "says"),
     [
         ("[]", "not a tokenizer"),
-        (plain(model={"type": "BPE"}), "no vocabulary"),
-        (plain(model={"type": "Unigram", "vocab": []}), "'Unigram' is not one that is taken"),
-        (plain(pre_tokenizer={"type": "Split", "pattern": {"Regex": "(a+)+"}}), "'Split' is not one"),
-        (plain(normalizer={"type": "Sequence", "normalizers": 3}), "a sequence in it"),
+        ("{", "Expecting property name"),
+        (plain(model={"type": "BPE"}), "not a tokenizer with a vocabulary"),
+        (plain(model={"type": "Unigram", "vocab": []}), "not a tokenizer with a vocabulary"),
+        (plain(added_tokens=[3]), "not a tokenizer"),
+        (plain(model={"type": "BPE", "vocab": {"a": 0}}, added_tokens=[]), "no token with the id 1"),
     ],
 )
 def test_what_is_not_taken(text: str, says: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -10,6 +13,7 @@ import pytest
 from tests.making_runs import make_run
 
 from assay.errors import AssayError
+from assay.record.run_directory import find_runs
 from assay.record.run_lock import writing
 from assay.record.runs.remove import removable, remove
 
@@ -30,7 +34,8 @@ def test_a_run_goes_and_what_its_links_lead_to_stays(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("years of work")
-    (tmp_path / "run/link").symlink_to(tmp_path / "mine")
+    (tmp_path / "run/checkpoints").mkdir(exist_ok=True)
+    (tmp_path / "run/checkpoints/link").symlink_to(tmp_path / "mine")
     remove(removable(tmp_path / "run"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
     assert (tmp_path / "mine/thesis.txt").read_text() == "years of work"
@@ -95,3 +100,35 @@ def test_a_broken_run_can_be_removed(tmp_path: Path) -> None:
     (tmp_path / "run/record.json").write_text("{")
     remove(removable(tmp_path / "run"))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("foreign", ["thesis.txt", "src", "x/0", "0.ckpt"])
+def test_what_no_run_has_written_stays(tmp_path: Path, foreign: str) -> None:
+    make_run(tmp_path / "run")
+    place = tmp_path / "run" / foreign
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("years of work")
+    with pytest.raises(
+        AssayError, match=f"no run has written: {place.relative_to(tmp_path / 'run').parts[0]}"
+    ):
+        removable(tmp_path / "run")
+    assert place.read_text() == "years of work"
+
+
+def test_a_killed_removal_is_no_run_and_the_next_one_ends_it(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        make_run(tmp_path / name)
+    process = os.fork()
+    if not process:
+        shutil.rmtree = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment,misc]  # killed here
+        remove(tmp_path / "a")
+        os._exit(0)
+    os.waitpid(process, 0)
+    assert len(list(tmp_path.iterdir())) == 3
+    assert [path.name for path in find_runs(tmp_path, broken=True)] == ["b", "c"]
+    with writing(tmp_path / "c"):
+        (tmp_path / "c").rename(tmp_path / ".c.0123456789ab.tmp")
+        remove(removable(tmp_path / "b"))
+        assert [path.name for path in tmp_path.iterdir()] == [".c.0123456789ab.tmp"], (
+            "one is still being removed"
+        )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import shutil
 import tracemalloc
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from assay.record.predictions_file import FILE, read
 from assay.run.predict import inputs as inputs_module
 from assay.run.predict import predict as predict_module
 from assay.run.predict.predict import Predicted, predict
+from assay.run.predict.predictor import Predictor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -267,6 +270,63 @@ def test_a_file_that_cannot_be_written(
     (tmp_path / "x.csv").write_text("a")
     with pytest.raises(ConfigError, match="is one of the inputs"):
         predicted(photo_run, tmp_path / "x.csv", out=tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_a_name_that_is_not_utf8_is_escaped(
+    photo_run: Trained, photos: Path, tmp_path: Path, suffix: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    shutil.copy(photos / "dög/01.jpg", folder / os.fsdecode(b"caf\xe9.jpg"))
+    (folder / os.fsdecode(b"bad \xff.jpg")).write_text("no picture")
+    out = tmp_path / f"found.{suffix}"
+    typed = ["predict", photo_run.run_dir, folder]
+    shown = CliRunner().invoke(app, [*map(str, typed)])
+    said = CliRunner().invoke(app, [*map(str, typed), "--out", str(out)])
+    assert (shown.exit_code, said.exit_code) == (0, 0), (shown.stderr, said.stderr)
+    assert "caf\\udce9.jpg" in shown.stdout
+    read_it = {"csv": pd.read_csv, "parquet": pd.read_parquet, "jsonl": partial(pd.read_json, lines=True)}
+    frame = read_it[suffix](out)
+    assert frame["input"].tolist() == [f"{folder}/bad \\udcff.jpg", f"{folder}/caf\\udce9.jpg"]
+    assert frame["prediction"].isna().tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("forward", "expected"),
+    [
+        (lambda inputs: inputs[:, 0], 1),
+        (lambda inputs: inputs[:, :2], 2),
+        (lambda inputs: inputs.mean(), r"returns shape \[\] for 300 samples"),
+        (lambda inputs: inputs[:7, 0], r"returns shape \[7\] for 300 samples"),
+        (lambda inputs: (inputs, inputs), "returns a tuple for 300 samples"),
+        (lambda inputs: {"y": inputs}, "returns a dict for 300 samples"),
+    ],
+)
+def test_what_a_custom_module_returns(
+    price_run: Trained, table: Path, forward: Any, expected: int | str
+) -> None:
+    class Own(torch.nn.Module):
+        def forward(self, inputs: torch.Tensor) -> Any:
+            return forward(inputs)
+
+    own = Predictor(Own(), assay.load(price_run.run_dir, map_location="cpu").preprocess)
+    if isinstance(expected, str):
+        with pytest.raises(AssayError, match=expected):
+            predict(own, price_run.run_dir, [table / "rows.parquet"])
+        return
+    found = predict(own, price_run.run_dir, [table / "rows.parquet"])
+    assert (found.num_samples, found.num_failed) == (300, 0)
+    outputs = [name for name in found.columns if name.startswith("output")]
+    assert outputs == [f"output_{at}" for at in range(expected)]
+
+
+def test_files_of_the_run_itself_are_not_replaced(price_run: Trained, table: Path) -> None:
+    kept = price_run.run_dir / FILE
+    before = kept.read_bytes()
+    with pytest.raises(ConfigError, match="that the run or sweep itself writes"):
+        predicted(price_run, table / "rows.parquet", out=kept)
+    assert kept.read_bytes() == before
 
 
 def test_the_result_is_json(price_run: Trained, table: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from assay.data.images.image_file import has_several_frames, read_bytes, verify
+from assay.files.atomic import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -117,7 +118,7 @@ def _home() -> Path:
 
 
 def _file(root: Path) -> Path:
-    return _home() / f"{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:32]}.json"
+    return _home() / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]}.json"
 
 
 def _remembered(root: Path) -> dict[str, tuple[Any, ...]]:
@@ -133,12 +134,8 @@ def _remembered(root: Path) -> dict[str, tuple[Any, ...]]:
 
 def _remember(root: Path, kept: dict[str, tuple[Any, ...]]) -> None:
     file = _file(root)
-    part = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        names = {os.path.relpath(path, root): known for path, known in kept.items()}
-        part.write_text(json.dumps(names), encoding="utf-8")
-        part.replace(file)
-    except OSError:  # a home that cannot be written, or is full: the files are read again the next time
-        with suppress(OSError):
-            part.unlink()
+    names = {os.path.relpath(path, root): known for path, known in kept.items()}
+    with suppress(
+        OSError
+    ):  # a home that cannot be written, or is full: the files are read again the next time
+        write_text(file, json.dumps(names))

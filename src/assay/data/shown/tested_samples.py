@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from assay.data.shown.shown_samples import TOKENS, Shown, show
+from assay.quoting import to_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,7 @@ def sample_names(data: DataModule) -> list[str]:
         data: Has been set up.
     """
     samples, rows = data.splits.data[data.tested], data.splits.rows[data.tested].tolist()
-    return [samples.names[row] for row in rows] if samples.names else list(map(str, rows))
+    return [to_utf8(samples.names[row]) for row in rows] if samples.names else list(map(str, rows))
 
 
 def feature_names(data: DataModule) -> Sequence[str]:

@@ -14,7 +14,6 @@ from assay.data.tabular.csv_dialect import is_csv, resolved
 from assay.data.tabular.line_file import first_keys, is_json_lines, line_chunks
 from assay.data.tabular.table_file import check_names, check_separator, read_excel
 from assay.errors import DataError
-from assay.files.parquet_pages import check_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -184,7 +183,6 @@ def _whole(path: Path, *, sheet: str | None, na_values: Sequence[str], texts: Se
 def _of_parquet(path: Path, names: list[str], size: int) -> Iterator[TableChunk]:
     import pyarrow.parquet as pq
 
-    check_table(path)
     with pq.ParquetFile(path) as file:
         start = 0
         for batch in file.iter_batches(batch_size=size, columns=names):

@@ -19,7 +19,6 @@ from assay.data.tabular.column_kind import is_number, plain_numbers
 from assay.data.tabular.csv_dialect import AUTO, SEPARATORS, is_csv, resolved
 from assay.data.tabular.line_file import is_json_lines, read_json_lines
 from assay.errors import DataError
-from assay.files.parquet_pages import check_table
 from assay.quoting import counted, override, reads_as_number
 
 if TYPE_CHECKING:
@@ -74,7 +73,6 @@ def read_table(
         elif path.lower().endswith(".feather"):
             frame = pd.read_feather(path, columns=wanted)
         else:
-            check_table(path)
             frame = pd.read_parquet(path, columns=wanted)
     except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
         header: Any = {"sep": csv["separator"], "encoding": encoding, "encoding_errors": "replace"}

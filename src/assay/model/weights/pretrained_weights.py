@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor, nn
 
-from assay.checkpoint.archive import ArchiveError, check_weights
+from assay.errors import first_line
 from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:
@@ -143,13 +143,10 @@ def _read(path: Path) -> Mapping[str, Any]:
         loaded = safetensors.load_file(path, device="cpu")
     else:
         try:
-            with path.open("rb") as file:
-                check_weights(file)
-                loaded = torch.load(file, map_location="cpu", weights_only=True)
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-            why = f": it {error}" if isinstance(error, ArchiveError) else ""
             raise ValueError(
-                f"{path} holds no weights that can be read safely{why}; save them again as "
+                f"{path} holds no weights that can be read safely: {first_line(error)}; save them again as "
                 f"torch.save(model.state_dict(), path)"
             ) from error
     if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):

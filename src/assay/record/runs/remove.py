@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import socket
-import uuid
 from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
+from assay.files.atomic import is_temporary, remove_unfinished, temporary_name
 from assay.files.sealed import yaml_is_whole
-from assay.files.symlinks import read_whole
+from assay.files.symlinks import OWN_FILES, read_whole
 from assay.record.run_lock import is_written, refusal, writing
 from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_FOLDERS = ("checkpoints", "evaluations", "export", "figures", "tensorboard", "wandb")
+_FILES = (*OWN_FILES, ".lock", "report.html", ".assay_figures")
+_OTHERS = re.compile(r"code\.\d+\.patch|.*profile.*")
+"""These and temporary files are what a run, and the verbs that take one, write into its directory."""
 
 
 def removable(path: Path) -> Path:
@@ -26,7 +32,7 @@ def removable(path: Path) -> Path:
         Its absolute path.
 
     Raises:
-        AssayError: It is a link, is not a run directory, or is running.
+        AssayError: It is a link, is not a run directory, holds what no run has written, or is running.
     """
     if path.is_symlink():
         raise AssayError(
@@ -40,6 +46,11 @@ def removable(path: Path) -> Path:
             f"{path} is a sweep, and assay rm removes runs", hint=f"assay rm {shlex.quote(str(path))}/NUMBER"
         )
     record = _record(path)
+    if foreign := sorted(one.name for one in path.iterdir() if not _is_own(one.name)):
+        raise AssayError(
+            f"{path} holds what no run has written: {', '.join(foreign[:5])}{', …' * (len(foreign) > 5)}",
+            hint=f"move it away, or remove the directory yourself: rm -r {shlex.quote(str(path))}",
+        )
     if is_written(path):
         raise refusal(path)
     here = socket.gethostname()
@@ -53,7 +64,7 @@ def removable(path: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Remove a run directory; one that is left half removed no longer has its name.
+    """Remove a run directory, and what a killed removal beside it has left.
 
     Args:
         path: From `removable`.
@@ -61,13 +72,18 @@ def remove(path: Path) -> None:
     Raises:
         AssayError: It has begun to run, or cannot be removed.
     """
+    remove_unfinished(path.parent)
     with writing(path):
-        gone = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+        gone = temporary_name(path)
         try:
             path.rename(gone)
             shutil.rmtree(gone)  # removes links, and follows none
         except OSError as error:
             raise AssayError(f"{path} cannot be removed: {error.strerror}: {error.filename}") from error
+
+
+def _is_own(name: str) -> bool:
+    return name in _FOLDERS or name in _FILES or is_temporary(name) or _OTHERS.fullmatch(name) is not None
 
 
 def _record(path: Path) -> RunRecord | None:

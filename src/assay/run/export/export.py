@@ -6,8 +6,6 @@ import copy
 import dataclasses
 import importlib.util
 import os
-import shutil
-import uuid
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -15,7 +13,7 @@ import numpy as np
 import torch
 
 from assay.errors import AssayError, ConfigError, first_line
-from assay.files.atomic import sync_directory
+from assay.files.atomic import sync_directory, temporary_folder
 from assay.run.export.agreement import compare
 from assay.run.export.check_samples import original_outputs, prepared, read_samples, targets_of
 from assay.run.export.description import Exported, describe
@@ -305,14 +303,11 @@ def _quantize(
 def _unfinished(parent: Path) -> Iterator[Path]:
     """A folder beside the final place, gone in the end."""
     existing = next(one for one in (parent, *parent.resolve().parents) if one.is_dir())
-    folder = existing / f".export.{uuid.uuid4().hex[:12]}.tmp"
     try:
-        folder.mkdir()
-        yield folder
+        with temporary_folder(existing / "export") as folder:
+            yield folder
     except OSError as error:
         raise AssayError(f"{parent} cannot be written: {first_line(error)}") from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _move(folder: Path, path: Path) -> None:

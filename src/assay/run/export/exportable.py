@@ -146,5 +146,5 @@ class Encode(nn.Module):
         if any(column.fill is None for column in self.categories):
             missing.append((inputs[self._of_codes] == MISSING).any(dim=1))
         for rows in missing:
-            outputs = torch.where(rows[:, None], torch.nan, outputs)
+            outputs = torch.where(rows.view(-1, *[1] * (outputs.ndim - 1)), torch.nan, outputs)
         return outputs

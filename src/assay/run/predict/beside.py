@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from assay.errors import AssayError, ConfigError, cannot_write
+from assay.files.atomic import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,6 +34,7 @@ class Beside:
     def __init__(self, folder: Path, unfinished: Path, what: str) -> None:
         self.folder, self._unfinished, self.what = folder, unfinished, what
         self._names: set[str] = set()
+        self._is_finished = False
 
     def add(self, inputs: Sequence[str], found: PredictionBatch[Any]) -> list[str]:
         """Write a file for each prediction, called as its input.
@@ -55,19 +57,25 @@ class Beside:
             number += 1
             name = f"{stem}_{number}{suffix}"
         self._names.add(name.casefold())
-        self._unfinished.mkdir(parents=True, exist_ok=True)
         (self._unfinished / name).write_bytes(content)
         return f"{self.folder.name}/{name}"
 
     def finish(self) -> None:
-        """Give the folder its name, if there is a file in it."""
+        """Put the files where they will be, if there are any: before the table that names them."""
         if self._names:
-            self._unfinished.rename(self.folder)
+            self.folder.mkdir(parents=True)
+            self._unfinished.rename(self.folder)  # an empty folder is replaced
+            self._is_finished = True
+
+    def undo(self) -> None:
+        """Take away what `finish` has put there."""
+        if self._is_finished:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @contextmanager
 def writing_beside(table: Path, what: str) -> Iterator[Beside]:
-    """Open a folder of files beside a table; left well it is there, else nothing is.
+    """Open a folder of files beside a table, which `Beside.finish` puts there; nothing is left of a failure.
 
     Args:
         table: The table.
@@ -84,13 +92,15 @@ def writing_beside(table: Path, what: str) -> Iterator[Beside]:
             key="--out",
             hint="remove it, or choose another name",
         )
-    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    existing = next(one for one in folder.absolute().parents if one.is_dir())
     try:
-        beside = Beside(folder, unfinished, what)
-        yield beside
-        beside.finish()
+        with temporary_folder(existing / folder.name) as unfinished:
+            beside = Beside(folder, unfinished, what)
+            try:
+                yield beside
+            except BaseException:
+                beside.undo()
+                raise
     except OSError as error:
         why = cannot_write(error) or error.strerror or str(error)
         raise AssayError(f"{folder} cannot be written: {why}", hint="nothing was left there") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 from typing_extensions import override
 
 from assay.errors import AssayError, ConfigError, cannot_write
-from assay.files.atomic import replacing
+from assay.files.atomic import remove_unfinished, replacing
+from assay.files.symlinks import OWN_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,16 +38,24 @@ def check_name(path: Path, inputs: Sequence[Path] = ()) -> None:
         )
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; the name of a file was expected", key="--out")
+    place = path.absolute().parent
+    if path.name in OWN_FILES and any((place / name).exists() for name in ("record.json", "journal.jsonl")):
+        raise ConfigError(
+            f"{path} is a file that the run or sweep itself writes", key="--out", hint="give it another name"
+        )
     if any(one.exists() and path.exists() and one.samefile(path) for one in inputs):
         raise ConfigError(f"{path} is one of the inputs", key="--out", hint="give it another name")
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
+def writing(
+    path: Path, finish: Callable[[], None] = lambda: None
+) -> Iterator[Callable[[pd.DataFrame], None]]:
     """Open a file of predictions; each call adds rows to it.
 
     Args:
         path: Its suffix says how it is written. Left well it has all rows, else nothing is there.
+        finish: Called before the file appears: what its rows name is there by then.
 
     Yields:
         What adds the rows of a frame; all frames have the same columns.
@@ -58,10 +67,12 @@ def writing(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
         ".parquet": _Parquet, ".csv": _Csv, ".jsonl": _JsonLines,
     }  # fmt: skip
     try:
+        remove_unfinished(path.parent, path.name)
         with replacing(path) as output, _Stream(output) as stream:
             rows = kinds[path.suffix.lower()](stream)
             yield rows.add
             rows.close()
+            finish()
     except OSError as error:
         why = cannot_write(error) or error.strerror or str(error)
         raise AssayError(f"{path} cannot be written: {why}", hint="nothing was left there") from error

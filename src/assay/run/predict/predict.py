@@ -13,7 +13,7 @@ import torch
 from lightning.pytorch.utilities.memory import is_oom_error
 
 from assay.errors import AssayError
-from assay.quoting import counted
+from assay.quoting import counted, to_utf8
 from assay.run.predict.beside import writing_beside
 from assay.run.predict.inputs import Block, blocks
 from assay.run.predict.output_file import check_name, writing
@@ -177,7 +177,11 @@ def predict(
             files = stack.enter_context(writing_beside(out, what))
         elif what:
             notes.append(f"--out FILE writes each {what} to a file, too")
-        add = keep if out is None else stack.enter_context(writing(out))
+        add = (
+            keep
+            if out is None
+            else stack.enter_context(writing(out) if files is None else writing(out, files.finish))
+        )
         options |= {"files": files, "progress": progress}
         with closing(_frames(predictor, predictor.preprocess, inputs, **options)) as frames:
             for whole in frames:
@@ -301,9 +305,9 @@ def _frame(
     predictor: Predictor, block: Block, outputs: Tensor, top_k: int, files: Beside | None
 ) -> pd.DataFrame:
     """Rows of a block, those without a prediction among them."""
-    errors = _texts(block.errors)
+    inputs, errors = list(map(to_utf8, block.inputs)), _texts(block.errors)
     at = np.flatnonzero([error is None for error in errors])
-    finite = outputs.flatten(1).isfinite().all(1).numpy()
+    finite = outputs.reshape(len(outputs), -1).isfinite().all(1).numpy()
     if not finite.all():
         errors[at[~finite]] = "the model's output is not finite"
         at, outputs = at[finite], outputs[torch.from_numpy(finite)]
@@ -312,10 +316,10 @@ def _frame(
     def write(found: PredictionBatch[Any]) -> dict[str, Any]:
         if files is None:
             return {}
-        return {files.what: files.add([block.inputs[row] for row in at.tolist()], found)}
+        return {files.what: files.add([inputs[row] for row in at.tolist()], found)}
 
     columns = dict(_columns(predictor, outputs, top_k, sizes, write))
-    rows = {"input": list(block.inputs), "row": pd.array(np.asarray(block.rows), dtype="Int64")}
+    rows = {"input": inputs, "row": pd.array(np.asarray(block.rows), dtype="Int64")}
     if len(at) == len(block.inputs):
         frame = pd.DataFrame(rows | columns)
     else:
@@ -330,7 +334,7 @@ def _texts(given: Sequence[str]) -> NDArray[np.object_]:
     """Texts, None for those that are empty."""
     texts = np.full(len(given), None, dtype=object)
     if any(given):
-        texts[:] = [text or None for text in given]
+        texts[:] = [to_utf8(text) or None for text in given]
     return texts
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from assay.data.transform.target_scale import target_scale
-from assay.errors import DataError
+from assay.errors import AssayError, DataError
+from assay.quoting import counted
 from assay.task.generate import Sampling, generate
 from assay.task.own_task.answers import typed_by
 from assay.task.prediction.prediction_batch import ReconstructionPredictions
@@ -160,8 +161,19 @@ class Predictor(nn.Module):
 
         Args:
             inputs: `[N, *input_shape]`, as the model takes them.
+
+        Raises:
+            AssayError: The model does not return a tensor with a row per sample.
         """
         outputs = self.model(inputs)
+        if not isinstance(outputs, Tensor) or outputs.shape[:1] != inputs.shape[:1]:
+            got = (
+                f"shape {[*outputs.shape]}" if isinstance(outputs, Tensor) else f"a {type(outputs).__name__}"
+            )
+            raise AssayError(
+                f"the model returns {got} for {counted(len(inputs), 'sample')}; expected a tensor [N, …]",
+                hint="let forward() return one tensor with a row per sample",
+            )
         predicted = self.postprocess(outputs)
         if self.task is None or not self.task.reconstructs or self.kind != self.task.kind:
             return predicted

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from assay.errors import AssayError, ConfigError
+from assay.quoting import to_utf8
 from assay.run.predict.output_file import check_name, writing
 from assay.run.predict.predict import Tally
 
@@ -78,7 +79,7 @@ def _frames(  # noqa: PLR0917 - what `predict_texts` has
 def _prompts(prompts: Sequence[str], inputs: Sequence[Path]) -> Iterator[tuple[str, int | None, str, str]]:
     """Where each stands, in which line, the text, and why there is none."""
     for prompt in prompts:
-        yield "--prompt", None, prompt, ""
+        yield "--prompt", None, to_utf8(prompt), ""
     for path in inputs:
         try:
             with path.open(encoding="utf-8", newline="") as lines:
@@ -100,7 +101,7 @@ def _frame(
     notes: list[str],
 ) -> pd.DataFrame:
     sources, rows, texts, errors = (list(column) for column in zip(*prompts, strict=True))
-    frame = pd.DataFrame({"input": sources, "row": pd.array(rows, dtype="Int64")})
+    frame = pd.DataFrame({"input": list(map(to_utf8, sources)), "row": pd.array(rows, dtype="Int64")})
     written = [
         None if error else predictor.text(text, sampling) for text, error in zip(texts, errors, strict=True)
     ]

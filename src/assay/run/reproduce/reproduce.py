@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from omegaconf import DictConfig, open_dict
 from assay.config.fingerprint import fingerprint
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError
+from assay.files.atomic import temporary_folder
 from assay.files.symlinks import RESULTS, read_whole
 from assay.process.children import kill, received, start, wait
 from assay.record.manifest import changed_since
@@ -132,10 +132,8 @@ def reproduce(
     if plan.root is not None and not trust_code:
         raise AssayError(_foreign(plan), hint="--trust-code, where you know whose code this is")
     _check_config(run_dir, typed_packages(overrides))
-    scratch = Path(tempfile.mkdtemp(prefix="assay-reproduce-"))
-    again = scratch / run_dir.name
-    keep = False
-    try:
+    with temporary_folder(Path(tempfile.gettempdir(), "assay-reproduce"), 0o700) as scratch:
+        again = scratch / run_dir.name
         environment = _environment(record)
         if plan.root is not None:
             code_at(plan.root, plan.commit, plan.patch, scratch / CODE)
@@ -143,7 +141,6 @@ def reproduce(
         _run_again(run_dir, again, environment, typed_packages(overrides))
         made = RunRecord.load(again)
         different = differences(run_dir, record, again, made)
-        keep = bool(different)
         if made.micro_batch != record.micro_batch:
             plan.notes.append("memory ran out elsewhere than in the run: see micro_batch in record.json")
         return Reproduction(
@@ -155,14 +152,10 @@ def reproduce(
             notes=[*plan.notes, *removed, *_notes(record)],
             rows=_count_rows(again),
             weights_sha256=made.weights_sha256,
-            kept=again if keep else None,
+            kept=again.rename(Path(tempfile.mkdtemp(prefix="assay-reproduce-"), run_dir.name))
+            if different
+            else None,
         )
-    finally:
-        for path in scratch.iterdir():
-            if not (keep and path == again):
-                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
-        if not keep:
-            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def show(result: Reproduction) -> None:
