@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast, final
@@ -19,7 +20,7 @@ from hydra._internal.sources_registry import SourcesRegistry
 from hydra._internal.utils import create_config_search_path
 from hydra.core.default_element import GroupDefault
 from hydra.core.object_type import ObjectType
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig, flag_override
 from omegaconf.errors import OmegaConfBaseException
@@ -146,7 +147,18 @@ class Repository(ConfigRepository):
 def _create_defaults_list_once(
     repo: CachingConfigRepository, config_name: str, overrides_list: list[Override], *flags: Any, **more: Any
 ) -> DefaultsList:
-    """As Hydra's own, which is asked twice for the list of a job: to compose it, and where it was written."""
+    """As Hydra's own, which is asked twice for the list of a job: to compose it, and where it was written.
+
+    `+experiment=x` chooses as `experiment=x` does: the defaults list has the group, with no option yet.
+    """
+    primary = repo.load_config(config_name)
+    empty = {
+        one.group for one in (primary and primary.defaults_list) or () if isinstance(one, GroupDefault) and not one.value
+    }
+    overrides_list = [
+        replace(one, type=OverrideType.CHANGE) if one.is_add() and one.get_key_element()[1:] in empty else one
+        for one in overrides_list
+    ]
     delegate = repo.delegate
     if not isinstance(delegate, Repository):
         return create_defaults_list(repo, config_name, overrides_list, *flags, **more)

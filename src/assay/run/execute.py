@@ -22,6 +22,7 @@ from assay.build.compatibility.fine_tuning_checks import notes_on_model
 from assay.build.trainer.monitor_mode import known_directions, monitors
 from assay.callbacks.pruning import Pruned
 from assay.check.proof.initial_outputs import far_from_targets
+from assay.build.module import notes_on_hyper_parameters
 from assay.check.static.callbacks import notes_on
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.checkpoint.weights_hash import weights_sha256
@@ -346,7 +347,7 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
 
 def _notes(assembly: Assembly) -> list[str]:
     data, spec = assembly.datamodule, assembly.config.get("spec")
-    notes = notes_on(assembly.config)
+    notes = notes_on(assembly.config) + notes_on_hyper_parameters(assembly.module, data)
     if _has_own_loops(assembly.trainer):
         kind = type(assembly.trainer).__name__
         notes.append(
