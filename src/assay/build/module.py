@@ -70,7 +70,9 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
     return converted
 
 
-def notes_on_hyper_parameters(module: L.LightningModule, datamodule: L.LightningDataModule | None) -> list[str]:
+def notes_on_hyper_parameters(
+    module: L.LightningModule, datamodule: L.LightningDataModule | None
+) -> list[str]:
     """A note where `save_hyperparameters` has kept what a checkpoint cannot hold."""
     kept = {**getattr(datamodule, "hparams", {}), **module.hparams}
     _, dropped = plain_part(kept)

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.compose.file_error import faulty_file, file_error, where_is, who_names
 from assay.config.did_you_mean import did_you_mean, key_meant, named
 from assay.config.tree import walk
-from assay.config.unread_keys import TOP
+from assay.config.unread_keys import OF_MODULE, TOP
 from assay.errors import ConfigError, first_line
 
 if TYPE_CHECKING:
@@ -24,6 +24,23 @@ if TYPE_CHECKING:
 
 _MANY_OPTIONS = ("callbacks", "logger")
 _OF_OPTUNA = ("hydra/sweeper/pruner", "hydra/sweeper/sampler")
+_INSTEAD_OF_PLUGINS = {
+    "hydra/launcher": {
+        "joblib": "hydra/launcher=local is what runs without it: jobs side by side on this machine, as many as "
+        "hydra.launcher.jobs_at_once says (n_jobs)",
+        "submitit_slurm": "hydra/launcher=slurm; hydra.launcher.time is its timeout_min, jobs_at_once its "
+        "array_parallelism; `assay train -m --cfg hydra/launcher=slurm`",
+        "submitit_local": "hydra/launcher=local; hydra/launcher=slurm hydra.launcher.cluster=local tries Slurm's way",
+        "ray_aws": "hydra/launcher=ray hydra.launcher.address=… takes a cluster that runs",
+        "rq": "hydra/launcher=ray or hydra/launcher=slurm",
+    },
+    "hydra/sweeper": dict.fromkeys(("ax", "nevergrad"), "hydra/sweeper=optuna"),
+    **dict.fromkeys(
+        ("hydra/job_logging", "hydra/hydra_logging"),
+        {"colorlog": "leave it out: every run writes its log.txt"},
+    ),
+}
+"""Options that Hydra's plugins bring elsewhere, and what does the same here."""
 _OPTIONAL = ("augment", "debug", "experiment", "finetune", "param_groups", "scheduler")
 
 
@@ -136,10 +153,13 @@ def _unknown_option(mistake: _Mistake) -> ConfigError:
             key=group,
             hint=f"override /{inner}: {option}",
         )
+    instead = _INSTEAD_OF_PLUGINS.get(group, {}).get(option)
+    if option in ("none", "null") and group in OF_MODULE:
+        instead = f"leave the line out: a job with a custom `module` has no {group} unless that asks for one"
     return ConfigError(
         f"there is no option {option!r}{did_you_mean(option, options, '; ')}",
         key=group,
-        hint=f"choose from: {named(options, option)}" if options else "see: assay configs",
+        hint=instead or (f"choose from: {named(options, option)}" if options else "see: assay configs"),
     )
 
 

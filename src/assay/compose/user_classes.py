@@ -40,7 +40,8 @@ def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
     chosen = hydra_node.runtime.choices
     with read_write(hydra_node), open_dict(hydra_node), open_dict(config):
         if isinstance(module, str) and module != OUR_MODULE and _NAME.fullmatch(module):
-            names["model"] = module if chosen.get("module") == "default" else chosen.module
+            option = chosen.get("module", "default")
+            names["model"] = module if option == "default" else option
             read = keys_read(list(walk(config)), without=OF_MODULE)
             for name in OF_MODULE:
                 if name in config and not is_read(name, read):

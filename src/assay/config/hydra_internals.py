@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections import OrderedDict
 from dataclasses import replace
 from itertools import takewhile
@@ -25,6 +26,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
+from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
@@ -109,11 +111,12 @@ class Repository(ConfigRepository):
             option: Such as `experiment/mine`.
 
         Returns:
-            True where it lies in the global package, or its defaults name what lies elsewhere or goes there.
+            True where it is not assay's own, lies in the global package, or its defaults name what lies elsewhere
+            or goes there.
         """
         found = self._load(option)
-        if found is None:
-            return True  # where that is looked for is known to Hydra alone
+        if found is None or found.path != f"file://{CONF_DIR}":
+            return True
         others = [one for one in found.defaults_list or () if not one.is_self()]
         names = [getattr(one, "group" if isinstance(one, GroupDefault) else "path") for one in others]
         return (
@@ -127,12 +130,35 @@ class Repository(ConfigRepository):
         if source is None:
             return None
         shipped = (source.scheme(), source.path) == _HYDRAS or Path(source.path) == CONF_DIR
+        if shipped:
+            self._check_hidden(config_path)
         key = self._version(source, config_path) if shipped else None
         if key is None:
             return super().load_config(config_path)
         if key not in _SHIPPED:
             _SHIPPED[key] = super().load_config(config_path)
         return _SHIPPED[key]
+
+    def _check_hidden(self, config_path: str) -> None:
+        """Refuse a file of the user's in whose place assay's own of the same name is read."""
+        for source in self.get_sources():
+            if (
+                source.scheme() != "file"
+                or Path(source.path) == CONF_DIR
+                or not source.is_config(config_path)
+            ):
+                continue
+            group, _, name = config_path.rpartition("/")
+            hint = f"rename it: {group}/my_{name}.yaml is {group}=my_{name}"
+            if not group:
+                hint = f"move what it sets to experiment/my_{name}.yaml, below a first line `# @package _global_`, "
+                hint += f"for experiment=my_{name}"
+            raise ConfigError(
+                f"this file would not be read: assay's own {config_path}.yaml comes first",
+                key=group,
+                file=os.path.relpath(file_of(source, config_path)),
+                hint=hint,
+            )
 
     @staticmethod
     def _version(source: ConfigSource, config_path: str) -> tuple[object, ...] | None:
@@ -153,7 +179,9 @@ def _create_defaults_list_once(
     """
     primary = repo.load_config(config_name)
     empty = {
-        one.group for one in (primary and primary.defaults_list) or () if isinstance(one, GroupDefault) and not one.value
+        one.group
+        for one in (primary and primary.defaults_list) or ()
+        if isinstance(one, GroupDefault) and not one.value
     }
     overrides_list = [
         replace(one, type=OverrideType.CHANGE) if one.is_add() and one.get_key_element()[1:] in empty else one
