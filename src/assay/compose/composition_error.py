@@ -24,21 +24,16 @@ if TYPE_CHECKING:
 
 _MANY_OPTIONS = ("callbacks", "logger")
 _OF_OPTUNA = ("hydra/sweeper/pruner", "hydra/sweeper/sampler")
+_OPTUNA, _LOG = "hydra/sweeper=optuna", "leave it out: every run writes its log.txt"
 _INSTEAD_OF_PLUGINS = {
-    "hydra/launcher": {
-        "joblib": "hydra/launcher=local is what runs without it: jobs side by side on this machine, as many as "
-        "hydra.launcher.jobs_at_once says (n_jobs)",
-        "submitit_slurm": "hydra/launcher=slurm; hydra.launcher.time is its timeout_min, jobs_at_once its "
-        "array_parallelism; `assay train -m --cfg hydra/launcher=slurm`",
-        "submitit_local": "hydra/launcher=local; hydra/launcher=slurm hydra.launcher.cluster=local tries Slurm's way",
-        "ray_aws": "hydra/launcher=ray hydra.launcher.address=… takes a cluster that runs",
-        "rq": "hydra/launcher=ray or hydra/launcher=slurm",
-    },
-    "hydra/sweeper": dict.fromkeys(("ax", "nevergrad"), "hydra/sweeper=optuna"),
-    **dict.fromkeys(
-        ("hydra/job_logging", "hydra/hydra_logging"),
-        {"colorlog": "leave it out: every run writes its log.txt"},
-    ),
+    "hydra/launcher/joblib": "leave it out: jobs run side by side, hydra.launcher.jobs_at_once=4 is n_jobs=4",
+    "hydra/launcher/submitit_slurm": "hydra/launcher=slurm, whose hydra.launcher.time is timeout_min",
+    "hydra/launcher/submitit_local": "hydra/launcher=local",
+    "hydra/launcher/ray_aws": "hydra/launcher=ray hydra.launcher.address=…",
+    "hydra/sweeper/ax": _OPTUNA,
+    "hydra/sweeper/nevergrad": _OPTUNA,
+    "hydra/job_logging/colorlog": _LOG,
+    "hydra/hydra_logging/colorlog": _LOG,
 }
 """Options that Hydra's plugins bring elsewhere, and what does the same here."""
 _OPTIONAL = ("augment", "debug", "experiment", "finetune", "param_groups", "scheduler")
@@ -153,7 +148,7 @@ def _unknown_option(mistake: _Mistake) -> ConfigError:
             key=group,
             hint=f"override /{inner}: {option}",
         )
-    instead = _INSTEAD_OF_PLUGINS.get(group, {}).get(option)
+    instead = _INSTEAD_OF_PLUGINS.get(f"{group}/{option}")
     if option in ("none", "null") and group in OF_MODULE:
         instead = f"leave the line out: a job with a custom `module` has no {group} unless that asks for one"
     return ConfigError(

@@ -155,7 +155,7 @@ class Origins:
             typed: Keys whose values are typed.
 
         Raises:
-            ConfigError: Somebody chose the option, or wrote it; what `train.yaml` starts from may be replaced.
+            ConfigError: The option was chosen, or is the user's own; what `train.yaml` names may be replaced.
         """
         for at, kind, _, setting in self._events:
             key, last = joined(at), self._chain(at)[-1]
@@ -167,8 +167,7 @@ class Origins:
             chosen = len(lost.settings) > 1 and setting.path.stem in lost.option.split(",")
             if chosen or CONF_DIR not in setting.path.parents:
                 raise ConfigError(
-                    f"{lost.group}={lost.option} sets {setting.text}, which {won.group}={won.option} replaces by "
-                    f"{last.text}",
+                    f"{lost.group}={lost.option} sets {setting.text}, {won.group}={won.option} {last.text}",
                     key=key,
                     file=setting.where,
                     hint=f"{key}={setting.text} or {key}={last.text}, or take it out of one of the two files",

@@ -19,8 +19,8 @@ _NAME = re.compile(r"\w+(\.\w+)+", re.ASCII)
 def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
     """Leave custom parts what is theirs alone, and name them by their option or class.
 
-    A typed `data._target_` gets what was typed for it: the other keys are arguments of assay's datamodule. Of a
-    job with a custom module the model, loss, optimizer and the like are left out unless something reads them.
+    A typed `data._target_` gets what was typed for it: the other keys are arguments of assay's datamodule.
+    A job with a custom module has no model, loss, optimizer and so on unless something reads them.
 
     Args:
         config: A composed job; changed in place.

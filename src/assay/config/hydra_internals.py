@@ -111,8 +111,8 @@ class Repository(ConfigRepository):
             option: Such as `experiment/mine`.
 
         Returns:
-            True where it is not assay's own, lies in the global package, or its defaults name what lies elsewhere
-            or goes there.
+            True where it is the user's own, lies in the global package, or its defaults name what lies
+            elsewhere or goes there.
         """
         found = self._load(option)
         if found is None or found.path != f"file://{CONF_DIR}":
@@ -151,8 +151,7 @@ class Repository(ConfigRepository):
             group, _, name = config_path.rpartition("/")
             hint = f"rename it: {group}/my_{name}.yaml is {group}=my_{name}"
             if not group:
-                hint = f"move what it sets to experiment/my_{name}.yaml, below a first line `# @package _global_`, "
-                hint += f"for experiment=my_{name}"
+                hint = f"move what it sets to experiment/my_{name}.yaml (# @package _global_): experiment=my_{name}"
             raise ConfigError(
                 f"this file would not be read: assay's own {config_path}.yaml comes first",
                 key=group,
