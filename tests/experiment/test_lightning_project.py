@@ -21,7 +21,9 @@ from assay.cli.app import app
 ROOT = Path(__file__).parents[2]
 PROJECT = Path(__file__).parent / "lightning_project"
 BLOCKS = re.findall(
-    r"^```sh\n(.*?)^```$", (ROOT / "docs/from_lightning.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    r"^```sh\n(.*?)^```$",
+    (ROOT / "docs/from_lightning.md").read_text(encoding="utf-8"),
+    re.DOTALL | re.MULTILINE,
 )
 CHANGES, COMMANDS = BLOCKS[0], BLOCKS[1].splitlines()
 LEFT_OUT = "the hyper-parameters net, optimizer, scheduler"
@@ -103,7 +105,9 @@ def test_a_run_loads_as_the_projects_own_module() -> None:
 
     path = "runs/first/checkpoints/best.ckpt"
     network = DenseNet(64, 32, 10)
-    lightnings = DigitsLitModule.load_from_checkpoint(path, net=network, optimizer=None, scheduler=None).eval()
+    lightnings = DigitsLitModule.load_from_checkpoint(
+        path, net=network, optimizer=None, scheduler=None
+    ).eval()
     module = assay.load("runs/first", raw_input=False)
     assert type(module) is DigitsLitModule
     data = DigitsDataModule()

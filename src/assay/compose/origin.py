@@ -160,14 +160,16 @@ class Origins:
         for at, kind, _, setting in self._events:
             key, last = joined(at), self._chain(at)[-1]
             lost, won = (self._choice_of_file(one.path) for one in (setting, last))
-            if kind == "mapping" or last.text == setting.text or key in typed or lost is won:
+            if kind == "mapping" or key in typed or lost is won:
                 continue
             if lost is None or won is None or not (lost.package and won.package and setting.path):
+                continue
+            if yaml.safe_load(setting.text) == yaml.safe_load(last.text):
                 continue
             chosen = len(lost.settings) > 1 and setting.path.stem in lost.option.split(",")
             if chosen or CONF_DIR not in setting.path.parents:
                 raise ConfigError(
-                    f"{lost.group}={lost.option} sets {setting.text}, {won.group}={won.option} {last.text}",
+                    f"is {setting.text} by {lost.group}={lost.option}, and {last.text} by {won.group}={won.option}",
                     key=key,
                     file=setting.where,
                     hint=f"{key}={setting.text} or {key}={last.text}, or take it out of one of the two files",

@@ -151,7 +151,7 @@ class Repository(ConfigRepository):
             group, _, name = config_path.rpartition("/")
             hint = f"rename it: {group}/my_{name}.yaml is {group}=my_{name}"
             if not group:
-                hint = f"move what it sets to experiment/my_{name}.yaml (# @package _global_): experiment=my_{name}"
+                hint = f"move what it sets to experiment/my_{name}.yaml, with `# @package _global_` on top"
             raise ConfigError(
                 f"this file would not be read: assay's own {config_path}.yaml comes first",
                 key=group,

@@ -64,7 +64,7 @@ _HANDED_ON_TO: Mapping[str, str] = {
     "FSDPStrategy": "torch.distributed.fsdp.FullyShardedDataParallel",
     "ThroughputMonitor": "lightning.fabric.utilities.throughput.Throughput",
 }
-"""Classes of Lightning's that hand `**kwargs` on, and what takes them; the profiler drops unknown ones silently."""
+"""Classes of Lightning's that hand `**kwargs` on, and what takes them; the profiler drops unknown ones."""
 _NETWORKS = (
     *("AlexNet", "ConvNeXt", "DenseNet", "EfficientNet", "MNASNet", "MobileNetV2", "ResNet", "ShuffleNetV2"),
     *("SqueezeNet", "SwinTransformer", "VGG", "VisionTransformer"),

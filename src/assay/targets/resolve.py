@@ -296,7 +296,7 @@ def _judge_own(target: str, found: type, slot: str) -> None:
     bases, words = _holds(slot).bases, _holds(slot).words
     if slot == "model" and issubclass(found, _classes(_holds("module").bases)):
         raise _RefusedError(
-            f"{target!r} is a LightningModule, which is named under `module`: it takes the place of assay's own",
+            f"{target!r} is a LightningModule, which takes the place of assay's own, under `module`",
             "move its YAML from conf/model/ to conf/module/, and choose it by module=NAME (in an experiment: "
             "override /module: NAME); its keys are module.… then",
         )
