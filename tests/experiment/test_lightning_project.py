@@ -1,4 +1,4 @@
-"""A project in the style of lightning-hydra-template, moved to assay by the lines of docs/from_lightning.md."""
+"""A project in the style of lightning-hydra-template, moved by the lines of docs/from_lightning.md."""
 
 from __future__ import annotations
 
@@ -18,13 +18,9 @@ from typer.testing import CliRunner
 import assay
 from assay.cli.app import app
 
-ROOT = Path(__file__).parents[2]
 PROJECT = Path(__file__).parent / "lightning_project"
-BLOCKS = re.findall(
-    r"^```sh\n(.*?)^```$",
-    (ROOT / "docs/from_lightning.md").read_text(encoding="utf-8"),
-    re.DOTALL | re.MULTILINE,
-)
+PAGE = (Path(__file__).parents[2] / "docs/from_lightning.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 CHANGES, COMMANDS = BLOCKS[0], BLOCKS[1].splitlines()
 LEFT_OUT = "the hyper-parameters net, optimizer, scheduler"
 QUICK = ("experiment=example", "device=cpu")
@@ -37,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project once the page's first lines were typed in it."""
     copy = tmp_path_factory.mktemp("lightning") / "project"
     shutil.copytree(PROJECT, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run(["sh", "-e", "-c", CHANGES], cwd=copy, check=True)
+    subprocess.run(["/bin/sh", "-e", "-c", CHANGES], cwd=copy, check=True)
     return copy
 
 

@@ -169,7 +169,7 @@ class Origins:
             chosen = len(lost.settings) > 1 and setting.path.stem in lost.option.split(",")
             if chosen or CONF_DIR not in setting.path.parents:
                 raise ConfigError(
-                    f"is {setting.text} by {lost.group}={lost.option}, and {last.text} by {won.group}={won.option}",
+                    f"{lost.group}={lost.option} says {setting.text}, {won.group}={won.option} {last.text}",
                     key=key,
                     file=setting.where,
                     hint=f"{key}={setting.text} or {key}={last.text}, or take it out of one of the two files",

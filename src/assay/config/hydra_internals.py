@@ -14,10 +14,8 @@ from hydra._internal import config_loader_impl, defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra._internal.config_repository import ConfigRepository, IConfigRepository
 from hydra._internal.core_plugins.bash_completion import BashCompletion
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.defaults_list import DefaultsList, create_defaults_list
 from hydra._internal.hydra import Hydra
-from hydra._internal.sources_registry import SourcesRegistry
 from hydra._internal.utils import create_config_search_path
 from hydra.core.default_element import GroupDefault
 from hydra.core.object_type import ObjectType
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DefaultsList",
-    "FileConfigSource",
     "Hydra",
     "IConfigRepository",
     "create_config_search_path",
@@ -288,11 +285,6 @@ def check_header(text: str) -> None:
         ValueError: Hydra cannot read it.
     """
     ConfigSource._get_header_dict(text)
-
-
-def read_folders_by(reader: type[FileConfigSource]) -> None:
-    """Have Hydra read its folders of configs through another class."""
-    SourcesRegistry.instance().types["file"] = reader
 
 
 def defaults_of(

@@ -250,7 +250,12 @@ BLOCK = "assay.model.small_cnn.SmallCNN"
             "'name'?",
             "TensorBoardLogger(save_dir",
         ),
-        ({"m": PROFILER | {"record_shape": True}}, "m.record_shape", "'record_shapes'?", "with_stack=False"),
+        (
+            {"m": PROFILER | {"record_shape": True}},
+            "m.record_shape",
+            "'record_shapes'?",
+            "record_shapes=False",
+        ),
         (
             {"m": PROFILER | {"profile_memory": "x"}},
             "m.profile_memory",
