@@ -82,8 +82,9 @@ class _Verbs(TyperGroup):
                 flags = [word.partition("=")[0] for word in self._words]
                 option = next((flag for flag in flags if flag in _HYDRAS_OPTIONS), "")
                 if option and hasattr(error, "message"):
-                    error.message = f"{option} is an option of Hydra's; in assay: {_HYDRAS_OPTIONS[option]}"
-                    error.possibilities = None
+                    told: Any = error
+                    told.message = f"{option} is an option of Hydra's; in assay: {_HYDRAS_OPTIONS[option]}"
+                    told.possibilities = None
                 print_problem(self._words, Problem(error.format_message(), hint="assay --help", code=2))
             raise
 
