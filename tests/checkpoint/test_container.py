@@ -1,6 +1,7 @@
 """Whatever `plain` lets through, `torch.load` reads back equal without running code."""
 
 import enum
+import functools
 import io
 from collections import Counter, OrderedDict, defaultdict, namedtuple
 from collections.abc import Callable
@@ -12,10 +13,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 from torch import nn
 from torchvision import tv_tensors  # type: ignore[import-untyped]  # it has no stubs
 
-from assay.checkpoint.container import plain
+from assay.checkpoint.container import plain, plain_part
 
 
 class Colour(enum.StrEnum):
@@ -175,3 +177,64 @@ def test_a_container_that_contains_itself_is_refused() -> None:
     loop["self"] = loop
     with pytest.raises(TypeError, match="contains itself"):
         plain(loop)
+
+
+PLAIN = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**40), 2**40)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5)
+)
+OTHERS = st.sampled_from([print, functools.partial(int), nn.Linear(1, 1), object(), torch.Generator()])
+TREES = st.dictionaries(
+    st.sampled_from("abcdef"),
+    st.recursive(
+        PLAIN | OTHERS,
+        lambda inner: (
+            st.dictionaries(st.sampled_from("abc"), inner, max_size=3) | st.lists(inner, max_size=3)
+        ),
+    ),
+)
+
+
+def is_plain(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return all(map(is_plain, value.values() if isinstance(value, dict) else value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def plain_of(tree: dict[str, Any], prefix: str = "") -> tuple[dict[str, Any], set[str]]:
+    kept: dict[str, Any] = {}
+    dropped = set()
+    for name, value in tree.items():
+        if isinstance(value, dict) and not is_plain(value):
+            kept[name], inside = plain_of(value, f"{prefix}{name}.")
+            dropped |= inside
+        elif is_plain(value):
+            kept[name] = value
+        else:
+            dropped.add(f"{prefix}{name}")
+    return kept, dropped
+
+
+@given(TREES)
+def test_of_hyper_parameters_all_that_is_plain_is_kept(tree: dict[str, Any]) -> None:
+    kept, dropped = plain_part(tree)
+    expected, left_out = plain_of(tree)
+    assert (kept, set(dropped)) == (expected, left_out)
+    buffer = io.BytesIO()
+    torch.save(kept, buffer)
+    buffer.seek(0)
+    assert torch.load(buffer, weights_only=True) == expected
+
+
+def test_hyper_parameters_of_omegaconf_become_plain_and_a_loop_is_left_out() -> None:
+    loop: dict[str, Any] = {}
+    loop["self"] = loop
+    config = OmegaConf.create({"net": {"widths": [1, 2]}, "lr": 0.1})
+    assert plain_part(config) == ({"net": {"widths": [1, 2]}, "lr": 0.1}, [])
+    assert plain_part({"config": config, "loop": loop}) == (
+        {"config": {"net": {"widths": [1, 2]}, "lr": 0.1}},
+        ["loop"],
+    )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import typer
 from tests.cli.typed import in_an_empty_folder, typed
 
 from assay.cli.app import app, main
-from assay.errors import AssayError
+from assay.errors import AssayError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,3 +134,41 @@ def test_a_mistyped_option_is_exit_code_2(
 def test_a_metric_that_no_run_has_is_exit_code_2(digits_run: Trained) -> None:
     result = typed("best", str(digits_run.run_dir), "val/acuracy")
     assert (result.exit_code, "val/acuracy" in result.stderr, "--sort" in result.stderr) == (2, True, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["train", "--config-name", "mine"], "conf/experiment/NAME.yaml"),
+        (["train", "-cn=mine"], "conf/experiment/NAME.yaml"),
+        (["check", "--config-path", "configs"], "--config-dir DIR"),
+        (["train", "-cp", "configs"], "--config-dir DIR"),
+        (["train", "--info"], "assay explain KEY"),
+        (["train", "--cfg", "--package", "optimizer"], "assay explain NODE"),
+        (["train", "--cfg", "--resolve"], "config.yaml"),
+        (["train", "--hydra-help"], "assay train --help"),
+        (["train", "--experimental-rerun", "x"], "assay reproduce RUN"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
+)
+def test_an_option_of_hydras_says_what_does_the_same(words: list[str], says: str) -> None:
+    result = typed(*words, width=200)
+    assert (result.exit_code, says in result.stderr) == (2, True), result.stderr
+    assert "is an option of Hydra's" in result.stderr
+    document = typed(*words, "--json")
+    assert says in json.loads(document.stdout)["error"]["message"]
+
+
+def test_cfg_job_prints_the_job_as_cfg_does() -> None:
+    plain, hydras = (typed("train", "data=iris", *cfg) for cfg in (["--cfg"], ["--cfg", "job"]))
+    assert (plain.exit_code, hydras.exit_code) == (0, 0)
+    lines = [[one for one in each.stdout.splitlines() if "run_dir:" not in one] for each in (plain, hydras)]
+    assert lines[0] == lines[1]
+    assert len(lines[0]) > 50
+
+
+def test_hydra_full_error_is_debug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    assert isinstance(typed("check", "modl=mlp").exception, ConfigError)
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    assert isinstance(typed("check", "modl=mlp").exception, SystemExit)

@@ -11,6 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from assay.compose.compose import choices, compose, compose_with, job_config, loader, register_resolvers
+from assay.compose.job_composer import compose_job
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.sweep.session import plan
@@ -145,3 +146,27 @@ def test_registering_again_does_no_harm() -> None:
     register_resolvers()
     register_resolvers()
     assert OmegaConf.has_resolver("short_id")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["experiment=digits_image", "debug=small", "task=binary", "experiment=[digits_image,digits_longtail]"],
+)
+def test_a_plus_before_a_group_that_has_no_option_yet_changes_nothing(typed: str) -> None:
+    plain, added = compose_job([typed]), compose_job([f"+{typed}"])
+    assert added.fingerprint == plain.fingerprint
+    assert (added.choices, added.set_by) == (plain.choices, plain.set_by)
+
+
+def test_a_plus_before_a_group_that_has_one_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is there already") as caught:
+        compose(["+model=mlp"])
+    assert caught.value.hint == "leave out the plus: model=…"
+
+
+def test_a_plus_stays_in_the_jobs_of_a_sweep() -> None:
+    plain, added = (plan([f"{sign}experiment=digits_image,digits_longtail"]) for sign in ("", "+"))
+    jobs = [[job_config(job) for job in jobs] for jobs in (plain, added)]
+    for one, other in zip(*jobs, strict=True):
+        one.run_dir = other.run_dir
+        assert one == other

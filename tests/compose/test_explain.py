@@ -42,7 +42,7 @@ def test_value(told: Told) -> None:
         "over conf/experiment/digits_image.yaml:13 0.003",
         "over conf/optimizer/adamw.yaml:4 0.001",
     ]
-    assert told("optimizer.lr")[-1] == "with optimizer=adamw, chosen by conf/train.yaml:6"
+    assert told("optimizer.lr")[-1] == "with optimizer=adamw, chosen by conf/train.yaml:7"
     assert told("trainer.devices", "device=ddp")[-1] == "with device=ddp, chosen by command line"
 
 
@@ -75,7 +75,7 @@ def test_group(told: Told) -> None:
     assert told("loss", "data=diabetes") == [
         "loss = mse",
         "set by conf/data/diabetes.yaml:6 override /loss@_global_.loss: mse",
-        "over conf/train.yaml:5 loss: cross_entropy",
+        "over conf/train.yaml:6 loss: cross_entropy",
         "",
         "loss._target_ torch.nn.MSELoss conf/loss/mse.yaml:2",
     ]
@@ -84,7 +84,7 @@ def test_group(told: Told) -> None:
         "param_groups.layer_decay null conf/param_groups/all.yaml:4",
     ]
     assert "optimizer.betas [0.9, 0.999] conf/optimizer/adamw.yaml:5" in told("optimizer")
-    assert told("experiment") == ["experiment = none", "set by conf/train.yaml:21 experiment: null"]
+    assert told("experiment") == ["experiment = none", "set by conf/train.yaml:22 experiment: null"]
     assert told("data.transform") == told("data/transform")
 
 
@@ -150,7 +150,7 @@ def test_what_follows_from_the_data(told: Told, tmp_path: Path) -> None:
     assert told("loss", *typed)[:3] == [
         "loss = mse",
         "set by conf/task/regression.yaml:4 override /loss: mse",
-        "over conf/train.yaml:5 loss: cross_entropy",
+        "over conf/train.yaml:6 loss: cross_entropy",
     ]
     assert told("task", *typed)[:2] == [
         "task = regression",

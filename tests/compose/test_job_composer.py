@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, Any
+import tempfile
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from omegaconf import OmegaConf, open_dict, read_write
 
 from assay.compose.compose import compose, loader, trust_for
 from assay.compose.job_composer import JobComposer, compose_job
 from assay.errors import ConfigError
 from assay.sweep.session import plan
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _CLOCK = re.compile(r"\d{2}-\d{2}-\d{2}-[0-9a-f]{6}|[0-9a-f]{6}$")
 
@@ -75,3 +77,46 @@ def test_jobs_know_what_their_experiment_has_set(tmp_path: Path) -> None:
         assert {job.set_by[key] for key in ("loss", "trainer.max_epochs")} == {"experiment=digits_longtail"}
     assert other.set_by == {}
     assert compose_job(["experiment=digits_longtail", "loss.scale=1"]).set_by == jobs[0].set_by
+
+
+VALUES = {
+    "accelerator": ("cpu", "auto"),
+    "devices": (1, 2),
+    "precision": ("32-true", "64-true"),
+    "benchmark": (True, False),
+    "max_epochs": (3, 30),
+}
+OWN_OPTIONS = st.fixed_dictionaries(
+    dict.fromkeys(
+        ("trainer", "device", "precision"),
+        st.fixed_dictionaries({}, optional={key: st.sampled_from(values) for key, values in VALUES.items()}),
+    )
+)
+
+
+@settings(max_examples=30)
+@given(OWN_OPTIONS)
+def test_a_job_has_what_the_options_of_the_user_set_or_is_refused(
+    options: dict[str, dict[str, Any]],
+) -> None:
+    """`trainer`, `device` and `precision` are put into one node, where Hydra lets the last one win."""
+    with tempfile.TemporaryDirectory() as folder:
+        for group, values in options.items():
+            (path := Path(folder, group, "mine.yaml")).parent.mkdir()
+            head = {"defaults": ["default"]} if group == "trainer" else {}
+            path.write_text(f"# @package trainer\n{json.dumps(head | values)}", encoding="utf-8")
+        typed = [f"{group}=mine" for group, values in options.items() if values]
+        merged = compose(typed, Path(folder)).trainer
+        lost = {key for values in options.values() for key, one in values.items() if merged[key] != one}
+        if not lost:
+            assert compose_job(typed, Path(folder)).config["trainer"] == OmegaConf.to_container(merged)
+            return
+        with pytest.raises(ConfigError) as caught:
+            compose_job(typed, Path(folder))
+        assert caught.value.key.removeprefix("trainer.") in lost
+        # Said by the person who types, it is no longer a question.
+        said = [f"trainer.{key}={merged[key]}" for key in lost]
+        assert compose_job([*typed, *said], Path(folder)).config["trainer"][lost.pop()] is not None
+        with loader(Path(folder)) as hydra:
+            composer = JobComposer(hydra, trust_for(hydra, typed), Path("x"))
+            composer.job([*typed, *said], 0)

@@ -144,7 +144,7 @@ def test_choices() -> None:
         "override /loss@_global_.loss: mse",
     ]
     assert [one.where for one in found.choices["loss"].settings] == [
-        "conf/train.yaml:5",
+        "conf/train.yaml:6",
         "conf/data/diabetes.yaml:6",
     ]
     assert (found.choices["device"].option, found.choices["device"].package) == ("cpu", "trainer")
@@ -241,7 +241,7 @@ def test_never_raises(tmp_path: Path) -> None:
 def test_located_leaves_other_errors_alone() -> None:
     with pytest.raises(DataError, match=r"^no data$"), located([]):
         raise DataError("no data")
-    with pytest.raises(ConfigError, match=r"seed: is wrong \(conf/train\.yaml:28\)"), located([]):
+    with pytest.raises(ConfigError, match=r"seed: is wrong \(conf/train\.yaml:29\)"), located([]):
         raise ConfigError("is wrong", key="seed")
 
 

@@ -152,3 +152,17 @@ def test_example(annotation: object, default: object, told: str) -> None:
 )
 def test_as_typed(value: object, typed: str) -> None:
     assert as_typed(value) == typed
+
+
+@pytest.mark.parametrize(
+    "kind", [torch.optim.Optimizer, torch.optim.Adam, torch.optim.lr_scheduler.LRScheduler]
+)
+def test_a_partial_stands_for_an_optimizer_or_scheduler_that_is_made_later(kind: type) -> None:
+    assert accepts(kind, PARTIAL)
+    assert accepts(kind | None, PARTIAL)
+    assert not accepts(kind, MODULE)
+
+
+@pytest.mark.parametrize("kind", [torch.nn.Module, torch.nn.Linear, torch.Tensor, torch.utils.data.Dataset])
+def test_a_partial_stands_for_nothing_that_a_config_can_make(kind: type) -> None:
+    assert not accepts(kind, PARTIAL)

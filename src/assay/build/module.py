@@ -10,6 +10,7 @@ from assay.build.compatibility.compatibility import check_fit, check_parts, num_
 from assay.build.model import build_model
 from assay.build.node import NOT_ARGUMENTS, build
 from assay.build.trainer.monitor_mode import mode_argument
+from assay.checkpoint.container import plain_part
 from assay.config.unread_keys import OUR_MODULE
 from assay.data.transform.target_scale import target_scale
 from assay.targets.allowed_targets import trusted_in
@@ -67,6 +68,20 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
     # Buffers, too: a copy that averages them is made before Lightning converts the module.
     converted: L.LightningModule = trainer.precision_plugin.convert_module(module)  # type: ignore[assignment]  # the same
     return converted
+
+
+def notes_on_hyper_parameters(
+    module: L.LightningModule, datamodule: L.LightningDataModule | None
+) -> list[str]:
+    """A note where `save_hyperparameters` has kept what a checkpoint cannot hold."""
+    kept = {**getattr(datamodule, "hparams", {}), **module.hparams}
+    _, dropped = plain_part(kept)
+    if not dropped:
+        return []
+    return [
+        f"checkpoints leave out the {'hyper-parameter' if len(dropped) == 1 else 'hyper-parameters'} "
+        f"{', '.join(dropped)}: not plain data; what loads a run builds from its config"
+    ]
 
 
 def build_optimization(config: DictConfig) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from assay.build.compatibility.compatibility import (
 from assay.build.compatibility.fine_tuning_checks import check_fine_tuning, notes_on_model, warnings_of
 from assay.build.datamodule import describe, open_data, open_declared
 from assay.build.library_warnings import quiet
+from assay.build.module import notes_on_hyper_parameters
 from assay.build.node import build
 from assay.build.trainer.device import check_device
 from assay.build.trainer.monitor_mode import known_directions
@@ -128,7 +129,7 @@ class Prover:
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
             (spec, own, data_notes, targets), datamodule = self._spec(config, stated)
             if config.module._target_ != OUR_MODULE:
-                found = self._own_module(config, spec, own)
+                found = self._own_module(config, spec, own, datamodule)
             else:
                 found = self._ours(config, spec, own, curve=curve)
         report = Report(
@@ -262,7 +263,13 @@ class Prover:
             ],
         }
 
-    def _own_module(self, config: DictConfig, spec: Spec | None, own: OwnBatches | None) -> dict[str, Any]:
+    def _own_module(
+        self,
+        config: DictConfig,
+        spec: Spec | None,
+        own: OwnBatches | None,
+        datamodule: L.LightningDataModule | None,
+    ) -> dict[str, Any]:
         found: list[str] = []
         if spec is not None:
             describe(config, spec, own)
@@ -281,7 +288,8 @@ class Prover:
             made_for = [plain_node(config, "module"), plain_node(config, "spec"), sizes, str(precision)]
             self._once("eval", made_for, lambda: _eval_steps(config, precision, sizes))
         why = "a LightningModule of your own does its steps as it likes"
-        return {**_count(module), "unproven": why, "warnings": found}
+        notes = notes_on_hyper_parameters(module, datamodule)
+        return {**_count(module), "notes": notes, "unproven": why, "warnings": found}
 
     def _look_at_trainer(self, config: DictConfig) -> L.Trainer:
         check_callbacks(config)

@@ -14,7 +14,7 @@ import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 
 from assay.checkpoint.background_writer import BackgroundWriter
-from assay.checkpoint.container import plain
+from assay.checkpoint.container import plain, plain_part
 from assay.checkpoint.snapshot import Snapshot
 from assay.errors import AssayError, first_line
 from assay.files.atomic import Output, remove_unfinished, replacing, sync_directory
@@ -61,7 +61,7 @@ class CheckpointFile(CheckpointIO):
         """Write a checkpoint; the previous one stays until this one is on disk.
 
         Args:
-            checkpoint: Plain containers and tensors.
+            checkpoint: Plain containers and tensors; of hyper-parameters the plain ones are kept.
             path: The final name, on a file system of this machine. One process at a time writes to it.
             storage_options: Must be None.
 
@@ -77,7 +77,12 @@ class CheckpointFile(CheckpointIO):
             )
         self._raise()
         target = _local(path)
-        content = plain(checkpoint)
+        # `hparams_type` is a class; whatever `assay.load` needs beyond these stands in the run's config.
+        kept = {name: value for name, value in checkpoint.items() if name != "hparams_type"}
+        for name in ("hyper_parameters", "datamodule_hyper_parameters"):
+            if name in kept:
+                kept[name], _ = plain_part(kept[name])
+        content = plain(kept)
         earlier = self._latest()
         held = earlier is not None and earlier.nbytes > _SMALL
         snapshot = Snapshot(earlier, release=self._writer.wait if held else lambda: None)

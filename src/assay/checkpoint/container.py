@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import codecs
 from collections import Counter, OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import torch
+from omegaconf import OmegaConf
 
 from assay.torch_internals import is_traceable_wrapper_subclass, metadata_of, put_metadata
 
@@ -62,6 +64,32 @@ def plain(value: Any, key: str = "") -> Any:
         raise TypeError(
             f"a checkpoint cannot hold a container that contains itself, as {key or 'it'} does"
         ) from error
+
+
+def plain_part(values: Any) -> tuple[dict[Any, Any], list[str]]:
+    """The hyper-parameters that a checkpoint can hold, and the names of those that it cannot.
+
+    Args:
+        values: A mapping: what `save_hyperparameters` has kept of a module or datamodule.
+
+    >>> import functools
+    >>> plain_part({"net": {"width": 64, "layer": functools.partial(torch.nn.Linear, 2)}, "lr": 0.1})
+    ({'net': {'width': 64}, 'lr': 0.1}, ['net.layer'])
+    """
+    kept: dict[Any, Any] = {}
+    dropped: list[str] = []
+    if OmegaConf.is_config(values):
+        values = OmegaConf.to_container(values)
+    for name, value in values.items():
+        try:
+            kept.update(plain({name: value}))
+        except TypeError as error:
+            if isinstance(value, Mapping) and not isinstance(error.__cause__, RecursionError):
+                kept[name], inside = plain_part(value)
+                dropped += [f"{name}.{one}" for one in inside]
+            else:
+                dropped.append(str(name))
+    return kept, dropped
 
 
 def _plain(value: Any, key: str) -> Any:

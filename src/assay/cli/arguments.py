@@ -50,7 +50,9 @@ Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr.")
 ]
 """The parameter is called `as_json`; see `reported`."""
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Debug = Annotated[
+    bool, typer.Option("--debug", envvar="HYDRA_FULL_ERROR", help="Show the traceback of an error.")
+]
 
 
 def overrides_help() -> str:

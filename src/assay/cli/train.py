@@ -36,7 +36,7 @@ def train(
     debug: Debug = False,
 ) -> None:
     """Train, test and record one experiment, or a sweep of them."""
-    typed = overrides or []
+    typed = [word for word in overrides or [] if not (cfg and word == "job")]  # Hydra's --cfg job
     with reported(debug, typed, config_dir, as_json=as_json) as document:
         if cfg:
             from assay.compose.compose import job_config

@@ -27,7 +27,6 @@ from assay.config.hydra_internals import create_config_search_path, open_hydra
 from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
 from assay.config.unread_keys import check_options, check_read
-from assay.config.yaml_file import bound_hydra
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
 from assay.targets.external_values import (
@@ -75,7 +74,6 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
             f"--config-dir {own} is not a folder", hint="give a folder that holds config groups"
         )
     register_resolvers()
-    bound_hydra()
     before = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
     try:
         GlobalHydra.instance().clear()

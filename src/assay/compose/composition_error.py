@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.compose.file_error import faulty_file, file_error, where_is, who_names
 from assay.config.did_you_mean import did_you_mean, key_meant, named
 from assay.config.tree import walk
-from assay.config.unread_keys import TOP
+from assay.config.unread_keys import OF_MODULE, TOP
 from assay.errors import ConfigError, first_line
 
 if TYPE_CHECKING:
@@ -24,6 +24,18 @@ if TYPE_CHECKING:
 
 _MANY_OPTIONS = ("callbacks", "logger")
 _OF_OPTUNA = ("hydra/sweeper/pruner", "hydra/sweeper/sampler")
+_OPTUNA, _LOG = "hydra/sweeper=optuna", "leave it out: every run writes its log.txt"
+_INSTEAD_OF_PLUGINS = {
+    "hydra/launcher/joblib": "leave it out: jobs run side by side, hydra.launcher.jobs_at_once=4 is n_jobs=4",
+    "hydra/launcher/submitit_slurm": "hydra/launcher=slurm, whose hydra.launcher.time is timeout_min",
+    "hydra/launcher/submitit_local": "hydra/launcher=local",
+    "hydra/launcher/ray_aws": "hydra/launcher=ray hydra.launcher.address=…",
+    "hydra/sweeper/ax": _OPTUNA,
+    "hydra/sweeper/nevergrad": _OPTUNA,
+    "hydra/job_logging/colorlog": _LOG,
+    "hydra/hydra_logging/colorlog": _LOG,
+}
+"""Options that Hydra's plugins bring elsewhere, and what does the same here."""
 _OPTIONAL = ("augment", "debug", "experiment", "finetune", "param_groups", "scheduler")
 
 
@@ -136,10 +148,13 @@ def _unknown_option(mistake: _Mistake) -> ConfigError:
             key=group,
             hint=f"override /{inner}: {option}",
         )
+    instead = _INSTEAD_OF_PLUGINS.get(f"{group}/{option}")
+    if option in ("none", "null") and group in OF_MODULE:
+        instead = f"leave the line out: a job with a custom `module` has no {group} unless that asks for one"
     return ConfigError(
         f"there is no option {option!r}{did_you_mean(option, options, '; ')}",
         key=group,
-        hint=f"choose from: {named(options, option)}" if options else "see: assay configs",
+        hint=instead or (f"choose from: {named(options, option)}" if options else "see: assay configs"),
     )
 
 

@@ -176,7 +176,8 @@ class JobComposer:
         key = tuple(str(one.input_line) for one in options)
         template = self._templates.get(key)
         if template is None:
-            template = self._templates[key] = self._template(key, options)
+            values = [one.key_or_group for one, is_value in parsed if is_value]
+            template = self._templates[key] = self._template(key, options, values)
         return _Request(template, [one for one, _ in parsed], [one for one, is_value in parsed if is_value])
 
     def _parse(self, text: str) -> tuple[Override, bool]:
@@ -194,12 +195,12 @@ class JobComposer:
         first = key.partition(".")[0]
         return override.package is None and first not in ("hydra", KEY) and not self._groups[key]
 
-    def _template(self, key: tuple[str, ...], options: Sequence[Override]) -> _Template:
+    def _template(self, key: tuple[str, ...], options: Sequence[Override], typed: Sequence[str]) -> _Template:
         composed: DictConfig = self._hydra.compose_config(
             config_name=PRIMARY, overrides=list(key), run_mode=RunMode.RUN, with_log_configuration=False
         )
         name = hashlib.sha256("\n".join(key).encode()).hexdigest()
-        set_by = set_across_groups(self._hydra, composed, key)
+        set_by = set_across_groups(self._hydra, composed, key, typed)
         bare = _Template(name, composed, "", choices(composed.hydra), set_by)
         by_number = str(raw_value(child_node(composed.hydra.sweep, "subdir"))) == "${hydra.job.num}"
         if not by_number or not all(_SAME_FOR_ALL.match(call) for call in _calls(composed)):

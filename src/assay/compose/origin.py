@@ -17,10 +17,11 @@ from assay.config.source_location import COMMAND_LINE, Setting, config_file, joi
 from assay.config.tree import walk
 from assay.config.yaml_lines import written
 from assay.errors import ConfigError
+from assay.paths import CONF_DIR
 from assay.targets.trust import project_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from hydra.core.default_element import ResultDefault
@@ -147,9 +148,40 @@ class Origins:
                 found[key] = self._option_of(path)
         return found
 
+    def check_replaced(self, typed: Collection[str]) -> None:
+        """Refuse an option whose value an option of another group replaces, both being put into one node.
+
+        Args:
+            typed: Keys whose values are typed.
+
+        Raises:
+            ConfigError: The option was chosen, or is the user's own; what `train.yaml` names may be replaced.
+        """
+        for at, kind, _, setting in self._events:
+            key, last = joined(at), self._chain(at)[-1]
+            lost, won = (self._choice_of_file(one.path) for one in (setting, last))
+            if kind == "mapping" or key in typed or lost is won:
+                continue
+            if lost is None or won is None or not (lost.package and won.package and setting.path):
+                continue
+            if yaml.safe_load(setting.text) == yaml.safe_load(last.text):
+                continue
+            chosen = len(lost.settings) > 1 and setting.path.stem in lost.option.split(",")
+            if chosen or CONF_DIR not in setting.path.parents:
+                raise ConfigError(
+                    f"{lost.group}={lost.option} says {setting.text}, {won.group}={won.option} {last.text}",
+                    key=key,
+                    file=setting.where,
+                    hint=f"{key}={setting.text} or {key}={last.text}, or take it out of one of the two files",
+                )
+
     def _option_of(self, path: Path) -> str:
         """What is typed to choose the option that a file is of; empty for the main config."""
-        return next((f"{one.group}={one.option}" for one in self.choices.values() if one.brought(path)), "")
+        found = self._choice_of_file(path)
+        return f"{found.group}={found.option}" if found else ""
+
+    def _choice_of_file(self, path: Path | None) -> Choice | None:
+        return next((one for one in self.choices.values() if path and one.brought(path)), None)
 
 
 def origins(
@@ -171,13 +203,19 @@ def origins(
         return replayed(hydra, overrides, implied)
 
 
-def set_across_groups(hydra: Hydra, composed: DictConfig, overrides: Sequence[str]) -> dict[str, str]:
+def set_across_groups(
+    hydra: Hydra, composed: DictConfig, overrides: Sequence[str], typed: Collection[str] = ()
+) -> dict[str, str]:
     """What the options of a job set outside of their own groups; see `Origins.set_across_groups`.
 
     Args:
         hydra: From `assay.compose.compose.loader`.
         composed: The job, with its `hydra` node.
         overrides: It was composed of.
+        typed: Keys whose values are set besides.
+
+    Raises:
+        ConfigError: One option replaces what another one sets; see `Origins.check_replaced`.
     """
     options = [
         f"{group}/{name}"
@@ -187,7 +225,9 @@ def set_across_groups(hydra: Hydra, composed: DictConfig, overrides: Sequence[st
     ]
     if not any_reaches_out(hydra.config_loader, options):
         return {}
-    return replayed(hydra, overrides, implied_overrides(composed, overrides)).set_across_groups()
+    found = replayed(hydra, overrides, implied_overrides(composed, overrides))
+    found.check_replaced(typed)
+    return found.set_across_groups()
 
 
 def replayed(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str] = ()) -> Origins:

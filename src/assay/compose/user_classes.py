@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf, open_dict, read_write
 
-from assay.config.unread_keys import OUR_DATA, OUR_MODULE
+from assay.config.tree import walk
+from assay.config.unread_keys import OF_MODULE, OUR_DATA, OUR_MODULE, is_read, keys_read
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -16,9 +17,10 @@ _NAME = re.compile(r"\w+(\.\w+)+", re.ASCII)
 
 
 def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
-    """Leave to a typed `data._target_` what was typed for it alone, and call own parts by their class.
+    """Leave custom parts what is theirs alone, and name them by their option or class.
 
-    The other keys of the option that was there are arguments of assay's datamodule.
+    A typed `data._target_` gets what was typed for it: the other keys are arguments of assay's datamodule.
+    A job with a custom module has no model, loss, optimizer and so on unless something reads them.
 
     Args:
         config: A composed job; changed in place.
@@ -35,9 +37,16 @@ def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
                 del config.data[key]
         if isinstance(data, str) and _NAME.fullmatch(data):
             names["data"] = data
-    if isinstance(module, str) and module != OUR_MODULE and _NAME.fullmatch(module):
-        names["model"] = module
-    with read_write(hydra_node), open_dict(hydra_node):
+    chosen = hydra_node.runtime.choices
+    with read_write(hydra_node), open_dict(hydra_node), open_dict(config):
+        if isinstance(module, str) and module != OUR_MODULE and _NAME.fullmatch(module):
+            option = chosen.get("module", "default")
+            names["model"] = module if option == "default" else option
+            read = keys_read(list(walk(config)), without=OF_MODULE)
+            for name in OF_MODULE:
+                if name in config and not is_read(name, read):
+                    del config[name]
+                    chosen[name] = None
         for group, target in names.items():
-            if group in hydra_node.runtime.choices:
-                hydra_node.runtime.choices[group] = str(target).rpartition(".")[2]
+            if group in chosen:
+                chosen[group] = str(target).rpartition(".")[2]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections import OrderedDict
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast, final
@@ -12,18 +14,17 @@ from hydra._internal import config_loader_impl, defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra._internal.config_repository import ConfigRepository, IConfigRepository
 from hydra._internal.core_plugins.bash_completion import BashCompletion
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.defaults_list import DefaultsList, create_defaults_list
 from hydra._internal.hydra import Hydra
-from hydra._internal.sources_registry import SourcesRegistry
 from hydra._internal.utils import create_config_search_path
 from hydra.core.default_element import GroupDefault
 from hydra.core.object_type import ObjectType
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig, flag_override
 from omegaconf.errors import OmegaConfBaseException
 
+from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DefaultsList",
-    "FileConfigSource",
     "Hydra",
     "IConfigRepository",
     "create_config_search_path",
@@ -108,11 +108,12 @@ class Repository(ConfigRepository):
             option: Such as `experiment/mine`.
 
         Returns:
-            True where it lies in the global package, or its defaults name what lies elsewhere or goes there.
+            True where it is the user's own, lies in the global package, or its defaults name what lies
+            elsewhere or goes there.
         """
         found = self._load(option)
-        if found is None:
-            return True  # where that is looked for is known to Hydra alone
+        if found is None or found.path != f"file://{CONF_DIR}":
+            return True
         others = [one for one in found.defaults_list or () if not one.is_self()]
         names = [getattr(one, "group" if isinstance(one, GroupDefault) else "path") for one in others]
         return (
@@ -126,12 +127,34 @@ class Repository(ConfigRepository):
         if source is None:
             return None
         shipped = (source.scheme(), source.path) == _HYDRAS or Path(source.path) == CONF_DIR
+        if shipped:
+            self._check_hidden(config_path)
         key = self._version(source, config_path) if shipped else None
         if key is None:
             return super().load_config(config_path)
         if key not in _SHIPPED:
             _SHIPPED[key] = super().load_config(config_path)
         return _SHIPPED[key]
+
+    def _check_hidden(self, config_path: str) -> None:
+        """Refuse a file of the user's in whose place assay's own of the same name is read."""
+        for source in self.get_sources():
+            if (
+                source.scheme() != "file"
+                or Path(source.path) == CONF_DIR
+                or not source.is_config(config_path)
+            ):
+                continue
+            group, _, name = config_path.rpartition("/")
+            hint = f"rename it: {group}/my_{name}.yaml is {group}=my_{name}"
+            if not group:
+                hint = f"move what it sets to experiment/my_{name}.yaml, with `# @package _global_` on top"
+            raise ConfigError(
+                f"this file would not be read: assay's own {config_path}.yaml comes first",
+                key=group,
+                file=os.path.relpath(file_of(source, config_path)),
+                hint=hint,
+            )
 
     @staticmethod
     def _version(source: ConfigSource, config_path: str) -> tuple[object, ...] | None:
@@ -146,7 +169,20 @@ class Repository(ConfigRepository):
 def _create_defaults_list_once(
     repo: CachingConfigRepository, config_name: str, overrides_list: list[Override], *flags: Any, **more: Any
 ) -> DefaultsList:
-    """As Hydra's own, which is asked twice for the list of a job: to compose it, and where it was written."""
+    """As Hydra's own, which is asked twice for the list of a job: to compose it, and where it was written.
+
+    `+experiment=x` chooses as `experiment=x` does: the defaults list has the group, with no option yet.
+    """
+    primary = repo.load_config(config_name)
+    empty = {
+        one.group
+        for one in (primary and primary.defaults_list) or ()
+        if isinstance(one, GroupDefault) and not one.value
+    }
+    overrides_list = [
+        replace(one, type=OverrideType.CHANGE) if one.is_add() and one.get_key_element()[1:] in empty else one
+        for one in overrides_list
+    ]
     delegate = repo.delegate
     if not isinstance(delegate, Repository):
         return create_defaults_list(repo, config_name, overrides_list, *flags, **more)
@@ -249,11 +285,6 @@ def check_header(text: str) -> None:
         ValueError: Hydra cannot read it.
     """
     ConfigSource._get_header_dict(text)
-
-
-def read_folders_by(reader: type[FileConfigSource]) -> None:
-    """Have Hydra read its folders of configs through another class."""
-    SourcesRegistry.instance().types["file"] = reader
 
 
 def defaults_of(

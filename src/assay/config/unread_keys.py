@@ -16,7 +16,7 @@ from assay.config.tree import walk
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from hydra.core.override_parser.types import Override
 
@@ -184,10 +184,10 @@ def check_single(overrides: Sequence[str]) -> None:
 def _check(
     config: DictConfig, looked_at: Sequence[Entry], entries: Sequence[Entry], typed: Sequence[Override]
 ) -> None:
-    read = _read(entries)
+    read = keys_read(entries)
     given = {one.key_or_group: one for one in typed if not one.is_delete()}
     values = {key: one for key, one in given.items() if "/" not in key}
-    others = [one for one in typed if "/" not in one.key_or_group and not _is_read(one.key_or_group, read)]
+    others = [one for one in typed if "/" not in one.key_or_group and not is_read(one.key_or_group, read)]
     for entry in _unread(config, looked_at, read):
         # What was typed within it says more than the node.
         key = next((key for key in values if key == entry.key or key.startswith(f"{entry.key}.")), entry.key)
@@ -195,9 +195,9 @@ def _check(
     for key in values:
         top = key.partition(".")[0]
         if top == "hydra":
-            fine = any(_touches(f"hydra.{part}", key) for part in _OF_HYDRA) or _is_read(key, read)
+            fine = any(_touches(f"hydra.{part}", key) for part in _OF_HYDRA) or is_read(key, read)
         else:
-            fine = top in TOP or top not in config or _is_read(key, read)  # not there: a group put elsewhere
+            fine = top in TOP or top not in config or is_read(key, read)  # not there: a group put elsewhere
         if not fine:
             raise _nothing_reads(key, entries, values, others)
     _check_own_module(config, read, given)
@@ -217,7 +217,7 @@ def _unread(config: DictConfig, entries: Sequence[Entry], read: set[str]) -> Ite
             and not (name in ("fold", "inner_fold") and is_null(entry.node))
         )
         inside = parent in empty or (known is not None and name not in known and not name.startswith("_"))
-        if (top or inside) and not _is_read(entry.key, read):
+        if (top or inside) and not is_read(entry.key, read):
             yield entry
 
 
@@ -255,7 +255,7 @@ def _check_own_module(config: DictConfig, read: set[str], given: Mapping[str, Ov
     if named == OUR_MODULE:
         return
     for key, one in given.items():
-        unused = key.partition(".")[0].partition("/")[0] in OF_MODULE and not _is_read(key, read)
+        unused = key.partition(".")[0].partition("/")[0] in OF_MODULE and not is_read(key, read)
         if unused or (key in _TRAINER_OF_MODULE and one.value()):
             if not isinstance(named, str) or "." not in named:
                 why, hint = "names no LightningModule", f"module._target_={OUR_MODULE}"
@@ -307,8 +307,8 @@ def _no_longer_read(key: str, typed: Override) -> ConfigError:
     return ConfigError(why, key=key, hint=f"{key}={value}, in place of {typed.key_or_group}={value}")
 
 
-def _read(entries: Sequence[Entry]) -> set[str]:
-    """The keys that interpolations name, in places that are themselves read."""
+def keys_read(entries: Sequence[Entry], without: Collection[str] = ()) -> set[str]:
+    """The keys that interpolations name, in places that are themselves read: nodes of a job, less some."""
     named: dict[str, set[str]] = {}
     for entry in entries:
         if entry.is_interpolation:
@@ -317,7 +317,7 @@ def _read(entries: Sequence[Entry]) -> set[str]:
                 continue
             named.setdefault(top, set()).update(_names(entry))
     read: set[str] = set()
-    waiting = [*TOP, "hydra"]
+    waiting = [*(name for name in TOP if name not in without), "hydra"]
     seen = set(waiting)
     while waiting:
         for name in named.get(waiting.pop(), ()):
@@ -333,14 +333,15 @@ def _names(entry: Entry) -> Iterator[str]:
     """What may be a key in the text of an interpolation; a word too many does no harm."""
     text = str(entry.raw).replace("hydra:", "hydra.")
     around = entry.key.replace("[", ".").replace("]", "").split(".")[:-1]
-    for dots, name in _NAME.findall(text[text.index("${") :]):
+    for dots, name in _NAME.findall(text[text.index("${") : text.rindex("}")]):
         path = name.replace("[", ".").replace("]", "")
         if dots:
             path = ".".join([*around[: len(around) - len(dots) + 1], path])
         yield path
 
 
-def _is_read(key: str, read: set[str]) -> bool:
+def is_read(key: str, read: set[str]) -> bool:
+    """Whether a key, or something in it or around it, is among those of `keys_read`."""
     plain = key.replace("[", ".").replace("]", "")
     return any(_touches(name, plain) for name in read)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 import yaml
 
-from assay.config.yaml_file import check_yaml
 from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
@@ -102,7 +101,6 @@ def shortened(value: str) -> str:
 
 
 def _read(path: Path) -> yaml.Node | None:
-    check_yaml(path)
     content = path.read_text(encoding="utf-8")
     try:
         node: yaml.Node | None = yaml.compose(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

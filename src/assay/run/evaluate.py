@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("assay")
 FOLDER: Final = "evaluations"
-_NEEDED: Final = ("data", "trainer", "seed", "module", "loss", "metrics")
+_NEEDED: Final = ("data", "trainer", "seed", "module")
 _NOT_NEEDED: Final = ("augment", "scheduler", "param_groups", "callbacks", "logger")
 
 

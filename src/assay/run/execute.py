@@ -19,6 +19,7 @@ from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from assay.build.compatibility.fine_tuning_checks import notes_on_model
+from assay.build.module import notes_on_hyper_parameters
 from assay.build.trainer.monitor_mode import known_directions, monitors
 from assay.callbacks.pruning import Pruned
 from assay.check.proof.initial_outputs import far_from_targets
@@ -346,7 +347,7 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
 
 def _notes(assembly: Assembly) -> list[str]:
     data, spec = assembly.datamodule, assembly.config.get("spec")
-    notes = notes_on(assembly.config)
+    notes = notes_on(assembly.config) + notes_on_hyper_parameters(assembly.module, data)
     if _has_own_loops(assembly.trainer):
         kind = type(assembly.trainer).__name__
         notes.append(

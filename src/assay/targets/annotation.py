@@ -104,10 +104,14 @@ def _made_fits(container: Any, kind: type | None) -> bool:
         return False
     if not inspect.isclass(container) or not issubclass(container, _objects()):
         return True
-    return issubclass(kind, container) or (
-        # Of one family: a subclass may be what a factory gives.
-        kind is not functools.partial
-        and any(issubclass(kind, one) and issubclass(container, one) for one in _objects())
+    if kind is functools.partial:
+        import torch
+
+        # Neither can be made before there are parameters; a module annotates what it makes of the partial.
+        return issubclass(container, (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler))
+    # Of one family: a subclass may be what a factory gives.
+    return issubclass(kind, container) or any(
+        issubclass(kind, one) and issubclass(container, one) for one in _objects()
     )
 
 

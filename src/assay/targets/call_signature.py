@@ -55,8 +55,16 @@ _HANDED_ON: Mapping[str, Mapping[str, Any]] = {
     "TensorBoardLogger": _OF_A_SUMMARY_WRITER,
     "ModelSummary": {},
     "RichModelSummary": {"header_style": str},
+    "PyTorchProfiler": {"export_to_flame_graph": bool, "metric": str},
 }
 """What Lightning's classes hand on of their `**kwargs`."""
+_HANDED_ON_TO: Mapping[str, str] = {
+    "PyTorchProfiler": "torch.profiler.profile",
+    "DDPStrategy": "torch.nn.parallel.DistributedDataParallel",
+    "FSDPStrategy": "torch.distributed.fsdp.FullyShardedDataParallel",
+    "ThroughputMonitor": "lightning.fabric.utilities.throughput.Throughput",
+}
+"""Classes of Lightning's that hand `**kwargs` on, and what takes them; the profiler drops unknown ones."""
 _NETWORKS = (
     *("AlexNet", "ConvNeXt", "DenseNet", "EfficientNet", "MNASNet", "MobileNetV2", "ResNet", "ShuffleNetV2"),
     *("SqueezeNet", "SwinTransformer", "VGG", "VisionTransformer"),
@@ -160,14 +168,24 @@ def _handed_on(target: Any) -> list[inspect.Parameter] | None:
         return _of_bases(target)
     if home == "lightning" and target.__name__ == "WandbLogger":
         return _of_wandb()
+    if home == "lightning" and target.__name__ in _HANDED_ON_TO:
+        module, _, name = _HANDED_ON_TO[target.__name__].rpartition(".")
+        return _named(getattr(importlib.import_module(module), name)) + [
+            _keyword(one, kind) for one, kind in _HANDED_ON.get(target.__name__, {}).items()
+        ]
     if home == "lightning" and (names := _HANDED_ON.get(target.__name__)) is not None:
         return [_keyword(name, kind) for name, kind in names.items()]
     if home == "torchvision":
         made = target if inspect.isclass(target) else _annotation(target, "return", None)
         if getattr(made, "__name__", "") in _NETWORKS:
-            of_class = inspect.signature(made).parameters.values()
-            return [_looked_up(made, one) for one in of_class if one.kind not in _MANY]
+            return _named(made)
     return None
+
+
+def _named(target: Any) -> list[inspect.Parameter]:
+    """The arguments that have a name."""
+    every = inspect.signature(target).parameters.values()
+    return [_looked_up(target, one) for one in every if one.kind not in _MANY]
 
 
 def _of_wandb() -> list[inspect.Parameter] | None:
@@ -176,7 +194,7 @@ def _of_wandb() -> list[inspect.Parameter] | None:
         init: Any = importlib.import_module("wandb").init
     except ImportError:
         return None  # said where installed packages are looked for
-    return [_looked_up(init, one) for one in inspect.signature(init).parameters.values()]
+    return _named(init)
 
 
 def _of_bases(target: type) -> list[inspect.Parameter] | None:

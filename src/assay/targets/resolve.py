@@ -294,6 +294,12 @@ def _own(target: str, slot: str, packages: tuple[str, ...]) -> Any:
 def _judge_own(target: str, found: type, slot: str) -> None:
     """Refuse a class of the user's own that is not what its place holds."""
     bases, words = _holds(slot).bases, _holds(slot).words
+    if slot == "model" and issubclass(found, _classes(_holds("module").bases)):
+        raise _RefusedError(
+            f"{target!r} is a LightningModule, which takes the place of assay's own, under `module`",
+            "move its YAML from conf/model/ to conf/module/, and choose it by module=NAME (in an experiment: "
+            "override /module: NAME); its keys are module.… then",
+        )
     if slot and slot not in _ANY_CALL and not issubclass(found, _classes(bases)):
         raise _RefusedError(f"{target!r} is not {words}", f"derive {found.__name__} from {bases[0]}")
     if lacking := _lacking(found):

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+PROFILER = {"_target_": "lightning.pytorch.profilers.PyTorchProfiler"}
+DDP = {"_target_": "lightning.pytorch.strategies.DDPStrategy"}
+
+
 def refused(node: dict[str, Any], *packages: str) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         check_signatures(OmegaConf.create({"part": node, "trusted_packages": list(packages)}))
@@ -247,6 +251,24 @@ BLOCK = "assay.model.small_cnn.SmallCNN"
             "TensorBoardLogger(save_dir",
         ),
         (
+            {"m": PROFILER | {"record_shape": True}},
+            "m.record_shape",
+            "'record_shapes'?",
+            "record_shapes=False",
+        ),
+        (
+            {"m": PROFILER | {"profile_memory": "x"}},
+            "m.profile_memory",
+            "true or false",
+            "profile_memory=False",
+        ),
+        (
+            {"m": DDP | {"find_unused_parameter": True}},
+            "m.find_unused_parameter",
+            "'find_unused_parameters'?",
+            "",
+        ),
+        (
             {"m": {"_target_": "assay.loss.bce.BCE", "weight": 1}},
             "m.weight",
             "no argument",
@@ -386,3 +408,14 @@ def test_a_signature_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspect, "signature", looked_up.append)
     check_signatures(config)
     assert not looked_up
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        PROFILER | {"record_shapes": True, "with_stack": True, "row_limit": 5, "export_to_flame_graph": True},
+        DDP | {"find_unused_parameters": True, "static_graph": True, "process_group_backend": "gloo"},
+    ],
+)
+def test_what_is_handed_on_is_taken(node: dict[str, Any]) -> None:
+    check_signatures(OmegaConf.create({"part": node}))
