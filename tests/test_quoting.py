@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from assay.quoting import override
+from assay.quoting import number_text, override
 
 TEXTS = st.text(alphabet="ab1 ,;:[](){}$\\'\"=~!*?|&<>`#%é\n", max_size=8)
 
@@ -38,3 +38,11 @@ def test_text_stays_text(text: str) -> None:
 def test_what_is_plain_is_not_quoted() -> None:
     assert override("data.source.exclude", ["secret"]) == "'data.source.exclude=[secret]'"
     assert override("optimizer.lr", "x") == "optimizer.lr=x"
+
+
+@given(st.floats(1e-4, 1e14) | st.floats(-1e14, -1e-4), st.integers(1, 7))
+def test_a_number_is_written_as_people_write_it(value: float, digits: int) -> None:
+    text = number_text(value, digits)
+    assert "e" not in text
+    assert float(text.replace(",", "")) == pytest.approx(value, rel=5.001 * 10**-digits)
+    assert text.rpartition(".")[0] or f"{float(text.replace(',', '')):,.0f}" == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from typing import TYPE_CHECKING
@@ -54,6 +55,23 @@ def counted(number: int, thing: str, things: str = "") -> str:
     ('1 job', '2,000 batches')
     """
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
+def number_text(value: float, digits: int = 4) -> str:
+    """A number as people write it: all digits before the point, and after it as many as are significant.
+
+    Args:
+        value: Any number.
+        digits: Significant ones.
+
+    >>> number_text(607270.0), number_text(607270.4), number_text(0.0432184), number_text(1e-05)
+    ('607,270', '607,270', '0.04322', '1e-05')
+    """
+    if not math.isfinite(value) or not 1e-4 <= abs(value) < 1e15:
+        return f"{value + 0.0:.{digits}g}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
 
 
 def duration(seconds: float) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from assay.quoting import number_text
+
 if TYPE_CHECKING:
     from assay.record.runs.statistics import Mean
 
@@ -17,7 +19,7 @@ _SHARES: Final = (
 
 
 def format_score(name: str, value: float) -> str:
-    """One score: a share in per cent, the rest with four significant digits.
+    """One score: a share in per cent, the rest with four significant digits or more.
 
     Args:
         name: Such as `test/accuracy`.
@@ -28,7 +30,7 @@ def format_score(name: str, value: float) -> str:
     >>> format_score("grower: f1 of a/b", 0.98611)
     '98.61 %'
     """
-    return f"{100 * value:.2f} %" if _is_share(name) else f"{value:.4g}"
+    return f"{100 * value:.2f} %" if is_share(name) else number_text(value)
 
 
 def score_text(name: str, score: Mean) -> str:
@@ -45,20 +47,21 @@ def score_text(name: str, score: Mean) -> str:
     half = score.half_width
     if half is None:
         return format_score(name, score.mean)
-    times, unit = (100, " %") if _is_share(name) else (1, "")
+    times, unit = (100, " %") if is_share(name) else (1, "")
     return f"{_plus_minus(times * score.mean, times * half)}{unit}"
 
 
 def _plus_minus(mean: float, half: float) -> str:
     if half == 0.0 or not math.isfinite(half):
-        return f"{mean:.4g} ± {half:.1g}"
+        return f"{number_text(mean)} ± {half:.1g}"
     first = math.floor(math.log10(half))
     if first < -6 or (mean and abs(mean) < 1e-4):
         return f"{mean:.4g} ± {half:.2g}"
     digits = max(0, 1 - first)
-    return f"{mean:.{digits}f} ± {round(half, 1 - first):.{digits}f}"
+    return f"{mean:,.{digits}f} ± {round(half, 1 - first):,.{digits}f}"
 
 
-def _is_share(name: str) -> bool:
+def is_share(name: str) -> bool:
+    """Whether a score is a share of a whole, by its name."""
     score = name.partition(" of ")[0]  # of a class, whose name may be anything
     return score.rpartition("/")[2].rpartition(": ")[2].startswith(_SHARES)

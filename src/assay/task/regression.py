@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 from typing_extensions import override
 
 from assay.errors import DataError
+from assay.quoting import number_text
 from assay.task.target_check import wrong_form
 from assay.task.task import Task
 
@@ -55,9 +56,9 @@ class Regression(Task):
         if constant.any():
             column = int(constant.nonzero()[0])
             which = f" number {column}" if train.shape[1] > 1 else ""
+            value = number_text(float(train[0, column]), 6)
             raise DataError(
-                f"data: the target{which} is {float(train[0, column]):.6g} in all training samples: there is "
-                "nothing to learn",
+                f"data: the target{which} is {value} in all training samples: there is nothing to learn",
                 hint="choose another target (data.source)",
             )
 
@@ -133,6 +134,6 @@ class Regression(Task):
         parts = []
         for column, (name, value) in enumerate(zip(names, outputs, strict=True)):
             of = f"{name} " if len(names) > 1 else ""
-            right = "" if targets is None else f"; is {targets[index, column]:.5g}"
-            parts.append(f"{of}{value:.5g}{right}")
+            right = "" if targets is None else f"; is {number_text(targets[index, column], 5)}"
+            parts.append(f"{of}{number_text(value, 5)}{right}")
         return ", ".join(parts)

@@ -11,7 +11,7 @@ from assay.errors import AssayError
 from assay.figure.figure import Figure, Heatmap
 from assay.files.symlinks import read_whole
 from assay.paths import project_conf
-from assay.quoting import duration
+from assay.quoting import duration, number_text
 from assay.record import predictions_file, samples_file
 from assay.record.failure_cause import reason_of
 from assay.record.run_directory import RunDirectory
@@ -335,4 +335,4 @@ def _best(record: RunRecord) -> str:
 
 
 def _text(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return number_text(value, 6) if isinstance(value, float) else str(value)

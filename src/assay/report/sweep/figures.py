@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from assay.figure.figure import Bars, Figure, Line, ParallelCoordinates, Points
+from assay.record.score_text import format_score
 from assay.report.sweep.columns import columns_of
 from assay.report.sweep.importance import importance
 
@@ -155,7 +156,10 @@ def _slice(column: Column, groups: Sequence[Group], aim: Objective, number: int)
             "",
             x,
             means,
-            [f"{group.label}\n{aim.name} {mean:.5g}" for group, mean in zip(groups, means, strict=True)],
+            [
+                f"{group.label}\n{aim.name} {format_score(aim.name, mean)}"
+                for group, mean in zip(groups, means, strict=True)
+            ],
         )
         return Figure(name, title, (points,), x_label=column.key, y_label=aim.name, log_x=column.is_log)
     together: dict[str, list[float]] = {}
@@ -170,7 +174,10 @@ def _slice(column: Column, groups: Sequence[Group], aim: Objective, number: int)
         [float(np.mean(together[word])) for word in most],
         [min(together[word]) for word in most],
         [max(together[word]) for word in most],
-        [f"{word}: mean {np.mean(together[word]):.5g} of {len(together[word])}" for word in most],
+        [
+            f"{word}: mean {format_score(aim.name, np.mean(together[word]))} of {len(together[word])}"
+            for word in most
+        ],
     )
     cut = f" The best {len(most)} of {len(words)} values." if len(words) > len(most) else ""
     caption = f"Mean of the configurations with each value; from the lowest to the highest.{cut}"
@@ -183,7 +190,7 @@ def _named(aim: Objective) -> str:
 
 def _said(group: Group, contents: Contents) -> str:
     scores = (
-        f"{aim.name} {score.mean:.5g}"
+        f"{aim.name} {format_score(aim.name, score.mean)}"
         for aim, score in zip(contents.objectives, group.scores, strict=True)
         if score is not None
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.errors import AssayError
 from assay.markdown import plain
-from assay.quoting import counted
+from assay.quoting import counted, number_text
 from assay.record import predictions_file
 from assay.record.score_text import format_score
 from assay.run.export.example_code import code_of
@@ -60,7 +60,8 @@ def _interface(exported: Exported, original: Original) -> Iterable[str]:
         if "range" in one:
             values = f", from {one['range'][0]} to {one['range'][1]}"
         elif "range_seen" in one:
-            values = f", from {one['range_seen'][0]:.4g} to {one['range_seen'][1]:.4g} in the samples checked"
+            low, high = map(number_text, one["range_seen"])
+            values = f", from {low} to {high} in the samples checked"
         if tokens := one.get("tokens"):
             values = (
                 f", token ids that `{tokens['tokenizer']}` beside the file makes of texts, from 0 (padding "
@@ -133,8 +134,8 @@ def agreement_in_words(exported: Exported) -> str:
         before = f" (original {100 * agreement.accuracy:.2f} %)" if exported.quantized else ""
         words.append(f"accuracy {100 * agreement.exported_accuracy:.2f} %{before}")
     if agreement.error is not None and agreement.exported_error is not None:
-        before = f" (original {agreement.error:.4g})" if exported.quantized else ""
-        words.append(f"root mean squared error {agreement.exported_error:.4g}{before}")
+        before = f" (original {number_text(agreement.error)})" if exported.quantized else ""
+        words.append(f"root mean squared error {number_text(agreement.exported_error)}{before}")
     return ", ".join(words)
 
 

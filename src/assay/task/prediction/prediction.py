@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
+from assay.quoting import number_text
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class ValuePrediction:
 
     def __str__(self) -> str:
         pairs = zip(self.names, self.values, strict=True)
-        return printable(", ".join(f"{name} {value:.6g}" for name, value in pairs))
+        return printable(", ".join(f"{name} {number_text(value, 6)}" for name, value in pairs))
 
 
 @final
@@ -158,7 +159,7 @@ class ReconstructionPrediction:
     reconstruction: NDArray[np.float32]
 
     def __str__(self) -> str:
-        return f"error {self.error:.6g}"
+        return f"error {number_text(self.error, 6)}"
 
 
 def probabilities_of(scores: NDArray[np.float32], kind: Kind) -> NDArray[np.float32]:
