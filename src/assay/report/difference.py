@@ -18,7 +18,6 @@ from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.config.yaml_lines import shortened
 from assay.errors import AssayError
-from assay.quoting import number_text
 from assay.record.run_record import FILE, RunRecord
 from assay.terminal import Console
 
@@ -134,9 +133,7 @@ def record_difference(one: RunRecord, other: RunRecord) -> Rows:
 
 def score_difference(one: RunRecord, other: RunRecord) -> Rows:
     """Scores of two runs that are not the same, those of the test first."""
-    first, second = (
-        {name: number_text(value, 6) for name, value in run.metrics.items()} for run in (one, other)
-    )
+    first, second = ({name: f"{value:.6g}" for name, value in run.metrics.items()} for run in (one, other))
     names = sorted({**first, **second}, key=lambda name: (not name.startswith("test/"), name))
     names = [name for name in names if not name.startswith("lr-")]
     shown = [name for name in names if one.metrics.get(name) != other.metrics.get(name)]
