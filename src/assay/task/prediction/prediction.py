@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -83,9 +83,7 @@ class LabelPrediction:
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the labels with a probability above 0.5."""
-        return tuple(
-            name for name, share in zip(self.class_names, self.probabilities, strict=True) if share > 0.5
-        )
+        return tuple(name for name, on in zip(self.class_names, is_on(self.probabilities), strict=True) if on)
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
@@ -160,6 +158,11 @@ class ReconstructionPrediction:
 
     def __str__(self) -> str:
         return f"error {number_text(self.error, 6)}"
+
+
+def is_on(probabilities: NDArray[Any]) -> NDArray[Any]:
+    """Which labels are on: those with a probability above 0.5, as torchmetrics counts them."""
+    return probabilities > 0.5
 
 
 def probabilities_of(scores: NDArray[np.float32], kind: Kind) -> NDArray[np.float32]:
