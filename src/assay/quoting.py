@@ -1,14 +1,16 @@
-"""Numbers in words, and text such that Hydra's grammar and a shell take it as it is."""
+"""Numbers in words, and text such that Hydra's grammar, a shell and a spreadsheet take it as it is."""
 
 from __future__ import annotations
 
 import math
 import re
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pandas as pd
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./@%+-]*( [A-Za-z0-9_./@%+-]+)*")
 _DOTTED_PATH = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
@@ -16,6 +18,10 @@ _UNQUOTED = re.compile(r"""[\w./\\$%*@?|:+,=~(){}\[\]"' -]*""")
 """Values that Hydra takes without quotes, or that bring their own."""
 _WORDS = {"true", "false", "null", "nan", "inf"}
 """Plain text that Hydra takes for something else."""
+
+
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+"""How text begins that a spreadsheet runs (OWASP, "CSV Injection")."""
 
 
 def is_dotted_path(text: str) -> bool:
@@ -41,6 +47,22 @@ def reads_as_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """A cell of a CSV file: text that a spreadsheet would run as a formula begins with an apostrophe.
+
+    >>> spreadsheet_cell("=1+1"), spreadsheet_cell("-1.5"), spreadsheet_cell(-1.5)
+    ("'=1+1", '-1.5', -1.5)
+    """
+    runs = isinstance(value, str) and _FORMULA.match(value) and not reads_as_number(value)
+    return f"'{value}" if runs else value
+
+
+def spreadsheet_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table whose texts and names of columns are as `spreadsheet_cell` writes them."""
+    cells = frame.apply(lambda one: one if one.dtype.kind in "biufc" else one.map(spreadsheet_cell))
+    return cells.set_axis([spreadsheet_cell(name) for name in frame.columns], axis=1)
 
 
 def counted(number: int, thing: str, things: str = "") -> str:

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from assay.errors import AssayError, ConfigError, cannot_write
 from assay.files.atomic import replacing
+from assay.quoting import spreadsheet_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -101,7 +102,7 @@ class _Csv:
         self._stream, self._begun = stream, False
 
     def add(self, frame: pd.DataFrame) -> None:
-        text = frame.to_csv(index=False, header=not self._begun, lineterminator="\n")
+        text = spreadsheet_frame(frame).to_csv(index=False, header=not self._begun, lineterminator="\n")
         self._stream.write(text.encode("utf-8", "surrogateescape"))
         self._begun = True
 
