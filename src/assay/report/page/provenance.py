@@ -9,7 +9,7 @@ from assay.config.yaml_file import load_mapping
 from assay.config.yaml_lines import shortened
 from assay.errors import AssayError
 from assay.files.sealed import yaml_is_whole
-from assay.files.symlinks import read_whole
+from assay.files.symlinks import check_inside, read_whole
 from assay.record.run_directory import RunDirectory
 from assay.report.difference import values_of
 from assay.report.page.config_sources import config_sources
@@ -30,9 +30,8 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
         By full key, and what is wrong with the file; nothing of what cannot be read.
     """
     path = RunDirectory(run_dir).config
-    if not path.resolve().is_relative_to(run_dir.resolve()):  # a page is shown to others
-        return {}, f"{path} is a link to {path.resolve()}, outside of the run: what it says is not shown"
     try:
+        check_inside(path, run_dir)
         whole = yaml_is_whole(read_whole(path))
         return values_of(load_mapping(path)), "" if whole else f"{path} is not as the run has written it"
     except OSError as error:

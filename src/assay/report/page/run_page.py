@@ -9,7 +9,7 @@ import numpy as np
 
 from assay.errors import AssayError
 from assay.figure.figure import Figure, Heatmap
-from assay.files.symlinks import read_whole
+from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
 from assay.quoting import duration, number_text
 from assay.record import predictions_file, samples_file
@@ -241,6 +241,7 @@ def _drawn(make: Callable[[], list[Block]]) -> list[Block]:
 
 def _predictions(run_dir: Path) -> tuple[Predictions | None, str]:
     try:
+        check_inside(run_dir / predictions_file.FILE, run_dir)
         predictions = predictions_file.read(run_dir / predictions_file.FILE)
         import_task("spec.task", predictions.task, project_packages(project_conf()))
     except AssayError as error:
@@ -250,6 +251,7 @@ def _predictions(run_dir: Path) -> tuple[Predictions | None, str]:
 
 def _samples(run_dir: Path, predictions: Predictions | None) -> list[Block]:
     try:
+        check_inside(run_dir / samples_file.FILE, run_dir)
         samples = samples_file.read(run_dir / samples_file.FILE)
     except AssayError as error:
         return [Note(error.message, "warn")]
