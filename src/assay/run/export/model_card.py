@@ -76,11 +76,11 @@ def _interface(exported: Exported, original: Original) -> Iterable[str]:
         if "columns" in one:
             rows = [
                 (
-                    plain(column["name"]),
+                    column["name"],
                     f"{len(column['categories']):,} categories"
                     if column["kind"] == "category"
                     else column["kind"],
-                    "not allowed: NaN comes out" if column["missing"] is None else plain(column["missing"]),
+                    "not allowed: NaN comes out" if column["missing"] is None else column["missing"],
                 )
                 for column in one["columns"]
             ]
@@ -94,7 +94,7 @@ def _output(about: dict[str, Any], original: Original) -> str:
     what = "class" if about["one_of_classes"] else "label"
     if original.codec is not None:
         return (
-            f"logits [batch, length, {original.spec['vocab_size']}] of the token that follows each; the "
+            f"logits [batch, length, {int(original.spec['vocab_size'])}] of the token that follows each; the "
             "tokenizer beside the file says what text each token stands for, and texts begin after token 0"
         )
     return {
@@ -113,7 +113,7 @@ def _scores(exported: Exported) -> Iterable[str]:
     tested = "best" if run["best"] else "last"  # whose weights a run tests in its end
     of_test = {name: value for name, value in run["metrics"].items() if name.startswith("test/")}
     if of_test and run["checkpoint"] == tested:
-        yield _table(("score", ""), [(plain(name), format_score(name, of_test[name])) for name in of_test])
+        yield _table(("score", ""), [(name, format_score(name, of_test[name])) for name in of_test])
     elif run["checkpoint"] != tested:
         yield f"The run's test scores are of its {tested} checkpoint, not of this file."
     else:
@@ -151,7 +151,7 @@ def _data(original: Original) -> Iterable[str]:
     names, counts = spec["class_names"], spec["class_counts"]
     if names and len(names) == len(counts):
         ordered = sorted(zip(names, counts, strict=True), key=lambda one: -one[1])
-        shown = [(plain(name), f"{count:,}") for name, count in ordered[:_MOST_CLASSES]]
+        shown = [(name, f"{count:,}") for name, count in ordered[:_MOST_CLASSES]]
         rest = len(ordered) - len(shown)
         yield ""
         yield _table(("class", "training samples"), [*shown, *([(f"… {rest:,} more", "")] if rest else [])])
@@ -210,10 +210,10 @@ def _provenance(exported: Exported) -> Sequence[tuple[str, str]]:
     command = " ".join(["assay train", *map(shlex.quote, run["overrides"])])
     best = run["best"]
     rows = [
-        ("run", plain(run["run_id"])),
+        ("run", run["run_id"]),
         ("started", run["started"]),
-        ("command", plain(command)),
-        ("checkpoint", plain(f"{run['checkpoint']}, {best.get('monitor', '')} {best.get('value', '')}")),
+        ("command", command),
+        ("checkpoint", f"{run['checkpoint']}, {best.get('monitor', '')} {best.get('value', '')}"),
         ("seed", str(run["seed"])),
         ("fingerprint of the config", run["fingerprint"]),
         ("SHA-256 of the data", run["data_sha256"]),
@@ -223,6 +223,6 @@ def _provenance(exported: Exported) -> Sequence[tuple[str, str]]:
     return [(name, value) for name, value in rows if value]
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *([plain(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
