@@ -97,12 +97,14 @@ class Heatmap:
         x_names: Of the columns.
         y_names: Of the rows, from top to bottom.
         shows_values: Whether each cell says its number.
+        is_share: Whether these are shares of a whole, which are written in per cent.
     """
 
     values: NDArray[Any]
     x_names: Names
     y_names: Names
     shows_values: bool = True
+    is_share: bool = False
 
     def __post_init__(self) -> None:
         if np.shape(self.values) != (len(self.y_names), len(self.x_names)):
@@ -175,7 +177,8 @@ class Figure:
         marks: What is drawn, the first one at the back. Heatmaps and parallel coordinates stand alone.
         x_label: Of the horizontal axis, with the unit.
         y_label: Of the vertical axis.
-        log_x: Whether the horizontal axis is logarithmic.
+        log: The axes that are logarithmic, such as `x`.
+        shares: The axes of shares of a whole, which are written in per cent, such as `y`.
         x_range: What the horizontal axis shows at first; None: all.
         y_range: The same of the vertical one.
         is_wide: Whether a page gives it the whole width.
@@ -187,7 +190,8 @@ class Figure:
     marks: tuple[Mark, ...]
     x_label: str = ""
     y_label: str = ""
-    log_x: bool = False
+    log: str = ""
+    shares: str = ""
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     is_wide: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Final
 
 from assay.quoting import number_text
@@ -10,6 +11,7 @@ from assay.quoting import number_text
 if TYPE_CHECKING:
     from assay.record.runs.statistics import Mean
 
+_OF_A_CLASS: Final = re.compile("Precision|Recall|F1|FBeta|Jaccard|Specificity")
 _SHARES: Final = (
     *("accuracy", "precision", "recall", "f1", "auroc", "one_nn", "probe_accuracy"),
     *("balanced accuracy", "average precision", "exact match"),
@@ -31,6 +33,28 @@ def format_score(name: str, value: float) -> str:
     '98.61 %'
     """
     return f"{100 * value:.2f} %" if is_share(name) else number_text(value)
+
+
+def described_metric(name: str, target: str, average: str, positive: str) -> str:
+    """A metric's name, and what it averages over or of which class it is.
+
+    Args:
+        name: Such as `f1`.
+        target: Its class, such as `torchmetrics.classification.BinaryF1Score`.
+        average: Its argument of that name; empty where it is not stated.
+        positive: The class that a score of yes or no is of.
+
+    >>> described_metric("f1", "torchmetrics.classification.MulticlassF1Score", "", "")
+    'f1 (macro)'
+    >>> described_metric("f1", "torchmetrics.classification.BinaryF1Score", "", "ill")
+    'f1 of ill'
+    """
+    kind = target.rpartition(".")[2]
+    if kind.startswith("Binary"):
+        return f"{name} of {positive}" if _OF_A_CLASS.search(kind) else name
+    average = average or ("macro" if kind.startswith(("Multiclass", "Multilabel")) else "")
+    is_said = name.startswith("mean") or (average == "micro" and "Accuracy" in kind)
+    return name if is_said or average in ("", "none", "null") else f"{name} ({average})"
 
 
 def score_text(name: str, score: Mean) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
 from assay.record.runs.curves import read_curves
-from assay.record.score_text import format_score
+from assay.record.score_text import described_metric, format_score
 from assay.report.page.history_figures import (
+    at_epoch,
     curve_figures,
     memory_figures,
     subset_and_metric,
@@ -54,9 +55,10 @@ from assay.task.score import LEVEL, num_draws
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from assay.record.runs.curves import Curve
     from assay.record.samples_file import KeptSample
     from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score
@@ -73,6 +75,8 @@ _TOKENS: Final = "tokens"
 _MARKED: Final = (
     "The darker a token, the less the model expected it; the pointer over it tells how many bits."
 )
+AtBest: TypeAlias = tuple[int, dict[str, float]] | None
+"""Step and metrics of the best checkpoint, where they were logged."""
 _SUBSETS: Final = ("train", "val", "test")
 _TITLES: Final = {"worst": "The most wrong", "random": "At random", "generated": "What the model writes"}
 
@@ -87,6 +91,17 @@ def run_page(run_dir: Path) -> Page:
     status = "running" if record.status == "running" and is_written(run_dir) else record.outcome.status
     values, config_note = read_values(run_dir)
     predictions, missing = _predictions(run_dir)
+    curves, no_curves = _curves(run_dir)
+    at_best = at_epoch(curves, record.best)
+    tested = "tested" if any(name.startswith("test/") for name in record.metrics) else "best"
+    kept = None if at_best is None else (f"epoch {record.best['epoch']}, {tested}", at_best[0])
+    names = predictions.class_names if predictions is not None else ()
+
+    def title(metric: str) -> str:
+        node = f"metrics.eval.metrics.{metric}"
+        target, average = values.get(f"{node}._target_", ""), values.get(f"{node}.average", "")
+        return described_metric(metric, target, average, names[1] if len(names) == 2 else "class 1")
+
     about = [
         record.started.replace("T", " ").replace("+00:00", " UTC"),
         duration(record.seconds) if record.finished else "",
@@ -96,8 +111,14 @@ def run_page(run_dir: Path) -> Page:
         *record.tags,
     ]
     sections = [
-        Section("scores", "Scores", [*_ending(record, status), *_scores(record, predictions)]),
-        Section("training", "Training", _training(run_dir, values.get("spec.num_train", ""))),
+        Section("scores", "Scores", _ending(record, status) + _scores(record, predictions, at_best, title)),
+        Section(
+            "training",
+            "Training",
+            [Note(no_curves, "warn")]
+            if no_curves
+            else _training(run_dir, values.get("spec.num_train", ""), curves, kept, title),
+        ),
         Section("predictions", "Predictions", _judged(record, predictions, missing)),
         Section("samples", "Samples", _samples(run_dir, predictions), _HOW_SAID),
         Section("config", "Config", config_blocks(values, config_note, record)),
@@ -124,18 +145,27 @@ def _ending(record: RunRecord, status: str) -> list[Block]:
     ]
 
 
-def _scores(record: RunRecord, predictions: Predictions | None) -> list[Block]:
+def _scores(
+    record: RunRecord,
+    predictions: Predictions | None,
+    at_best: AtBest,
+    title: Callable[[str], str],
+) -> list[Block]:
     blocks: list[Block] = []
     if predictions is not None:
         blocks += _drawn(lambda: _judged_scores(predictions))
-    blocks += _logged(record)
+    blocks += _logged(record, at_best, title)
     return blocks or [Note("The run has logged no metrics.", "warn")]
 
 
-def _logged(record: RunRecord) -> list[Block]:
-    """The last value of each metric, a column per subset."""
+def _logged(record: RunRecord, at_best: AtBest, title: Callable[[str], str]) -> list[Block]:
+    """Each metric of the best checkpoint, a column per subset; the last values where there is none."""
+    metrics = record.metrics
+    if at_best is not None:
+        of_test = {name: value for name, value in metrics.items() if name.startswith("test/")}
+        metrics = {name: value for name, value in at_best[1].items() if name in metrics} | of_test
     rows: dict[str, dict[str, Cell]] = {}
-    for name, value in record.metrics.items():
+    for name, value in metrics.items():
         subset, metric = subset_and_metric(name)
         if not name.startswith(("lr-", "DeviceStatsMonitor")):
             rows.setdefault(metric, {})[subset] = Cell(format_score(metric, value), value, title=repr(value))
@@ -145,9 +175,14 @@ def _logged(record: RunRecord) -> list[Block]:
     subsets = sorted(there, key=lambda one: (_SUBSETS.index(one) if one in _SUBSETS else len(_SUBSETS), one))
     names = {subset: subset or "value" for subset in subsets}
     table: list[list[Cell | str]] = [
-        [metric, *(cells.get(one, Cell("")) for one in subsets)] for metric, cells in rows.items()
+        [title(metric), *(cells.get(one, Cell("")) for one in subsets)] for metric, cells in rows.items()
     ]
-    caption = f"The last value of each. {_best(record)}".strip()
+    tested = "was tested" if "test" in there else "is kept"
+    caption = "The last value of each."
+    if {"epoch", "monitor"} <= record.best.keys():
+        best = f"the best by {record.best['monitor']}, whose checkpoint {tested}"
+        caption = f"{'All' if at_best else 'Test scores are'} of epoch {record.best['epoch']}, {best}."
+        caption += "" if at_best else " The others are the last ones logged."
     return [Table(("metric", *names.values()), table, caption, numeric=frozenset(names.values()))]
 
 
@@ -180,12 +215,21 @@ def _interval(score: Score) -> str:
     return f"{low.removesuffix(' %')} to {high}"
 
 
-def _training(run_dir: Path, num_train: str) -> list[Block]:
+def _curves(run_dir: Path) -> tuple[dict[str, Curve], str]:
     try:
-        curves = read_curves(run_dir)
+        return read_curves(run_dir), ""
     except AssayError as error:
-        return [Note(f"There are no learning curves: {error.message}", "warn")]
-    figures = curve_figures(curves)
+        return {}, f"There are no learning curves: {error.message}"
+
+
+def _training(
+    run_dir: Path,
+    num_train: str,
+    curves: Mapping[str, Curve],
+    kept: tuple[str, int] | None,
+    title: Callable[[str], str],
+) -> list[Block]:
+    figures = curve_figures(curves, title, kept)
     try:
         log = read_whole(RunDirectory(run_dir).log)
     except OSError:  # none, or larger than anybody reads
@@ -227,7 +271,7 @@ def _matrices(record: RunRecord) -> list[Block]:
         if matrix.ndim == 2 and 0 < matrix.size <= _LARGEST_MATRIX:
             names = [[str(index) for index in range(size)] for size in matrix.shape]
             heatmap = Heatmap(matrix, names[1], names[0], shows_values=matrix.shape[0] <= 16)
-            figures.append(Figure(f"matrix_{number}", name, (heatmap,), "predicted", "target"))
+            figures.append(Figure(f"matrix_{number}", name, (heatmap,), "predicted", "true"))
     return [Figures(figures)] if figures else []
 
 
@@ -325,15 +369,6 @@ class _Told:
         at = self._index[key]
         tone: Tone = "" if self._right is None or self._right[at] else "bad"
         return task_of(self._predictions.task).said(self._predictions, at), key, tone
-
-
-def _best(record: RunRecord) -> str:
-    best = record.best
-    if not isinstance(best.get("value"), float | int) or not {"epoch", "monitor"} <= best.keys():
-        return ""
-    score = format_score(str(best["monitor"]), best["value"])
-    tested = "was tested" if any(name.startswith("test/") for name in record.metrics) else "is kept"
-    return f"The best checkpoint {tested}: epoch {best['epoch']}, {best['monitor']} {score}."
 
 
 def _text(value: Any) -> str:

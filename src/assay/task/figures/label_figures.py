@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from assay.figure.figure import Bars, Figure
+from assay.record.score_text import format_score
 from assay.task.figures.curve_figures import calibration, mean_auroc, ranking_figures
 from assay.task.prediction.prediction import is_on
 from assay.task.score import bootstrapped
@@ -73,7 +74,10 @@ def label_figures(predictions: Predictions) -> list[Figure]:
     labels = [names[label] for label in shown]
 
     def bars(name: str, values: NDArray[Any]) -> Bars:
-        texts = [f"{names[at]}: {name} {values[at]:.4g}, on in {support[at]} samples" for at in shown]
+        texts = [
+            f"{names[at]}: {name} {format_score(name.lower(), values[at])}, on in {support[at]:,} samples"
+            for at in shown
+        ]
         return Bars(name, labels, values[shown], texts=texts)
 
     scores = tuple(bars(*one) for one in (("precision", precision), ("recall", recall), ("F1", f1)))
@@ -89,6 +93,7 @@ def label_figures(predictions: Predictions) -> list[Figure]:
             "per_label",
             "Precision, recall and F1 per label",
             scores,
+            shares="y",
             y_range=(0, 1.02),
             is_wide=wide,
             caption=caption,
