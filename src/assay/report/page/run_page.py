@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -50,6 +51,7 @@ from assay.report.page.provenance import (
 )
 from assay.targets.own_task import import_task
 from assay.targets.trust import project_packages
+from assay.task.figures.class_figures import TRUE_CLASS
 from assay.task.own_task.answers import scores_of
 from assay.task.score import LEVEL, num_draws
 from assay.task.task_of import task_of
@@ -119,7 +121,11 @@ def run_page(run_dir: Path) -> Page:
             if no_curves
             else _training(run_dir, values.get("spec.num_train", ""), curves, kept, title),
         ),
-        Section("predictions", "Predictions", _judged(record, predictions, missing)),
+        Section(
+            "predictions",
+            "Predictions",
+            _judged(record, predictions, missing, values.get("data.source.target", "")),
+        ),
         Section("samples", "Samples", _samples(run_dir, predictions), _HOW_SAID),
         Section("config", "Config", config_blocks(values, config_note, record)),
         Section("environment", "Environment", environment_blocks(record)),
@@ -243,21 +249,28 @@ def _training(
     return blocks
 
 
-def _judged(record: RunRecord, predictions: Predictions | None, missing: str) -> list[Block]:
+def _judged(record: RunRecord, predictions: Predictions | None, missing: str, target: str) -> list[Block]:
     if predictions is None:
         return [Note(f"There is nothing to draw: {missing}", "warn"), *_matrices(record)]
-    return _drawn(lambda: _judged_figures(predictions))
+    return _drawn(lambda: _judged_figures(predictions, target))
 
 
-def _judged_figures(predictions: Predictions) -> list[Block]:
+def _judged_figures(predictions: Predictions, target: str) -> list[Block]:
     task = task_of(predictions.task)
     if predictions.targets is None and not task.learns_from_inputs:
         return [
             Note("What is right of these samples is not known: there is nothing to compare with.", "warn")
         ]
-    figures = task.figures(predictions)
+    figures = [_named(one, target) for one in task.figures(predictions)]
     none = "These outputs are neither probabilities nor values, or too few: there is nothing to draw."
     return [Figures(figures)] if figures else [Note(none, "warn")]
+
+
+def _named(figure: Figure, target: str) -> Figure:
+    """A confusion matrix with the user's name of what is predicted."""
+    if not target or figure.y_label != TRUE_CLASS:
+        return figure
+    return replace(figure, x_label=f"predicted {target}", y_label=f"true {target}")
 
 
 def _matrices(record: RunRecord) -> list[Block]:
@@ -271,7 +284,7 @@ def _matrices(record: RunRecord) -> list[Block]:
         if matrix.ndim == 2 and 0 < matrix.size <= _LARGEST_MATRIX:
             names = [[str(index) for index in range(size)] for size in matrix.shape]
             heatmap = Heatmap(matrix, names[1], names[0], shows_values=matrix.shape[0] <= 16)
-            figures.append(Figure(f"matrix_{number}", name, (heatmap,), "predicted", "true"))
+            figures.append(Figure(f"matrix_{number}", name, (heatmap,), "predicted class", TRUE_CLASS))
     return [Figures(figures)] if figures else []
 
 

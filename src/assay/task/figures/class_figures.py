@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score
 
+TRUE_CLASS: Final = "true class"
+"""Label of the rows of a confusion matrix."""
 _COUNTS: Final = "confusion_matrix"
 _MOST_IN_MATRIX: Final = 50
 _MOST_BARS: Final = 30
@@ -157,8 +159,8 @@ def _matrices(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure]:
                     values[np.ix_(shown, shown)], chosen, chosen, len(chosen) <= 16, is_share=name != _COUNTS
                 ),
             ),
-            "predicted",
-            "true",
+            "predicted class",
+            TRUE_CLASS,
             is_wide=wide,
             caption=told,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -62,6 +63,9 @@ def value_figures(predictions: Predictions) -> list[Figure]:
     for index, name in enumerate(names[:_MOST_TARGETS]):
         number = f"_{index}" if len(names) > 1 else ""
         figures += _of_target(number, name, said[:, index], right[:, index], predictions.keys)
+    if len(names) > _MOST_TARGETS and figures:
+        caption = f"{figures[-1].caption} The first {_MOST_TARGETS} of {len(names)} targets are drawn."
+        figures[-1] = replace(figures[-1], caption=caption.strip())
     return figures
 
 
