@@ -325,7 +325,7 @@ def _axis(figure: Figure, which: Literal["x", "y"]) -> dict[str, Any]:
     axis: dict[str, Any] = {"title": {"text": escaped(label)}, "automargin": True, "separatethousands": True}
     axis |= {"exponentformat": "power", "minexponent": _LARGEST_EXPONENT}
     if which in figure.shares:
-        axis["tickformat"] = ".3~%"
+        axis |= {"tickformat": ".3~%", "autorangeoptions": {"clipmin": -0.02, "clipmax": 1.02}}
     if log:
         axis["type"] = "log"
         values = sorted({float(one) for one in _drawn(figure, which) if one > 0})

@@ -104,15 +104,18 @@ class Regression(Task):
         if targets is None or predictions.kind != "values":
             return np.full(len(outputs), np.nan)
         # What is not finite is wrong beyond measure.
-        error = np.nan_to_num(np.abs(outputs.astype(float) - targets), nan=np.inf).max(1)
+        error = np.abs(outputs.astype(float) - targets)
+        if targets.shape[1] > 1:  # in deviations, for their units may differ
+            spread = targets.std(0, dtype=float)
+            error /= np.where(spread > 0, spread, 1)
+        error = np.nan_to_num(error, nan=np.inf).max(1)
         badness: NDArray[Any] = np.minimum(error, np.finfo(float).max)
         return badness
 
     @override
     def worst_is(self, predictions: Predictions) -> str:
-        return "The largest absolute error first" + (
-            "." if predictions.outputs.shape[1] == 1 else ", of any target."
-        )
+        several = ", of any target in its standard deviations" if predictions.outputs.shape[1] > 1 else ""
+        return f"The largest absolute error first{several}."
 
     @override
     def trivial(self, predictions: Predictions) -> list[str]:
@@ -133,7 +136,7 @@ class Regression(Task):
         names, outputs, targets = target_names(predictions), predictions.outputs[index], predictions.targets
         parts = []
         for column, (name, value) in enumerate(zip(names, outputs, strict=True)):
-            of = f"{name} " if len(names) > 1 else ""
-            right = "" if targets is None else f"; is {number_text(targets[index, column], 5)}"
-            parts.append(f"{of}{number_text(value, 5)}{right}")
-        return ", ".join(parts)
+            said = f"{name} {number_text(value, 5)}" if len(names) > 1 else number_text(value, 5)
+            right = "" if targets is None else f" (is {number_text(targets[index, column], 5)})"
+            parts.append(f"{said}{right}")
+        return "; ".join(parts)
