@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from assay.figure.figure import Bars, Figure, Heatmap
-from assay.record.score_text import format_score
 from assay.task.figures.curve_figures import (
     Ranking,
     calibration,
@@ -207,10 +206,7 @@ def _per_class(
             name,
             labels,
             values[shown],
-            texts=[
-                f"{names[at]}: {name} {format_score(name.lower(), values[at])}, {support[at]:,} samples"
-                for at in shown
-            ],
+            texts=[f"{names[at]}: {name} {100 * values[at]:.2f} %, {support[at]:,} samples" for at in shown],
         )
         for name, values in scores.items()
     )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from assay.figure.figure import Bars, Figure
-from assay.record.score_text import format_score
 from assay.task.figures.curve_figures import calibration, mean_auroc, ranking_figures
 from assay.task.prediction.prediction import is_on
 from assay.task.score import bootstrapped
@@ -74,10 +73,8 @@ def label_figures(predictions: Predictions) -> list[Figure]:
     labels = [names[label] for label in shown]
 
     def bars(name: str, values: NDArray[Any]) -> Bars:
-        texts = [
-            f"{names[at]}: {name} {format_score(name.lower(), values[at])}, on in {support[at]:,} samples"
-            for at in shown
-        ]
+        written = [f"{100 * one:.2f} %" if values.dtype.kind == "f" else f"{one:,}" for one in values]
+        texts = [f"{names[at]}: {name} {written[at]}, on in {support[at]:,} samples" for at in shown]
         return Bars(name, labels, values[shown], texts=texts)
 
     scores = tuple(bars(*one) for one in (("precision", precision), ("recall", recall), ("F1", f1)))
