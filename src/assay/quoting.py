@@ -61,8 +61,11 @@ def spreadsheet_cell(value: Any) -> Any:
 
 def spreadsheet_frame(frame: pd.DataFrame) -> pd.DataFrame:
     """A table whose texts and names of columns are as `spreadsheet_cell` writes them."""
-    cells = frame.apply(lambda one: one if one.dtype.kind in "biufc" else one.map(spreadsheet_cell))
-    return cells.set_axis([spreadsheet_cell(name) for name in frame.columns], axis=1)
+    cells: pd.DataFrame = frame.apply(
+        lambda one: one if one.dtype.kind in "biufc" else one.map(spreadsheet_cell)
+    )
+    cells.columns = [spreadsheet_cell(name) for name in frame.columns]
+    return cells
 
 
 def counted(number: int, thing: str, things: str = "") -> str:

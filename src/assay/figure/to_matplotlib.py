@@ -84,14 +84,19 @@ def _label(figure: Figure, axes: Axes) -> None:
         axes.set_yscale("log")
     for which, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         if not isinstance(axis.get_major_formatter(), FixedFormatter):
-            share = which in figure.shares
-            axis.set_major_formatter(
-                lambda value, _, share=share: f"{100 * value:.4g} %" if share else number_text(value, 6)
-            )
+            axis.set_major_formatter(_percent if which in figure.shares else _number)
     if figure.x_range is not None:
         axes.set_xlim(figure.x_range)
     if figure.y_range is not None:
         axes.set_ylim(figure.y_range)
+
+
+def _percent(value: float, _: object) -> str:
+    return f"{100 * value:.4g} %"
+
+
+def _number(value: float, _: object) -> str:
+    return number_text(value, 6)
 
 
 def _legend(axes: Axes, entries: list[tuple[str, Any]]) -> None:

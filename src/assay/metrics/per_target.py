@@ -37,7 +37,7 @@ class PerTarget(MetricCollection):
         self, metrics: Mapping[str, Metric], num_targets: int = 1, target_names: Sequence[str] = ()
     ) -> None:
         self._columns: dict[str, int] = {}
-        found = dict(metrics)
+        found: dict[str, Metric | MetricCollection] = dict(metrics)
         if 1 < num_targets <= _MOST:
             names = metric_keys(target_names or [f"target_{at}" for at in range(num_targets)])
             joint = {key: one for key, one in found.items() if getattr(one, "num_targets", 1) > 1}

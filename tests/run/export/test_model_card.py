@@ -30,6 +30,7 @@ def test_what_is_on_it(digits_run: Trained, tmp_path: Path) -> None:
     accuracy = f"| test/accuracy | {100 * record['metrics']['test/accuracy']:.2f} % |"
     for words in (record["fingerprint"], record["data_sha256"], accuracy, "360 test samples"):
         assert words in card
+    assert "| test/f1 (macro) |" in card, "not that of a class"
     counts = digits_run.datamodule.spec.class_counts
     assert all(f"| {name} | {count} |" in card for name, count in enumerate(counts))
     kept = pd.read_parquet(digits_run.run_dir / "predictions.parquet")

@@ -99,7 +99,7 @@ def run_page(run_dir: Path) -> Page:
     kept = None if at_best is None else (f"epoch {record.best['epoch']}, {tested}", at_best[0])
     names = predictions.class_names if predictions is not None else ()
 
-    def title(metric: str) -> str:
+    def in_words(metric: str) -> str:
         node = f"metrics.eval.metrics.{metric}"
         target, average = values.get(f"{node}._target_", ""), values.get(f"{node}.average", "")
         return described_metric(metric, target, average, names[1] if len(names) == 2 else "class 1")
@@ -113,13 +113,15 @@ def run_page(run_dir: Path) -> Page:
         *record.tags,
     ]
     sections = [
-        Section("scores", "Scores", _ending(record, status) + _scores(record, predictions, at_best, title)),
+        Section(
+            "scores", "Scores", _ending(record, status) + _scores(record, predictions, at_best, in_words)
+        ),
         Section(
             "training",
             "Training",
             [Note(no_curves, "warn")]
             if no_curves
-            else _training(run_dir, values.get("spec.num_train", ""), curves, kept, title),
+            else _training(run_dir, values.get("spec.num_train", ""), curves, kept, in_words),
         ),
         Section(
             "predictions",

@@ -184,7 +184,7 @@ def _slice(column: Column, groups: Sequence[Group], aim: Objective, number: int)
         [min(together[word]) for word in most],
         [max(together[word]) for word in most],
         [
-            f"{word}: mean {format_score(aim.name, np.mean(together[word]))} of {len(together[word])}"
+            f"{word}: mean {format_score(aim.name, float(np.mean(together[word])))} of {len(together[word])}"
             for word in most
         ],
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
+from omegaconf import OmegaConf
+
 from assay.errors import AssayError
 from assay.markdown import plain
 from assay.quoting import counted, number_text
 from assay.record import predictions_file
-from assay.record.score_text import format_score
+from assay.record.score_text import described_metric, format_score
 from assay.run.export.example_code import code_of
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def model_card(exported: Exported, original: Original) -> str:
         f"{plain(run['run_id'])}, {run['checkpoint']} checkpoint.",
         "## What it takes and gives\n\n" + "\n".join(_interface(exported, original)),
         f"## How to run it\n\n```python\n{code_of(exported, original)}```",
-        "## Scores\n\n" + "\n".join(_scores(exported)),
+        "## Scores\n\n" + "\n".join(_scores(exported, original)),
         "## Training data\n\n" + "\n".join(_data(original)),
         "## Limits\n\n" + "\n".join(f"- {one}" for one in _limits(exported, original)),
         "## Where it came from\n\n" + _table(("", ""), _provenance(exported)),
@@ -108,12 +110,19 @@ def _output(about: dict[str, Any], original: Original) -> str:
     }[about["output"]["kind"]]
 
 
-def _scores(exported: Exported) -> Iterable[str]:
+def _scores(exported: Exported, original: Original) -> Iterable[str]:
+    names = exported.description["names"]
+
+    def in_words(name: str) -> str:
+        node: Any = OmegaConf.select(original.config, f"metrics.eval.metrics.{name.removeprefix('test/')}")
+        target, average = (str((node or {}).get(key) or "") for key in ("_target_", "average"))
+        return described_metric(name, target, average, str(names[1]) if len(names) == 2 else "class 1")
+
     run = exported.description["run"]
     tested = "best" if run["best"] else "last"  # whose weights a run tests in its end
     of_test = {name: value for name, value in run["metrics"].items() if name.startswith("test/")}
     if of_test and run["checkpoint"] == tested:
-        yield _table(("score", ""), [(name, format_score(name, of_test[name])) for name in of_test])
+        yield _table(("score", ""), [(in_words(name), format_score(name, of_test[name])) for name in of_test])
     elif run["checkpoint"] != tested:
         yield f"The run's test scores are of its {tested} checkpoint, not of this file."
     else:
