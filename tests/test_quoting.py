@@ -1,14 +1,17 @@
 """Whatever text is typed as `override` writes it arrives as that text."""
 
+import io
 import shlex
 
+import numpy as np
+import pandas as pd
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from assay.quoting import override
+from assay.quoting import number_text, override, spreadsheet_cell, spreadsheet_frame
 
 TEXTS = st.text(alphabet="ab1 ,;:[](){}$\\'\"=~!*?|&<>`#%é\n", max_size=8)
 
@@ -38,3 +41,34 @@ def test_text_stays_text(text: str) -> None:
 def test_what_is_plain_is_not_quoted() -> None:
     assert override("data.source.exclude", ["secret"]) == "'data.source.exclude=[secret]'"
     assert override("optimizer.lr", "x") == "optimizer.lr=x"
+
+
+@given(st.floats(1e-4, 1e14) | st.floats(-1e14, -1e-4), st.integers(1, 7))
+def test_a_number_is_written_as_people_write_it(value: float, digits: int) -> None:
+    text = number_text(value, digits)
+    assert "e" not in text
+    assert float(text.replace(",", "")) == pytest.approx(value, rel=5.001 * 10**-digits)
+    assert text.rpartition(".")[0] or f"{float(text.replace(',', '')):,.0f}" == text
+
+
+@given(st.text(alphabet="=+-@\t\r\n'a1.e ,", max_size=6))
+def test_no_spreadsheet_runs_a_text(text: str) -> None:
+    cell = spreadsheet_cell(text)
+    try:
+        float(text)
+    except ValueError:
+        assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+        assert cell in (text, f"'{text}")
+    else:
+        assert cell == text, "a number"
+
+
+def test_only_texts_of_a_table_change() -> None:
+    frame = pd.DataFrame(
+        {"=name": ["=1+1", None], "x": np.array([-0.1, 0.1], np.float32), "n": [-1, 2], "t": ["-2", "-a"]}
+    )
+    assert spreadsheet_frame(frame).to_csv(index=False) == "'=name,x,n,t\n'=1+1,-0.1,-1,-2\n,0.1,2,'-a\n"
+    kind = frame.astype({"=name": "category", "n": "Int64"})
+    assert spreadsheet_frame(kind).to_csv(index=False) == spreadsheet_frame(frame).to_csv(index=False)
+    empty = spreadsheet_frame(frame[:0]).to_csv(index=False)
+    assert pd.read_csv(io.StringIO(empty)).columns.tolist() == ["'=name", "x", "n", "t"]

@@ -1,13 +1,16 @@
-"""Numbers in words, and text such that Hydra's grammar and a shell take it as it is."""
+"""Numbers in words, and text such that Hydra's grammar, a shell and a spreadsheet take it as it is."""
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pandas as pd
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./@%+-]*( [A-Za-z0-9_./@%+-]+)*")
 _DOTTED_PATH = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
@@ -15,6 +18,10 @@ _UNQUOTED = re.compile(r"""[\w./\\$%*@?|:+,=~(){}\[\]"' -]*""")
 """Values that Hydra takes without quotes, or that bring their own."""
 _WORDS = {"true", "false", "null", "nan", "inf"}
 """Plain text that Hydra takes for something else."""
+
+
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+"""How text begins that a spreadsheet runs (OWASP, "CSV Injection")."""
 
 
 def is_dotted_path(text: str) -> bool:
@@ -42,6 +49,25 @@ def reads_as_number(text: str) -> bool:
     return True
 
 
+def spreadsheet_cell(value: Any) -> Any:
+    """A cell of a CSV file: text that a spreadsheet would run as a formula begins with an apostrophe.
+
+    >>> spreadsheet_cell("=1+1"), spreadsheet_cell("-1.5"), spreadsheet_cell(-1.5)
+    ("'=1+1", '-1.5', -1.5)
+    """
+    runs = isinstance(value, str) and _FORMULA.match(value) and not reads_as_number(value)
+    return f"'{value}" if runs else value
+
+
+def spreadsheet_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table whose texts and names of columns are as `spreadsheet_cell` writes them."""
+    cells: pd.DataFrame = frame.apply(
+        lambda one: one if one.dtype.kind in "biufc" else one.map(spreadsheet_cell)
+    )
+    cells.columns = [spreadsheet_cell(name) for name in frame.columns]
+    return cells
+
+
 def counted(number: int, thing: str, things: str = "") -> str:
     """A number of things, in words.
 
@@ -54,6 +80,23 @@ def counted(number: int, thing: str, things: str = "") -> str:
     ('1 job', '2,000 batches')
     """
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
+def number_text(value: float, digits: int = 4) -> str:
+    """A number as people write it: all digits before the point, and after it as many as are significant.
+
+    Args:
+        value: Any number.
+        digits: Significant ones.
+
+    >>> number_text(607270.0), number_text(607270.4), number_text(0.0432184), number_text(1e-05)
+    ('607,270', '607,270', '0.04322', '1e-05')
+    """
+    if not math.isfinite(value) or not 1e-4 <= abs(value) < 1e15:
+        return f"{value + 0.0:.{digits}g}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
 
 
 def duration(seconds: float) -> str:

@@ -121,7 +121,14 @@ def test_module_knows_only_leaf_groups(trees: Trees) -> None:
 def test_tasks_know_only_figures_errors_and_what_is_printed(trees: Trees) -> None:
     for name, tree in trees.items():
         if group_of(name) == "task":
-            assert rooms(imported(tree)) <= {"task", "figure", "errors", "error_location", "terminal"}, name
+            assert rooms(imported(tree)) <= {
+                "task",
+                "figure",
+                "errors",
+                "error_location",
+                "quoting",
+                "terminal",
+            }, name
 
 
 def test_only_targets_calls_what_a_config_names(trees: Trees) -> None:

@@ -26,7 +26,7 @@ EXAMPLES = (
             Points(HOSTILE, [1, 10], [2, 3], texts=[HOSTILE, "b\nc"]),
             Points("plain", [1, 100], [2, 3]),
         ),
-        log_x=True,
+        log="x",
         x_range=(1, 100),
     ),
     Figure(

@@ -7,7 +7,7 @@ import pandas
 import pytest
 from tests.figure.examples import EXAMPLES, HOSTILE
 
-from assay.figure.figure import Figure, Heatmap, Line, Points
+from assay.figure.figure import Bars, Figure, Heatmap, Line, Points
 from assay.figure.to_csv import to_csv
 
 
@@ -36,3 +36,10 @@ def test_a_matrix_keeps_its_form() -> None:
     assert to_csv(Figure("a", "", (Heatmap(np.eye(2, dtype=int), ["p", "p"], ["q", "r"]),))) == (
         ",p,p\nq,1,0\nr,0,1\n"
     )
+
+
+def test_no_name_becomes_a_formula() -> None:
+    bars = Bars("@series", ["=cmd()", "b"], [-1, 2])
+    assert to_csv(Figure("a", "", (bars, bars))).splitlines()[1] == "'@series,'=cmd(),-1"
+    heatmap = Heatmap(np.eye(2, dtype=int), ["+p", "-1"], ["=q", "r"])
+    assert to_csv(Figure("a", "", (heatmap,))) == ",'+p,-1\n'=q,1,0\nr,0,1\n"

@@ -29,6 +29,7 @@ def load(option: str, stage: str) -> MetricCollection:
     spec = {
         "num_classes": 4,
         "num_targets": 2,
+        "target_names": ["a", "b"],
         "num_outputs": 4,
         "ignore_index": 255,
         "token_bytes": "0 1*2 3",
@@ -71,9 +72,12 @@ def multilabel() -> tuple[Tensor, Tensor, dict[str, Any]]:
 
 def regression() -> tuple[Tensor, Tensor, dict[str, Any]]:
     y, p = draw(N, 2, seed=0), draw(N, 2, seed=1)
-    mse = sk.mean_squared_error(y.numpy(), p.numpy())
-    mae = sk.mean_absolute_error(y.numpy(), p.numpy())
-    return p, y, {"mae": mae, "mse": mse, "rmse": mse**0.5, "r2": sk.r2_score(y.numpy(), p.numpy())}
+    expected: dict[str, Any] = {"r2": sk.r2_score(y.numpy(), p.numpy())}
+    for at, name in enumerate("ab"):
+        pair = y[:, at].numpy(), p[:, at].numpy()
+        mae, mse = sk.mean_absolute_error(*pair), sk.mean_squared_error(*pair)
+        expected |= {f"{name}/mae": mae, f"{name}/mse": mse, f"{name}/rmse": mse**0.5}
+    return p, y, expected
 
 
 def retrieval() -> tuple[Tensor, Tensor, dict[str, Any]]:
@@ -174,7 +178,7 @@ def test_training_tracks_one_cheap_metric_at_most(task: str) -> None:
     collection = load(task, "train")
     collection.update(p, y)
     others = {
-        "regression": {"mae"},
+        "regression": {"a/mae", "b/mae"},
         "retrieval": set(),
         "language_modelling": set(),
         "segmentation": {"mean_iou"},
@@ -193,7 +197,7 @@ def test_no_metric_checks_values_at_every_step(task: str) -> None:
 
 
 def test_r2_takes_one_target_in_a_column() -> None:
-    spec = {"num_targets": 1}
+    spec = {"num_targets": 1, "target_names": ["a"]}
     root = OmegaConf.create({"spec": spec, "metrics": OmegaConf.load(CONF / "regression.yaml")})
     collection = instantiate(root.metrics.eval)
     y, p = draw(N, 1, seed=0), draw(N, 1, seed=1)

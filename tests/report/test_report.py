@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -103,9 +104,13 @@ def test_a_link_is_replaced_and_what_it_leads_to_stays(digits_run: Trained, tmp_
 def test_only_a_report_is_replaced(digits_run: Trained, tmp_path: Path) -> None:
     for name, content in (("data.csv", "a,b\n"), ("record.json", "{}"), ("mine.html", "<p>Mine")):
         (tmp_path / name).write_text(content)
-        with pytest.raises(AssayError, match="is there and is not a report"):
+        with pytest.raises(AssayError, match="exists and is not a report; refusing to replace it"):
             report([digits_run.run_dir], tmp_path / name)
         assert (tmp_path / name).read_text() == content
+    os.mkfifo(tmp_path / "pipe.html")
+    with pytest.raises(AssayError, match=r"pipe.html exists and is not a report"):  # it waits for nobody
+        report([digits_run.run_dir], tmp_path / "pipe.html")
+    assert (tmp_path / "pipe.html").is_fifo()
     for _ in range(2):
         report([digits_run.run_dir], tmp_path / "page.html")
 

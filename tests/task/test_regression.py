@@ -6,6 +6,7 @@ import torch
 from sklearn.datasets import load_diabetes  # type: ignore[import-untyped]  # scikit-learn ships no types
 
 from assay.errors import DataError
+from assay.task.prediction.predictions import Predictions
 from assay.task.task_of import task_of
 
 REGRESSION = task_of("regression")
@@ -50,3 +51,18 @@ def test_in_words() -> None:
         "1 real-valued target",
         "2 real-valued targets",
     ]
+
+
+def test_the_most_wrong_of_targets_of_other_units_is_measured_in_deviations() -> None:
+    targets = np.stack([np.linspace(1e5, 9e5, 9), np.linspace(1, 9, 9)], 1).astype(np.float32)
+    outputs = targets.copy()
+    outputs[2, 0] += 1e4  # a small part of a price
+    outputs[5, 1] += 5  # days off
+    keys = tuple(map(str, range(9)))
+    predictions = Predictions("regression", "values", keys, outputs, targets, ("price", "days"))
+    badness = REGRESSION.badness(predictions)
+    assert badness.argmax() == 5
+    assert badness[5] == pytest.approx(5 / targets[:, 1].std())
+    assert REGRESSION.said(predictions, 5) == "price 600,000 (is 600,000); days 11 (is 6)"
+    one = Predictions("regression", "values", keys, outputs[:, :1], targets[:, :1], ("price",))
+    assert REGRESSION.badness(one)[2] == pytest.approx(1e4), "of one target in its own unit"

@@ -19,6 +19,8 @@ from assay.compose.compose import compose, job_config
 from assay.data.transform.target_scale import TargetScale
 from assay.errors import ConfigError
 from assay.module import Module
+from assay.report.page.page import Cards
+from assay.report.page.run_page import run_page
 from assay.run.resume.resume import resume
 from assay.task.task_of import task_of
 
@@ -86,6 +88,17 @@ def test_targets_of_very_different_units(train: Train, houses: str) -> None:
     for column, target in enumerate(("price", "rent")):
         error = ((found[:, column] - frame[target]) ** 2).mean() / frame[target].var(ddof=0)
         assert 1 - error > linear_r2(houses, target, run) - 0.06, target
+        mae = np.abs(found[:, column] - frame[target]).mean()
+        assert run.record["metrics"][f"test/{target}/mae"] == pytest.approx(mae, rel=1e-4)
+    assert {name for name in run.record["metrics"] if name.startswith("test/")} == {
+        *(f"test/{target}/{name}" for target in ("price", "rent") for name in ("mae", "mse", "rmse")),
+        *("test/loss", "test/r2"),
+    }, "no mean over targets of different units"
+    page = run_page(run.run_dir)
+    labels = {figure.x_label for figure in page.figures} | {figure.y_label for figure in page.figures}
+    assert {"true price", "predicted rent", "price/mae"} <= labels
+    cards = next(block for section in page.sections for block in section.blocks if isinstance(block, Cards))
+    assert {"r2 (mean)", "mae of price", "rmse of rent"} <= {name for name, _, _ in cards.cards}
 
 
 @pytest.mark.always("bf16_true")

@@ -29,6 +29,7 @@ class Spec:
             regression.
         num_targets: Number of real-valued targets of a regression; 0 otherwise.
         class_names: One name per class (or label); empty for regression.
+        target_names: One name per real-valued target of a regression, where they have names.
         class_counts: Training samples of each class, positive training samples of each label, or training
             pixels of each class of a mask.
         ignore_index: Class of pixels that loss and metrics leave out; -100, which no class has, for none.
@@ -54,6 +55,7 @@ class Spec:
     num_classes: int = 0
     num_targets: int = 0
     class_names: tuple[str, ...] = ()
+    target_names: tuple[str, ...] = ()
     class_counts: tuple[int, ...] = ()
     ignore_index: int = -100
     num_train: int = 0

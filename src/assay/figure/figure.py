@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
 
-import numpy as np
 from numpy.typing import NDArray
 
 Numbers: TypeAlias = Sequence[float] | NDArray[Any]
@@ -37,9 +36,6 @@ class Line:
     is_reference: bool = False
     is_step: bool = False
 
-    def __post_init__(self) -> None:
-        _same_length(self, "x", "y", "low", "high")
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -57,9 +53,6 @@ class Points:
     x: Numbers
     y: Numbers
     texts: Names = ()
-
-    def __post_init__(self) -> None:
-        _same_length(self, "x", "y", "texts")
 
 
 @final
@@ -83,9 +76,6 @@ class Bars:
     high: Numbers | None = None
     texts: Names = ()
 
-    def __post_init__(self) -> None:
-        _same_length(self, "labels", "values", "low", "high", "texts")
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -97,19 +87,14 @@ class Heatmap:
         x_names: Of the columns.
         y_names: Of the rows, from top to bottom.
         shows_values: Whether each cell says its number.
+        is_share: Whether these are shares of a whole, which are written in per cent.
     """
 
     values: NDArray[Any]
     x_names: Names
     y_names: Names
     shows_values: bool = True
-
-    def __post_init__(self) -> None:
-        if np.shape(self.values) != (len(self.y_names), len(self.x_names)):
-            raise ValueError(
-                f"a heatmap of shape {np.shape(self.values)} has {len(self.y_names)} names of rows and "
-                f"{len(self.x_names)} of columns"
-            )
+    is_share: bool = False
 
 
 @final
@@ -128,12 +113,6 @@ class ParallelCoordinates:
     colour: str = ""
     log: frozenset[str] = frozenset()
     texts: Names = ()
-
-    def __post_init__(self) -> None:
-        if len({len(values) for values in self.columns.values()}) > 1:
-            raise ValueError("the columns of parallel coordinates have one value per row each")
-        if self.colour and self.colour not in self.columns:
-            raise ValueError(f"colour={self.colour!r} is not one of the columns {list(self.columns)}")
 
 
 @final
@@ -155,9 +134,6 @@ class Spans:
     texts: Names = ()
     colours: Names = ()
 
-    def __post_init__(self) -> None:
-        _same_length(self, "rows", "starts", "ends", "texts", "colours")
-
 
 Mark: TypeAlias = Line | Points | Bars | Heatmap | ParallelCoordinates | Spans
 
@@ -175,7 +151,8 @@ class Figure:
         marks: What is drawn, the first one at the back. Heatmaps and parallel coordinates stand alone.
         x_label: Of the horizontal axis, with the unit.
         y_label: Of the vertical axis.
-        log_x: Whether the horizontal axis is logarithmic.
+        log: The axes that are logarithmic, such as `x`.
+        shares: The axes of shares of a whole, which are written in per cent, such as `y`.
         x_range: What the horizontal axis shows at first; None: all.
         y_range: The same of the vertical one.
         is_wide: Whether a page gives it the whole width.
@@ -187,32 +164,16 @@ class Figure:
     marks: tuple[Mark, ...]
     x_label: str = ""
     y_label: str = ""
-    log_x: bool = False
+    log: str = ""
+    shares: str = ""
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     is_wide: bool = False
     caption: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
+        # Files are called by it.
         if not self.name.isidentifier() or self.name != self.name.lower():
             raise ValueError(
                 f"figure {self.name!r}: lower case letters, digits and underscores were expected"
             )
-        if len(self.marks) > 1 and any(
-            isinstance(mark, Heatmap | ParallelCoordinates) for mark in self.marks
-        ):
-            raise ValueError(f"figure {self.name}: heatmaps and parallel coordinates stand alone")
-        if len({tuple(mark.labels) for mark in self.marks if isinstance(mark, Bars)}) > 1:
-            raise ValueError(f"figure {self.name}: bars side by side have the same labels")
-
-
-def _same_length(mark: object, *names: str) -> None:
-    """Refuse lists of different lengths; those that may be left out are empty or None."""
-    lengths = {
-        name: len(values)
-        for name in names
-        if (values := getattr(mark, name)) is not None and (len(values) or name in names[:2])
-    }
-    if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} has {size}" for name, size in lengths.items())
-        raise ValueError(f"{type(mark).__name__}: {told} values")

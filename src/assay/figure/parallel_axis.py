@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from assay.quoting import number_text
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -55,4 +57,4 @@ def parallel_axis(
 
 
 def _text(tick: float, log: bool) -> str:
-    return f"{10.0**tick if log else tick:.3g}"
+    return number_text(10.0**tick if log else tick, 3)

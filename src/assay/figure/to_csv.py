@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points
+from assay.quoting import spreadsheet_frame
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def to_csv(figure: Figure) -> str:
     table = pandas.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     if "series" in table and table["series"].nunique() == 1 and len(tables) == 1:
         table = table.drop(columns="series")
-    return str(table.to_csv(index=False, lineterminator="\n"))
+    return str(spreadsheet_frame(table).to_csv(index=False, lineterminator="\n"))
 
 
 def _table(mark: Mark) -> pandas.DataFrame:

@@ -9,7 +9,8 @@ import numpy as np
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points, Spans
 from assay.figure.parallel_axis import parallel_axis
-from assay.figure.to_plotly import PALETTE, REFERENCE, STATUS, is_marked
+from assay.figure.to_plotly import PALETTE, REFERENCE, STATUS, cell_text, is_marked
+from assay.quoting import number_text
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -73,15 +74,30 @@ def _marks(figure: Figure, axes: Axes) -> list[tuple[str, Any]]:
 
 
 def _label(figure: Figure, axes: Axes) -> None:
+    from matplotlib.ticker import FixedFormatter
+
     axes.set_title(printable(figure.title), loc="left", fontsize=11, parse_math=False)
     axes.set_xlabel(printable(figure.x_label), parse_math=False)
     axes.set_ylabel(printable(figure.y_label), parse_math=False)
-    if figure.log_x:
+    if "x" in figure.log:
         axes.set_xscale("log")
+    if "y" in figure.log:
+        axes.set_yscale("log")
+    for which, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        if not isinstance(axis.get_major_formatter(), FixedFormatter):
+            axis.set_major_formatter(_percent if which in figure.shares else _number)
     if figure.x_range is not None:
         axes.set_xlim(figure.x_range)
     if figure.y_range is not None:
         axes.set_ylim(figure.y_range)
+
+
+def _percent(value: float, _: object) -> str:
+    return f"{100 * value:.4g} %"
+
+
+def _number(value: float, _: object) -> str:
+    return number_text(value, 6)
 
 
 def _legend(axes: Axes, entries: list[tuple[str, Any]]) -> None:
@@ -136,7 +152,9 @@ def _heatmap(mark: Heatmap, axes: Axes) -> None:
         for (row, column), value in np.ndenumerate(values):
             if np.isfinite(value):
                 colour = "white" if value > middle else "black"
-                axes.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize=7, color=colour)
+                axes.text(
+                    column, row, cell_text(mark, value), ha="center", va="center", fontsize=7, color=colour
+                )
 
 
 def _parallel(mark: ParallelCoordinates, axes: Axes) -> None:

@@ -11,9 +11,12 @@ import numpy as np
 
 from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points, Spans
 from assay.figure.parallel_axis import parallel_axis
+from assay.quoting import number_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from assay.figure.figure import Figure, Mark, Numbers
 
@@ -41,6 +44,8 @@ MOST_MARKED: Final = 30
 """Points up to which a line shows where they are: straight lines between a few promise more than is known."""
 _MOST_IN_LEGEND = 16
 _LONGEST = 24
+_LARGEST_EXPONENT: Final = 8
+"""Up to which the numbers of an axis are written out."""
 _FEW: Final = 6
 """Bars that would be slabs, and steps of an axis between which there is nothing."""
 
@@ -184,7 +189,7 @@ def _bars(mark: Bars, colours: Iterator[str]) -> dict[str, Any]:
             "width": 3,
         }
     texts = mark.texts or [
-        f"{label}: {value:.4g}" + (f" ({mark.name})" if mark.name else "")
+        f"{label}: {number_text(value)}" + (f" ({mark.name})" if mark.name else "")
         for label, value in zip(mark.labels, mark.values, strict=True)
     ]
     return trace | _texts(texts, "")
@@ -195,7 +200,7 @@ def _heatmap(mark: Heatmap, figure: Figure) -> dict[str, Any]:
     texts = [
         [
             f"{escaped(figure.y_label or 'row')}: {escaped(row)}<br>"
-            f"{escaped(figure.x_label or 'column')}: {escaped(column)}<br>{_cell(value)}"
+            f"{escaped(figure.x_label or 'column')}: {escaped(column)}<br>{cell_text(mark, value)}"
             for column, value in zip(mark.x_names, row_values, strict=True)
         ]
         for row, row_values in zip(mark.y_names, values, strict=True)
@@ -214,7 +219,7 @@ def _heatmap(mark: Heatmap, figure: Figure) -> dict[str, Any]:
     if mark.shows_values:
         trace |= {
             # Zeros are most of a good matrix; without them the others are seen.
-            "text": [[_cell(value) if value else "" for value in row] for row in values],
+            "text": [[cell_text(mark, value) if value else "" for value in row] for row in values],
             "texttemplate": "%{text}",
         }
     return trace
@@ -316,10 +321,16 @@ def is_marked(line: Line) -> bool:
 
 def _axis(figure: Figure, which: Literal["x", "y"]) -> dict[str, Any]:
     label, shown = (figure.x_label, figure.x_range) if which == "x" else (figure.y_label, figure.y_range)
-    log = figure.log_x and which == "x"
-    axis: dict[str, Any] = {"title": {"text": escaped(label)}, "automargin": True, "exponentformat": "power"}
+    log = which in figure.log
+    axis: dict[str, Any] = {"title": {"text": escaped(label)}, "automargin": True, "separatethousands": True}
+    axis |= {"exponentformat": "power", "minexponent": _LARGEST_EXPONENT}
+    if which in figure.shares:
+        axis |= {"tickformat": ".3~%", "autorangeoptions": {"clipmin": -0.02, "clipmax": 1.02}}
     if log:
         axis["type"] = "log"
+        values = sorted({float(one) for one in _drawn(figure, which) if one > 0})
+        if len(values) <= _FEW:
+            axis |= {"tickvals": values, "ticktext": [number_text(one) for one in values]}
     elif shown is None and _counts_few(figure, which):
         axis["dtick"] = 1
     if shown is not None:
@@ -327,14 +338,19 @@ def _axis(figure: Figure, which: Literal["x", "y"]) -> dict[str, Any]:
     return axis
 
 
-def _counts_few(figure: Figure, which: Literal["x", "y"]) -> bool:
-    """Whether an axis has but a few whole numbers, between which there is nothing to be named."""
+def _drawn(figure: Figure, which: Literal["x", "y"]) -> NDArray[Any]:
+    """The numbers along an axis."""
     drawn = [
         np.asarray(mark.values if isinstance(mark, Bars) else getattr(mark, which), dtype=float)
         for mark in figure.marks
         if isinstance(mark, Line | Points) or (isinstance(mark, Bars) and which == "y")
     ]
-    values = np.concatenate([*drawn, [0.0] if any(isinstance(mark, Bars) for mark in figure.marks) else []])
+    return np.concatenate([*drawn, [0.0] if any(isinstance(mark, Bars) for mark in figure.marks) else []])
+
+
+def _counts_few(figure: Figure, which: Literal["x", "y"]) -> bool:
+    """Whether an axis has but a few whole numbers, between which there is nothing to be named."""
+    values = _drawn(figure, which)
     return bool(values.size) and bool((values == np.round(values)).all()) and 1 <= np.ptp(values) <= _FEW
 
 
@@ -359,7 +375,7 @@ def _texts(texts: Sequence[str], otherwise: str) -> dict[str, Any]:
 
 
 def _hover(figure: Figure) -> str:
-    x, y = ("%{" + axis + ":.5~g}" for axis in "xy")
+    x, y = ("%{" + axis + (":.2%}" if axis in figure.shares else ":,.6~r}") for axis in "xy")
     # A label with a percent sign and a brace would be read as a template of its own.
     labels = [
         escaped(label).replace("{", "(").replace("}", ")") for label in (figure.x_label, figure.y_label)
@@ -367,14 +383,11 @@ def _hover(figure: Figure) -> str:
     return f"{labels[0] or 'x'} {x}<br>{labels[1] or 'y'} {y}"
 
 
-def _cell(value: float) -> str:
+def cell_text(mark: Heatmap, value: float) -> str:
+    """What is written in a cell of a matrix; nothing where it is empty."""
     if not math.isfinite(value):
         return ""
-    return (
-        f"{value:,.0f}"
-        if float(value).is_integer() and value != 1
-        else f"{value:.2f}".rstrip("0").rstrip(".")
-    )
+    return f"{100 * value:.1f} %" if mark.is_share else number_text(value, 3)
 
 
 def _translucent(colour: str) -> str:

@@ -70,6 +70,22 @@ def read_whole(path: Path, largest: int = 64 << 20) -> bytes:
         return file.read()
 
 
+def check_inside(path: Path, directory: Path) -> None:
+    """Refuse to show what lies elsewhere: a report is passed on to others.
+
+    Args:
+        path: A file or folder of the directory, perhaps by links.
+        directory: Of a run or a sweep.
+
+    Raises:
+        AssayError: A link leads out of the directory.
+    """
+    if not path.resolve().is_relative_to(directory.resolve()):
+        raise AssayError(
+            f"{path} is a link to {path.resolve()}, outside of {directory}: what it says is not shown"
+        )
+
+
 def read_end(path: Path, most: int) -> bytes:
     """The last bytes of a log of any size; a link is not followed, for they may be shown to others.
 

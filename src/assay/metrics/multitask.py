@@ -9,7 +9,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 from typing_extensions import override
 
 from assay.metrics.r2 import R2
-from assay.task.heads import heads_of
+from assay.task.heads import heads_of, metric_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,12 +39,17 @@ class Multitask(MetricCollection):
             msg = f"metrics: {unknown[0]!r} is not a target; they are {', '.join(names)}."
             raise ValueError(msg)
         own = {head.name: given.get(head.name) or _default(len(head.class_names)) for head in heads}
+        keys = metric_keys(names)
         # Without groups: torchmetrics would take two heads' metrics of equal state for one.
         super().__init__(
-            {f"{name}/{key}": metric for name, several in own.items() for key, metric in several.items()},
+            {
+                f"{at_head}/{key}": metric
+                for at_head, several in zip(keys, own.values(), strict=True)
+                for key, metric in several.items()
+            },
             compute_groups=False,
         )
-        self._heads = {head.name: head for head in heads}
+        self._heads = dict(zip(keys, heads, strict=True))
 
     @override
     def update(self, *args: Any, **kwargs: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import stat
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,14 +99,17 @@ def check_replaced(file: Path) -> None:
         ConfigError: There is something else.
     """
     try:
-        with file.open("rb") as there:
-            if file.is_file() and (start := there.read(len(_START))) and start != _START:
-                raise ConfigError(
-                    f"{file} is there and is not a report: it would be replaced",
-                    hint="--out FILE writes it somewhere else",
-                )
-    except OSError:  # there is none, or what is wrong is said when it is written
-        pass
+        is_other = not stat.S_ISREG(file.stat().st_mode)  # a pipe would never end
+        if not is_other:
+            with file.open("rb") as there:
+                is_other = there.read(len(_START)) not in (b"", _START)
+    except OSError:  # nothing is there, or the error is reported when it is written
+        return
+    if is_other:
+        raise ConfigError(
+            f"{file} exists and is not a report; refusing to replace it",
+            hint="--out FILE writes it somewhere else",
+        )
 
 
 def _page(paths: Sequence[Path], folder: Path) -> Page:

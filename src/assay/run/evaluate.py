@@ -31,6 +31,7 @@ from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
 from assay.files.symlinks import check_links
 from assay.loop.lightning_internals import leave_signals
+from assay.quoting import number_text
 from assay.record import predictions_file
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, finite, now
@@ -288,7 +289,7 @@ def _load(module: L.LightningModule, path: Path, run_dir: Path) -> None:
 def _unlike(metrics: Mapping[str, float], recorded: Mapping[str, float]) -> list[str]:
     """Scores of the same samples that are not those on record, as on another machine."""
     other = [
-        f"{name} {value:.6g} here, {recorded[name]:.6g} on record"
+        f"{name} {number_text(value, 6)} here, {number_text(recorded[name], 6)} on record"
         for name, value in metrics.items()
         if name in recorded and finite(value) != finite(recorded[name])
     ]

@@ -71,3 +71,13 @@ def output_names(name: str, class_names: Sequence[str] = ()) -> list[str]:
         class_names: Empty where the target is a number.
     """
     return [f"{name}{SIGN}{one}" for one in class_names] or [name]
+
+
+def metric_keys(names: Sequence[str]) -> list[str]:
+    """Names of targets as those of metrics begin: torch takes no dot there, and each is another.
+
+    >>> metric_keys(["price.eur", "rent", "price_eur"])
+    ['price_eur_0', 'rent', 'price_eur_2']
+    """
+    keys = [name.replace(".", "_") for name in names]
+    return [key if keys.count(key) == 1 else f"{key}_{at}" for at, key in enumerate(keys)]

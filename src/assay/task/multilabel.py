@@ -70,7 +70,9 @@ class Multilabel(Task):
 
     @override
     def labels(self, outputs: NDArray[Any]) -> NDArray[Any] | None:
-        return outputs > 0.5
+        from assay.task.prediction.prediction import is_on
+
+        return is_on(outputs)
 
     @override
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
@@ -106,33 +108,33 @@ class Multilabel(Task):
 
     @override
     def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
-        from assay.task.figures.label_figures import THRESHOLD
+        from assay.task.prediction.prediction import is_on
 
         if predictions.targets is None or predictions.kind != "probabilities":
             return None
-        right: NDArray[Any] = ((predictions.outputs >= THRESHOLD) == (predictions.targets > 0)).all(1)
+        right: NDArray[Any] = (is_on(predictions.outputs) == (predictions.targets > 0)).all(1)
         return right
 
     @override
     def trivial(self, predictions: Predictions) -> list[str]:
-        from assay.task.figures.label_figures import THRESHOLD
+        from assay.task.prediction.prediction import is_on
         from assay.task.trivial_model import label_warnings, samples_of
 
         if predictions.targets is None or predictions.kind != "probabilities":
             return []
-        said, right = predictions.outputs >= THRESHOLD, predictions.targets > 0
+        said, right = is_on(predictions.outputs), predictions.targets > 0
         return label_warnings(right, said, predictions.class_names, samples_of(predictions))
 
     @override
     def said(self, predictions: Predictions, index: int) -> str:
         from assay.task.figures.embedding_figures import class_name
-        from assay.task.figures.label_figures import THRESHOLD
+        from assay.task.prediction.prediction import is_on
 
         def names(chosen: NDArray[Any]) -> str:
             return " + ".join(class_name(predictions, int(label)) for label in chosen.nonzero()[0]) or "none"
 
         if predictions.kind != "probabilities":
             return ""
-        said = names(predictions.outputs[index] >= THRESHOLD)
+        said = names(is_on(predictions.outputs[index]))
         right = said if predictions.targets is None else names(predictions.targets[index] > 0)
         return said if right == said else f"{said}; is {right}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from typing_extensions import override
 
+from assay.quoting import number_text
 from assay.task.from_inputs import FromInputs
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class Reconstruction(FromInputs):
 
     @override
     def said(self, predictions: Predictions, index: int) -> str:
-        return f"error {predictions.outputs[index, 0]:.4g}{self._label(predictions, index)}"
+        return f"error {number_text(predictions.outputs[index, 0])}{self._label(predictions, index)}"
 
 
 def _moves(kind: type) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 from typing_extensions import override
 
 from assay.errors import DataError
+from assay.quoting import number_text
 from assay.task.target_check import wrong_form
 from assay.task.task import Task
 
@@ -55,9 +56,9 @@ class Regression(Task):
         if constant.any():
             column = int(constant.nonzero()[0])
             which = f" number {column}" if train.shape[1] > 1 else ""
+            value = number_text(float(train[0, column]), 6)
             raise DataError(
-                f"data: the target{which} is {float(train[0, column]):.6g} in all training samples: there is "
-                "nothing to learn",
+                f"data: the target{which} is {value} in all training samples: there is nothing to learn",
                 hint="choose another target (data.source)",
             )
 
@@ -103,15 +104,18 @@ class Regression(Task):
         if targets is None or predictions.kind != "values":
             return np.full(len(outputs), np.nan)
         # What is not finite is wrong beyond measure.
-        error = np.nan_to_num(np.abs(outputs.astype(float) - targets), nan=np.inf).max(1)
+        error = np.abs(outputs.astype(float) - targets)
+        if targets.shape[1] > 1:  # in deviations, for their units may differ
+            spread = targets.std(0, dtype=float)
+            error /= np.where(spread > 0, spread, 1)
+        error = np.nan_to_num(error, nan=np.inf).max(1)
         badness: NDArray[Any] = np.minimum(error, np.finfo(float).max)
         return badness
 
     @override
     def worst_is(self, predictions: Predictions) -> str:
-        return "The largest absolute error first" + (
-            "." if predictions.outputs.shape[1] == 1 else ", of any target."
-        )
+        several = ", of any target in its standard deviations" if predictions.outputs.shape[1] > 1 else ""
+        return f"The largest absolute error first{several}."
 
     @override
     def trivial(self, predictions: Predictions) -> list[str]:
@@ -132,7 +136,7 @@ class Regression(Task):
         names, outputs, targets = target_names(predictions), predictions.outputs[index], predictions.targets
         parts = []
         for column, (name, value) in enumerate(zip(names, outputs, strict=True)):
-            of = f"{name} " if len(names) > 1 else ""
-            right = "" if targets is None else f"; is {targets[index, column]:.5g}"
-            parts.append(f"{of}{value:.5g}{right}")
-        return ", ".join(parts)
+            said = f"{name} {number_text(value, 5)}" if len(names) > 1 else number_text(value, 5)
+            right = "" if targets is None else f" (is {number_text(targets[index, column], 5)})"
+            parts.append(f"{said}{right}")
+        return "; ".join(parts)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from assay.quoting import number_text
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -112,7 +114,10 @@ def value_warnings(right: NDArray[Any], said: NDArray[Any], names: Sequence[str]
             continue
         if np.ptp(value) <= _SAME * spread:
             about = "" if np.ptp(value) == 0 else "about "
-            told.append(f"the model predicts a value{of} of {about}{value.mean():.5g} for each of {samples}")
+            told.append(
+                f"the model predicts a value{of} of {about}{number_text(value.mean(), 5)} "
+                f"for each of {samples}"
+            )
         elif len(target) >= _FEWEST:
             error = value - target
             absolute = np.abs(target - np.median(target)).mean()

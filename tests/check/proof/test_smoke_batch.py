@@ -36,7 +36,7 @@ IMAGE, TABLE = [3, 8, 8], [5]
 
 
 def job(task: str, shape: list[int], loss: str, metrics: str, augment: str | None = None) -> DictConfig:
-    spec = {"task": task, "input_shape": shape, "num_train": 60, "ignore_index": -100}
+    spec = {"task": task, "input_shape": shape, "num_train": 60, "ignore_index": -100, "target_names": []}
     return OmegaConf.create(
         {
             "spec": {**spec, **SPECS[task], "num_features": int(np.prod(shape))},
@@ -74,8 +74,12 @@ def test_metrics_go_with_their_own_task(task: str, metrics: str) -> None:
 def test_names_are_those_that_a_run_logs() -> None:
     names = attempt(job("regression", TABLE, "mse", "regression"))
     assert names == {
-        "train": ["train/loss", "train/mae"],
-        "val": ["val/loss", "val/mae", "val/mse", "val/r2", "val/rmse"],
+        "train": ["train/loss", "train/target_0/mae", "train/target_1/mae"],
+        "val": [
+            "val/loss",
+            "val/r2",
+            *(f"val/target_{at}/{name}" for at in range(2) for name in ("mae", "mse", "rmse")),
+        ],
     }
 
 

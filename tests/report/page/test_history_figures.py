@@ -5,7 +5,7 @@ import pytest
 
 from assay.figure.figure import Line
 from assay.record.runs.curves import Curve
-from assay.report.page.history_figures import curve_figures, memory_figures, throughput_figure
+from assay.report.page.history_figures import at_epoch, curve_figures, memory_figures, throughput_figure
 
 CURVES = {
     "lr-SGD": Curve([0, 5], [None, None], [0.1, 0.2]),
@@ -73,3 +73,41 @@ def test_throughput_is_samples_by_the_time_from_epoch_to_epoch() -> None:
     assert seconds is not None
     assert seconds.y_label == "seconds"
     assert throughput_figure("nothing", 100) is None
+
+
+def test_the_best_checkpoint_s_scores_are_those_of_its_validation() -> None:
+    """Validated twice an epoch; training is a mean of the whole epoch."""
+    curves = {
+        "val/loss": Curve([4, 9, 14, 19], [1, 1, 2, 2], [0.9, 0.5, 0.2, 0.3]),
+        "val/f1": Curve([4, 9, 14, 19], [1, 1, 2, 2], [0.1, 0.5, 0.8, 0.7]),
+        "train/loss": Curve([9, 19], [1, 2], [0.7, 0.6]),
+        "lr-SGD": Curve([0], [None], [0.1]),
+    }
+    best = {"monitor": "val/loss", "value": 0.2, "epoch": 2}
+    assert at_epoch(curves, best) == (14, {"val/loss": 0.2, "val/f1": 0.8, "train/loss": 0.6})
+    assert at_epoch(curves, best | {"epoch": 7}) is None
+    assert at_epoch(curves, {}) is None
+    loss = curve_figures(curves, str.upper, ("epoch 2, tested", 14))[0]
+    *_, line = loss.marks
+    assert isinstance(line, Line)
+    assert (loss.title, line.name) == ("LOSS", "epoch 2, tested")
+    assert (list(line.x), list(line.y)) == ([14, 14], [0.2, 0.9])
+
+
+@pytest.mark.parametrize(
+    ("rates", "log"),
+    [
+        ([0.1] * 3 + [0.01] * 3 + [0.001] * 3, "y"),
+        ([0.9**step for step in range(60)], "y"),
+        ([0.5 + 0.5 * np.cos(step / 20) for step in range(60)], ""),
+        ([0.1, 0.05, 0.0], ""),
+    ],
+)
+def test_a_learning_rate_that_falls_by_factors_has_a_logarithmic_axis(rates: list[float], log: str) -> None:
+    (figure,) = curve_figures({"lr-SGD": Curve(list(range(len(rates))), [None] * len(rates), rates)})
+    assert figure.log == log
+
+
+def test_shares_are_in_per_cent() -> None:
+    figures = {figure.title: figure.shares for figure in curve_figures(CURVES)}
+    assert figures == {"loss": "", "accuracy": "y", "Learning rate": ""}

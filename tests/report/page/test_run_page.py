@@ -11,8 +11,10 @@ from tests.report.page.browser import needs_chromium, opened
 from tests.task.made_predictions import of_embeddings, of_labels, of_values
 
 from assay.errors import AssayError
+from assay.figure.figure import Line
 from assay.record import predictions_file, samples_file
 from assay.record.run_record import RunRecord
+from assay.record.runs.curves import read_curves
 from assay.record.samples_file import KeptSample
 from assay.report.page.page import Cards, Figures, Note, Page, Pictures, Table
 from assay.report.page.render import render, write
@@ -57,11 +59,23 @@ def test_a_real_run_is_shown_whole(digits_run: Trained) -> None:
     last, config = (block for block in blocks if isinstance(block, Table))
     assert last.columns == ("metric", "train", "val", "test")
     shown = {row[0].text: [cell.title for cell in row[1:]] for row in last.cells}
-    assert shown["f1"] == [
+    best = digits_run.record["best"]
+    curves = read_curves(digits_run.run_dir)
+    (at,) = [at for at, epoch in enumerate(curves["val/f1"].epochs) if epoch == best["epoch"]]
+    assert best["epoch"] < max(epoch or 0 for epoch in curves["val/f1"].epochs), "the best is not the last"
+    assert shown["f1 (macro)"] == [
         "",
-        *(repr(digits_run.record["metrics"][f"{part}/f1"]) for part in ("val", "test")),
+        repr(curves["val/f1"].values[at]),
+        repr(digits_run.record["metrics"]["test/f1"]),
     ]
-    assert f"The best checkpoint was tested: epoch {digits_run.record['best']['epoch']}" in last.caption
+    assert shown["loss"][1] == repr(best["value"])
+    assert "accuracy" in shown
+    assert last.caption == f"All of epoch {best['epoch']}, the best by val/loss, whose checkpoint was tested."
+    (f1,) = (figure for figure in page.figures if figure.title == "f1 (macro)")
+    *_, line = f1.marks
+    assert isinstance(line, Line)
+    assert (line.name, line.is_reference) == (f"epoch {best['epoch']}, tested", True)
+    assert list(line.x) == [curves["val/f1"].steps[at]] * 2
     assert ["optimizer.lr", "0.01", "optimizer.lr=0.01", "typed"] in [
         [cell.text for cell in row] for row in config.cells
     ]

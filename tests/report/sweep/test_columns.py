@@ -46,3 +46,20 @@ def test_a_grid_of_decades_is_logarithmic_and_one_with_zero_is_not() -> None:
     found = columns([{"lr": f"1e-{3 - number}", "decay": str(number)} for number in range(3)])
     assert found["lr"].is_log
     assert not found["decay"].is_log
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "is_log"),
+    [
+        ("optimizer.lr", ["0.001", "0.003", "0.01"], True),
+        ("optimizer.lr", ["0.001", "0.002"], True),
+        ("model.hidden", ["32", "64", "128", "256"], True),
+        ("model.dropout", ["0.1", "0.3", "0.5"], False),
+        ("model.depth", ["2", "3", "4"], False),
+        ("optimizer.weight_decay", ["0", "0.01"], False),
+    ],
+)
+def test_rates_and_sizes_that_double_are_compared_by_their_ratios(
+    key: str, values: list[str], is_log: bool
+) -> None:
+    assert columns([{key: value} for value in values])[key].is_log is is_log

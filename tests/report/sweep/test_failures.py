@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.report.sweep.made import contents, job
 
+from assay.report.page.render import render
 from assay.report.sweep.failures import failures, log_tail
 from assay.report.sweep.read_sweep import read_sweep
+from assay.report.sweep.sweep_page import sweep_page
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def test_jobs_that_failed_alike_are_one_failure(trained_sweep: Path) -> None:
@@ -64,3 +65,23 @@ def test_numbers_alone_make_no_other_failure() -> None:
     jobs.append(job("60", {"x": "60"}, None, reason="another"))
     first, second = failures(contents(jobs))
     assert (len(first.jobs), len(second.jobs)) == (60, 1)
+
+
+@pytest.mark.parametrize("linked", ["logs", "4"])
+def test_a_folder_that_is_a_link_shows_nothing_of_elsewhere(linked: str, sweep: Path, tmp_path: Path) -> None:
+    """Of a sweep that somebody has sent: its folder of logs, and that of a job."""
+    elsewhere = tmp_path / "elsewhere"
+    if (sweep / linked).is_dir():
+        (sweep / linked).rename(elsewhere)
+    elsewhere.mkdir(exist_ok=True)
+    for name in ("4.txt", "log.txt"):
+        (elsewhere / name).write_text("hunter2\n")
+    (sweep / linked).symlink_to(elsewhere)
+    if linked == "logs":
+        (sweep / "4" / "log.txt").unlink()
+    contents = read_sweep(sweep)
+    html = render(sweep_page(contents, sweep))
+    assert "hunter2" not in html
+    notice = f"{sweep / linked} is a link to {elsewhere}, outside of {sweep}"
+    assert any(notice in one for one in contents.notices)
+    assert len(contents.jobs) == len(read_sweep(sweep).jobs)

@@ -42,7 +42,7 @@ def test_importance_orders_the_slices() -> None:
     figures, notes = parameter_figures(found, ranked(found))
     assert [figure.name for figure in figures] == ["parallel_coordinates", "importance", "slice_1", "slice_2"]
     assert [figure.title for figure in figures[2:]] == ["lr", "kind"]
-    assert figures[2].log_x
+    assert figures[2].log == "x"
     bars = figures[3].marks[0]
     assert isinstance(bars, Bars)
     assert sorted(bars.labels) == ["a", "b"]

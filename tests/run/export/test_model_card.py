@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 from sklearn.metrics import recall_score  # type: ignore[import-untyped]  # ships no types
 
 from assay.errors import AssayError
+from assay.markdown import plain
+from assay.record.run_record import RunRecord
 from assay.run.export.export import export
 from assay.run.export.model_card import MARK
 
@@ -26,6 +30,7 @@ def test_what_is_on_it(digits_run: Trained, tmp_path: Path) -> None:
     accuracy = f"| test/accuracy | {100 * record['metrics']['test/accuracy']:.2f} % |"
     for words in (record["fingerprint"], record["data_sha256"], accuracy, "360 test samples"):
         assert words in card
+    assert "| test/f1 (macro) |" in card, "not that of a class"
     counts = digits_run.datamodule.spec.class_counts
     assert all(f"| {name} | {count} |" in card for name, count in enumerate(counts))
     kept = pd.read_parquet(digits_run.run_dir / "predictions.parquet")
@@ -56,3 +61,27 @@ def test_a_card_of_somebody_s_is_left_alone(digits_run: Trained, tmp_path: Path)
         assert (tmp_path / "b" / "model.safetensors").read_text() == "mine"
     export(digits_run.run_dir, "safetensors", out=tmp_path / "a")
     export(digits_run.run_dir, "safetensors", out=tmp_path / "a")  # its own is replaced
+
+
+def test_nothing_of_a_record_is_more_than_its_letters(digits_run: Trained, tmp_path: Path) -> None:
+    """The record of a run that somebody has sent: each text of it that the card shows."""
+    run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run")
+    record = RunRecord.load(run_dir)
+    hostile = "x|<script>alert(1)</script>`[a](javascript:b)\n# c"
+    for key in ("started", "fingerprint", "data_sha256"):
+        setattr(record, key, f"{key} {hostile}")
+    record.git = {"commit": f"commit {hostile}"}
+    record.packages = {"torch": f"torch {hostile}"}
+    record.overrides = [f"overrides {hostile}"]
+    record.best["monitor"] = f"monitor {hostile}"
+    record.metrics[f"test/{hostile}"] = 0.5
+    record.save(run_dir)
+    card = export(run_dir, "safetensors", out=tmp_path / "out").card.read_text(encoding="utf-8")
+    shown = r"x\|&lt;script&gt;alert(1)&lt;/script&gt;\`\[a\](javascript:b) \# c"
+    for word in ("started", "fingerprint", "data_sha256", "commit", "torch", "monitor"):
+        assert f"{plain(word)} {shown}" in card
+    assert f"test/{shown}" in card
+    assert "<script" not in card
+    assert "\n# c" not in card
+    rows = [line for line in card.splitlines() if line.startswith("| ")]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {3}

@@ -93,3 +93,9 @@ def test_names(tmp_path: Path) -> None:
     (tmp_path / "x.csv").mkdir()
     with pytest.raises(ConfigError, match="is a folder"):
         check_name(tmp_path / "x.csv")
+
+
+def test_a_spreadsheet_runs_no_cell(tmp_path: Path) -> None:
+    with writing(tmp_path / "out.csv") as add:
+        add(pd.DataFrame({"row": ["=1+1", "b"], "prediction": ["@x", "y"], "value": [-0.5, 1.0]}))
+    assert (tmp_path / "out.csv").read_text() == "row,prediction,value\n'=1+1,'@x,-0.5\nb,y,1.0\n"

@@ -18,6 +18,7 @@ from assay.data.transform.normalize import input_dtype
 from assay.error_location import defined_at, own_frame
 from assay.errors import AssayError, ConfigError, first_line
 from assay.metrics.multitask import Multitask
+from assay.metrics.per_target import PerTarget
 from assay.metrics.values import is_scalar, listed
 from assay.module import Module
 from assay.task.task_of import task_of
@@ -256,7 +257,9 @@ def _try_stage(
             if hasattr(one, "validate_args"):
                 one.validate_args = True  # off in a run, where it would wait for the device
             given = predictions.float(), targets
-            one.update(*(several.given_to(str(name), *given) if isinstance(several, Multitask) else given))
+            if isinstance(several, Multitask | PerTarget):
+                given = several.given_to(str(name), *given)
+            one.update(*given)
             listed(one.compute())
         except Exception as error:
             key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"

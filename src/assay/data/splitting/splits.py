@@ -45,6 +45,7 @@ class Splits:
         encoder: What made the inputs of raw records; None where they come as numbers.
         raw: Records that are to be shown, by subset, in its order: those of the test, where they are a table.
         notes: What was decided about the division, and samples that are in two subsets, a sentence each.
+        target_names: Of real-valued targets, where the source names them in `targets`.
     """
 
     task: Task
@@ -54,6 +55,7 @@ class Splits:
     encoder: Encoder | None = None
     raw: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    target_names: tuple[str, ...] = ()
 
     def targets(self, subset: str) -> Tensor:
         """Targets of one subset, in its order.
@@ -137,6 +139,7 @@ class Splits:
             train_shape=train_shape,
             **self.task.sizes(self.targets("train"), self.class_names),
             class_names=self.class_names,
+            target_names=self.target_names,
             ignore_index=self.task.ignore_index,
             num_train=len(self.rows["train"]),
             num_val=len(self.rows["val"]),
@@ -233,9 +236,10 @@ def read_splits(
         shared["all"], rows["all"] = encoded["train"], np.arange(len(whole))
     encoder = whole.encoder if isinstance(whole, Unfitted) else getattr(source, "fitted", None)
     raw = {name: _records(every.get(name, whole), rows[name]) for name in (rows if trained else ("test",))}
-    return Splits(
-        task, class_names, shared, rows, encoder, raw, (*_unused_targets(own, task, class_names), *notes)
-    )
+    told = (*_unused_targets(own, task, class_names), *notes)
+    named = getattr(source, "targets", ()) if task.has_real_targets else ()
+    names = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
+    return Splits(task, class_names, shared, rows, encoder, raw, told, names)
 
 
 def _in_place_of(own: Task, asked: str) -> Task:

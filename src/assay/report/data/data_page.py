@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from assay.quoting import number_text
 from assay.report.data.bars import bar, histogram
 from assay.report.data.survey import MOST_READ
 from assay.report.data.to_terminal import number
@@ -83,7 +84,7 @@ def _values(values: Values | None) -> list[Cell | str]:
     if values is None:
         return [""] * len(_VALUES)
     numbers = (values.low, values.mean, values.high)
-    return [*(Cell(f"{one:.5g}", one) for one in numbers), histogram(values.histogram)]
+    return [*(Cell(number_text(one, 5), one) for one in numbers), histogram(values.histogram)]
 
 
 def _classes(survey: Survey) -> list[Block]:
@@ -169,5 +170,5 @@ def _samples(title: str, samples: Mapping[str, Sequence[tuple[str, str, Shown]]]
 
 
 def _text(value: object) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = number_text(value, 6) if isinstance(value, float) else str(value)
     return text if len(text) <= 200 else f"{text[:200]}…"

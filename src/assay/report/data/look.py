@@ -14,6 +14,7 @@ from assay.data.data_module import DataModule
 from assay.data.samples import Samples
 from assay.data.shown.shown_samples import Shown, show, show_augmented
 from assay.errors import AssayError
+from assay.quoting import number_text
 from assay.report.data.data_page import data_page
 from assay.report.data.survey import raw_tables, survey
 from assay.report.page.render import write
@@ -126,4 +127,4 @@ def _in_words(datamodule: DataModule, target: Any) -> str:
         return names[int(target)] if names else str(int(target))
     if target.ndim == 1 and names and len(target) == len(names):
         return ", ".join(name for name, has in zip(names, target.tolist(), strict=True) if has) or "none"
-    return ", ".join(f"{value:.5g}" for value in target.flatten()[:5].tolist())
+    return ", ".join(number_text(value, 5) for value in target.flatten()[:5].tolist())

@@ -159,7 +159,6 @@ def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]
         if len(subset.rows)
     ]
     columns = _columns(datamodule, subsets["train"], tables.get("train"))
-    targets = getattr(datamodule.source, "targets", ()) if task.has_real_targets else ()
     conflicting = _conflicting(subsets["train"], hashes["train"]) if task.by_class else 0
     found = Survey(
         name,
@@ -167,7 +166,7 @@ def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]
         task.in_words(spec.as_config()),
         tuple(spec.input_shape),
         spec.class_names,
-        list(map(str, targets)) if isinstance(targets, list | tuple) else (),
+        spec.target_names,
         surveyed,
         columns,
         [note for note in datamodule.notes if _COPIES not in note],

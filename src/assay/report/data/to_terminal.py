@@ -8,6 +8,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from assay.quoting import number_text
 from assay.report.data.bars import bar, histogram
 from assay.terminal import in_a_line
 
@@ -51,7 +52,7 @@ def _subsets(survey: Survey) -> Table:
     table = _table("", "samples", "copies", "in train", *inputs, left=1)
     for one in survey.subsets:
         values = one.lengths or one.inputs
-        told = "" if values is None else f"{values.low:.4g} to {values.high:.4g}"
+        told = "" if values is None else _range(values)
         table.add_row(
             one.name,
             f"{one.num_samples:,}",
@@ -91,13 +92,17 @@ def _said(column: ColumnSurvey) -> str:
     if column.span:
         return f"{column.span[0]} to {column.span[1]}"
     if column.values is not None:
-        return f"{column.values.low:.4g} to {column.values.high:.4g}, mean {column.values.mean:.4g}"
+        return f"{_range(column.values)}, mean {number_text(column.values.mean)}"
     listed = ", ".join(f"{in_a_line(value)} ({count:,})" for value, count in column.frequent.items())
     return escape(f"{column.num_different:,} different: {listed}" if listed else "nothing")
 
 
 def _values(values: Values) -> str:
-    return f"{values.low:.4g} to {values.high:.4g}, mean {values.mean:.4g}  {histogram(values.histogram)}"
+    return f"{_range(values)}, mean {number_text(values.mean)}  {histogram(values.histogram)}"
+
+
+def _range(values: Values) -> str:
+    return f"{number_text(values.low)} to {number_text(values.high)}"
 
 
 def number(count: int | None) -> str:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from assay.figure.figure import Figure, Line
+from assay.record.runs.curves import Curve
+from assay.record.score_text import is_share
+from assay.report.sweep.columns import is_logarithmic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from assay.record.runs.curves import Curve
+    from collections.abc import Callable, Mapping, Sequence
 
 _LR: Final = "lr-"
 _STATS: Final = "DeviceStatsMonitor."
@@ -37,11 +38,17 @@ def subset_and_metric(name: str) -> tuple[str, str]:
     return (subset, metric) if slash else ("", name)
 
 
-def curve_figures(curves: Mapping[str, Curve]) -> list[Figure]:
+def curve_figures(
+    curves: Mapping[str, Curve],
+    titles: Callable[[str], str] = str,
+    kept: tuple[str, int] | None = None,
+) -> list[Figure]:
     """One figure per metric with a line per subset, those of the loss and the accuracy first.
 
     Args:
         curves: From `metrics.csv`; values of the test, which are single ones, are left out.
+        titles: What a metric is called.
+        kept: What the checkpoint that was tested is called, and its step; None where that is not known.
     """
     metrics: dict[str, list[Line]] = {}
     for name, curve in curves.items():
@@ -56,17 +63,21 @@ def curve_figures(curves: Mapping[str, Curve]) -> list[Figure]:
     figures = [
         Figure(
             f"curve_{index}",
-            metric,
-            tuple(metrics[metric]),
+            titles(metric),
+            (*metrics[metric], *_upright(kept, metrics[metric])),
             "step",
-            metric,
+            titles(metric),
+            shares="y" * is_share(metric),
             caption=_not_finite(metrics[metric]),
         )
         for index, metric in enumerate(order)
     ]
     rates = [_line(name.removeprefix(_LR), curve) for name, curve in curves.items() if name.startswith(_LR)]
     if rates:
-        figures.append(Figure("learning_rate", "Learning rate", tuple(rates), "step", "learning rate"))
+        log = "y" * is_logarithmic(np.concatenate([line.y for line in rates]).tolist())
+        figures.append(
+            Figure("learning_rate", "Learning rate", tuple(rates), "step", "learning rate", log=log)
+        )
     return figures
 
 
@@ -120,6 +131,41 @@ def throughput_figure(log: str, num_train: int) -> Figure | None:
         line, title, label = Line("", epochs, seconds), "Time of each epoch", "seconds"
     caption = "From the end of one epoch to the end of the next, validation and checkpoints included."
     return Figure("throughput", title, (line,), "epoch", label, caption=caption)
+
+
+def _upright(kept: tuple[str, int] | None, lines: Sequence[Line]) -> list[Line]:
+    """A line where the checkpoint that was tested stands, as high as the others."""
+    values = np.concatenate([np.asarray(line.y, dtype=float) for line in lines])
+    values = values[np.isfinite(values)]
+    if kept is None or not len(values):
+        return []
+    name, step = kept
+    return [Line(name, [step, step], [values.min(), values.max()], is_reference=True)]
+
+
+def at_epoch(curves: Mapping[str, Curve], best: Mapping[str, Any]) -> tuple[int, dict[str, float]] | None:
+    """The step of the best checkpoint, and each metric as it stood there; None where that was not logged.
+
+    Args:
+        curves: From `metrics.csv`.
+        best: Of the record: `monitor`, its `value`, and the `epoch`.
+    """
+    monitor, value = curves.get(str(best.get("monitor")), Curve()), best.get("value")
+    places = [at for at, epoch in enumerate(monitor.epochs) if epoch == best.get("epoch")]
+    if not places or not isinstance(value, int | float):
+        return None
+    step = monitor.steps[min(places, key=lambda at: abs(monitor.values[at] - value))]
+    found: dict[str, float] = {}
+    for name, curve in curves.items():
+        logged = [
+            (at_step, one)
+            for epoch, at_step, one in zip(curve.epochs, curve.steps, curve.values, strict=True)
+            if epoch == best["epoch"]
+        ]
+        before = [one for at_step, one in logged if at_step <= step]
+        if logged:  # of training after it, where validation came within the epoch
+            found[name] = before[-1] if before else logged[0][1]
+    return step, found
 
 
 def _line(name: str, curve: Curve, factor: float = 1.0) -> Line:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from assay.config.yaml_file import load_mapping
 from assay.config.yaml_lines import shortened
 from assay.errors import AssayError
 from assay.files.sealed import yaml_is_whole
-from assay.files.symlinks import read_whole
+from assay.files.symlinks import check_inside, read_whole
 from assay.record.run_directory import RunDirectory
 from assay.report.difference import values_of
-from assay.report.page.config_sources import config_sources
 from assay.report.page.page import Block, Cell, Code, Facts, Note, Table, Tone
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from assay.record.run_record import RunRecord
 
 _PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "torchmetrics", "hydra-core", "numpy")
+
+_INTO_TRAINER = ("trainer", "device", "precision")
 
 
 def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
@@ -30,9 +32,8 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
         By full key, and what is wrong with the file; nothing of what cannot be read.
     """
     path = RunDirectory(run_dir).config
-    if not path.resolve().is_relative_to(run_dir.resolve()):  # a page is shown to others
-        return {}, f"{path} is a link to {path.resolve()}, outside of the run: what it says is not shown"
     try:
+        check_inside(path, run_dir)
         whole = yaml_is_whole(read_whole(path))
         return values_of(load_mapping(path)), "" if whole else f"{path} is not as the run has written it"
     except OSError as error:
@@ -123,3 +124,55 @@ def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
             Note("The code had changes; code.patch has them" + (", as a whole." if whole else " in part."))
         )
     return [Code("\n".join(lines)), *notes]
+
+
+def config_sources(values: Mapping[str, str], record: RunRecord) -> list[tuple[str, str, str, str]]:
+    """Key, value, where it came from, and in which of four ways: `typed`, `follows`, `option` or `default`.
+
+    Args:
+        values: Value by full key.
+        record: Of the run.
+    """
+    again = (str(word) for entry in record.resumed for word in entry.get("overrides", ()))
+    typed = _typed([*record.overrides, *again])
+    return [(key, value, *_source(key, typed, record)) for key, value in values.items()]
+
+
+def _source(key: str, typed: Mapping[str, str], record: RunRecord) -> tuple[str, str]:
+    whole = key.partition("[")[0]
+    parts = whole.split(".")
+    for end in range(len(parts), 0, -1):
+        above = ".".join(parts[:end])
+        if above in typed and above not in record.choices:
+            return typed[above], "typed"
+    if whole in record.interpolations:
+        return record.interpolations[whole], "follows"
+    if parts[0] == "spec":
+        return "the data", "follows"
+    for end in range(len(parts), 0, -1):
+        above = ".".join(parts[:end])
+        if above in record.set_by and above not in record.choices:
+            option = record.set_by[above]
+            return option, "typed" if option.partition("=")[0] in typed else "option"
+    groups = _INTO_TRAINER if parts[0] == "trainer" else (f"{parts[0]}/{'/'.join(parts[1:2])}", parts[0])
+    chosen = [(group, record.choices[group]) for group in groups if record.choices.get(group)]
+    if not chosen:
+        return "default", "default"
+    if parts[0] != "trainer":
+        chosen = chosen[:1]
+    by_hand = any(group in typed for group, _ in chosen)
+    told = (f"{group}={_text(option)}{_chosen_by(group, record)}" for group, option in chosen)
+    return " ".join(told), "typed" if by_hand else "option"
+
+
+def _chosen_by(group: str, record: RunRecord) -> str:
+    return f" of {record.set_by[group]}" if group in record.set_by else ""
+
+
+def _typed(overrides: Sequence[str]) -> dict[str, str]:
+    """What was typed, by the key or group before the equals sign."""
+    return {override.partition("=")[0].lstrip("+~").partition("@")[0]: override for override in overrides}
+
+
+def _text(option: Any) -> str:
+    return f"[{','.join(map(str, option))}]" if isinstance(option, list) else str(option)

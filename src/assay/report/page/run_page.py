@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from assay.errors import AssayError
 from assay.figure.figure import Figure, Heatmap
-from assay.files.symlinks import read_whole
+from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
-from assay.quoting import duration
+from assay.quoting import duration, number_text
 from assay.record import predictions_file, samples_file
 from assay.record.failure_cause import reason_of
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
 from assay.record.runs.curves import read_curves
-from assay.record.score_text import format_score
+from assay.record.score_text import described_metric, format_score
 from assay.report.page.history_figures import (
+    at_epoch,
     curve_figures,
     memory_figures,
     subset_and_metric,
@@ -49,14 +51,16 @@ from assay.report.page.provenance import (
 )
 from assay.targets.own_task import import_task
 from assay.targets.trust import project_packages
+from assay.task.figures.class_figures import TRUE_CLASS
 from assay.task.own_task.answers import scores_of
 from assay.task.score import LEVEL, num_draws
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from assay.record.runs.curves import Curve
     from assay.record.samples_file import KeptSample
     from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score
@@ -73,6 +77,8 @@ _TOKENS: Final = "tokens"
 _MARKED: Final = (
     "The darker a token, the less the model expected it; the pointer over it tells how many bits."
 )
+AtBest: TypeAlias = tuple[int, dict[str, float]] | None
+"""Step and metrics of the best checkpoint, where they were logged."""
 _SUBSETS: Final = ("train", "val", "test")
 _TITLES: Final = {"worst": "The most wrong", "random": "At random", "generated": "What the model writes"}
 
@@ -87,6 +93,17 @@ def run_page(run_dir: Path) -> Page:
     status = "running" if record.status == "running" and is_written(run_dir) else record.outcome.status
     values, config_note = read_values(run_dir)
     predictions, missing = _predictions(run_dir)
+    curves, no_curves = _curves(run_dir)
+    at_best = at_epoch(curves, record.best)
+    tested = "tested" if any(name.startswith("test/") for name in record.metrics) else "best"
+    kept = None if at_best is None else (f"epoch {record.best['epoch']}, {tested}", at_best[0])
+    names = predictions.class_names if predictions is not None else ()
+
+    def in_words(metric: str) -> str:
+        node = f"metrics.eval.metrics.{metric}"
+        target, average = values.get(f"{node}._target_", ""), values.get(f"{node}.average", "")
+        return described_metric(metric, target, average, names[1] if len(names) == 2 else "class 1")
+
     about = [
         record.started.replace("T", " ").replace("+00:00", " UTC"),
         duration(record.seconds) if record.finished else "",
@@ -96,9 +113,21 @@ def run_page(run_dir: Path) -> Page:
         *record.tags,
     ]
     sections = [
-        Section("scores", "Scores", [*_ending(record, status), *_scores(record, predictions)]),
-        Section("training", "Training", _training(run_dir, values.get("spec.num_train", ""))),
-        Section("predictions", "Predictions", _judged(record, predictions, missing)),
+        Section(
+            "scores", "Scores", _ending(record, status) + _scores(record, predictions, at_best, in_words)
+        ),
+        Section(
+            "training",
+            "Training",
+            [Note(no_curves, "warn")]
+            if no_curves
+            else _training(run_dir, values.get("spec.num_train", ""), curves, kept, in_words),
+        ),
+        Section(
+            "predictions",
+            "Predictions",
+            _judged(record, predictions, missing, values.get("data.source.target", "")),
+        ),
         Section("samples", "Samples", _samples(run_dir, predictions), _HOW_SAID),
         Section("config", "Config", config_blocks(values, config_note, record)),
         Section("environment", "Environment", environment_blocks(record)),
@@ -124,18 +153,27 @@ def _ending(record: RunRecord, status: str) -> list[Block]:
     ]
 
 
-def _scores(record: RunRecord, predictions: Predictions | None) -> list[Block]:
+def _scores(
+    record: RunRecord,
+    predictions: Predictions | None,
+    at_best: AtBest,
+    title: Callable[[str], str],
+) -> list[Block]:
     blocks: list[Block] = []
     if predictions is not None:
         blocks += _drawn(lambda: _judged_scores(predictions))
-    blocks += _logged(record)
+    blocks += _logged(record, at_best, title)
     return blocks or [Note("The run has logged no metrics.", "warn")]
 
 
-def _logged(record: RunRecord) -> list[Block]:
-    """The last value of each metric, a column per subset."""
+def _logged(record: RunRecord, at_best: AtBest, title: Callable[[str], str]) -> list[Block]:
+    """Each metric of the best checkpoint, a column per subset; the last values where there is none."""
+    metrics = record.metrics
+    if at_best is not None:
+        of_test = {name: value for name, value in metrics.items() if name.startswith("test/")}
+        metrics = {name: value for name, value in at_best[1].items() if name in metrics} | of_test
     rows: dict[str, dict[str, Cell]] = {}
-    for name, value in record.metrics.items():
+    for name, value in metrics.items():
         subset, metric = subset_and_metric(name)
         if not name.startswith(("lr-", "DeviceStatsMonitor")):
             rows.setdefault(metric, {})[subset] = Cell(format_score(metric, value), value, title=repr(value))
@@ -145,9 +183,14 @@ def _logged(record: RunRecord) -> list[Block]:
     subsets = sorted(there, key=lambda one: (_SUBSETS.index(one) if one in _SUBSETS else len(_SUBSETS), one))
     names = {subset: subset or "value" for subset in subsets}
     table: list[list[Cell | str]] = [
-        [metric, *(cells.get(one, Cell("")) for one in subsets)] for metric, cells in rows.items()
+        [title(metric), *(cells.get(one, Cell("")) for one in subsets)] for metric, cells in rows.items()
     ]
-    caption = f"The last value of each. {_best(record)}".strip()
+    tested = "was tested" if "test" in there else "is kept"
+    caption = "The last value of each."
+    if {"epoch", "monitor"} <= record.best.keys():
+        best = f"the best by {record.best['monitor']}, whose checkpoint {tested}"
+        caption = f"{'All' if at_best else 'Test scores are'} of epoch {record.best['epoch']}, {best}."
+        caption += "" if at_best else " The others are the last ones logged."
     return [Table(("metric", *names.values()), table, caption, numeric=frozenset(names.values()))]
 
 
@@ -180,12 +223,21 @@ def _interval(score: Score) -> str:
     return f"{low.removesuffix(' %')} to {high}"
 
 
-def _training(run_dir: Path, num_train: str) -> list[Block]:
+def _curves(run_dir: Path) -> tuple[dict[str, Curve], str]:
     try:
-        curves = read_curves(run_dir)
+        return read_curves(run_dir), ""
     except AssayError as error:
-        return [Note(f"There are no learning curves: {error.message}", "warn")]
-    figures = curve_figures(curves)
+        return {}, f"There are no learning curves: {error.message}"
+
+
+def _training(
+    run_dir: Path,
+    num_train: str,
+    curves: Mapping[str, Curve],
+    kept: tuple[str, int] | None,
+    title: Callable[[str], str],
+) -> list[Block]:
+    figures = curve_figures(curves, title, kept)
     try:
         log = read_whole(RunDirectory(run_dir).log)
     except OSError:  # none, or larger than anybody reads
@@ -199,21 +251,28 @@ def _training(run_dir: Path, num_train: str) -> list[Block]:
     return blocks
 
 
-def _judged(record: RunRecord, predictions: Predictions | None, missing: str) -> list[Block]:
+def _judged(record: RunRecord, predictions: Predictions | None, missing: str, target: str) -> list[Block]:
     if predictions is None:
         return [Note(f"There is nothing to draw: {missing}", "warn"), *_matrices(record)]
-    return _drawn(lambda: _judged_figures(predictions))
+    return _drawn(lambda: _judged_figures(predictions, target))
 
 
-def _judged_figures(predictions: Predictions) -> list[Block]:
+def _judged_figures(predictions: Predictions, target: str) -> list[Block]:
     task = task_of(predictions.task)
     if predictions.targets is None and not task.learns_from_inputs:
         return [
             Note("What is right of these samples is not known: there is nothing to compare with.", "warn")
         ]
-    figures = task.figures(predictions)
+    figures = [_named(one, target) for one in task.figures(predictions)]
     none = "These outputs are neither probabilities nor values, or too few: there is nothing to draw."
     return [Figures(figures)] if figures else [Note(none, "warn")]
+
+
+def _named(figure: Figure, target: str) -> Figure:
+    """A confusion matrix with the user's name of what is predicted."""
+    if not target or figure.y_label != TRUE_CLASS:
+        return figure
+    return replace(figure, x_label=f"predicted {target}", y_label=f"true {target}")
 
 
 def _matrices(record: RunRecord) -> list[Block]:
@@ -227,7 +286,7 @@ def _matrices(record: RunRecord) -> list[Block]:
         if matrix.ndim == 2 and 0 < matrix.size <= _LARGEST_MATRIX:
             names = [[str(index) for index in range(size)] for size in matrix.shape]
             heatmap = Heatmap(matrix, names[1], names[0], shows_values=matrix.shape[0] <= 16)
-            figures.append(Figure(f"matrix_{number}", name, (heatmap,), "predicted", "target"))
+            figures.append(Figure(f"matrix_{number}", name, (heatmap,), "predicted class", TRUE_CLASS))
     return [Figures(figures)] if figures else []
 
 
@@ -241,6 +300,7 @@ def _drawn(make: Callable[[], list[Block]]) -> list[Block]:
 
 def _predictions(run_dir: Path) -> tuple[Predictions | None, str]:
     try:
+        check_inside(run_dir / predictions_file.FILE, run_dir)
         predictions = predictions_file.read(run_dir / predictions_file.FILE)
         import_task("spec.task", predictions.task, project_packages(project_conf()))
     except AssayError as error:
@@ -250,6 +310,7 @@ def _predictions(run_dir: Path) -> tuple[Predictions | None, str]:
 
 def _samples(run_dir: Path, predictions: Predictions | None) -> list[Block]:
     try:
+        check_inside(run_dir / samples_file.FILE, run_dir)
         samples = samples_file.read(run_dir / samples_file.FILE)
     except AssayError as error:
         return [Note(error.message, "warn")]
@@ -325,14 +386,5 @@ class _Told:
         return task_of(self._predictions.task).said(self._predictions, at), key, tone
 
 
-def _best(record: RunRecord) -> str:
-    best = record.best
-    if not isinstance(best.get("value"), float | int) or not {"epoch", "monitor"} <= best.keys():
-        return ""
-    score = format_score(str(best["monitor"]), best["value"])
-    tested = "was tested" if any(name.startswith("test/") for name in record.metrics) else "is kept"
-    return f"The best checkpoint {tested}: epoch {best['epoch']}, {best['monitor']} {score}."
-
-
 def _text(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return number_text(value, 6) if isinstance(value, float) else str(value)

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from assay.report.sweep.groups import Group
 
 MISSING: Final = "–"
-_REACH: Final = 30.0
+_REACH: Final = 5.0
 """Ratio of the largest to the smallest value from which on an axis may be logarithmic."""
+_IN_DECADES: Final = ("lr", "learning_rate", "weight_decay", "eps")
+"""Ends of keys whose values are compared by their ratios, however few they are."""
 
 
 @final
@@ -58,13 +60,15 @@ def _column(key: str, texts: Sequence[str | None], scale: bool | None) -> Column
     if not there or not finite or len(there) < len(texts):
         return Column(key, tuple(MISSING if text is None else text for text in texts))
     values = tuple(float(text) for text in there)
-    return Column(key, values, min(values) > 0 and (_looks_logarithmic(values) if scale is None else scale))
+    if scale is None:
+        scale = key.endswith(_IN_DECADES) or is_logarithmic(values)
+    return Column(key, values, min(values) > 0 and scale)
 
 
-def _looks_logarithmic(values: Sequence[float]) -> bool:
-    """Whether positive values reach far, and their middle lies nearer to the middle of their logarithms."""
+def is_logarithmic(values: Sequence[float]) -> bool:
+    """Whether values are positive, reach far, and their middle is nearer to that of their logarithms."""
     low, middle, high = min(values), statistics.median(values), max(values)
-    if high / low < _REACH:
+    if low <= 0 or high / low < _REACH:
         return False
     linear, log = (middle - low) / (high - low), math.log(middle / low) / math.log(high / low)
     return abs(log - 0.5) < abs(linear - 0.5)

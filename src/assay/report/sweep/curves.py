@@ -10,6 +10,7 @@ from assay.errors import AssayError
 from assay.figure.figure import Figure, Line
 from assay.quoting import counted
 from assay.record.runs.curves import read_curves
+from assay.record.score_text import is_share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,6 +77,7 @@ def _figure(name: str, read: list[tuple[str, list[dict[str, Curve]]]], total: in
         marks=tuple(lines),
         x_label="optimizer step",
         y_label=name,
+        shares="y" * is_share(name),
         y_range=shown,
         is_wide=True,
         caption=f"{most}{how}{cut}".strip(),

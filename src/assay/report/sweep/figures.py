@@ -8,6 +8,7 @@ import numpy as np
 
 from assay.figure.figure import Bars, Figure, Line, ParallelCoordinates, Points
 from assay.record.runs.importance import importance
+from assay.record.score_text import format_score, is_share
 from assay.report.sweep.columns import columns_of
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def tradeoff(contents: Contents, groups: Sequence[Group]) -> Figure | None:
         ),
         x_label=_named(first),
         y_label=_named(second),
+        shares="x" * is_share(first.name) + "y" * is_share(second.name),
         is_wide=True,
         caption=f"One point per configuration. No other beats the {len(front)} on the line in both.",
     )
@@ -148,16 +150,27 @@ def _parallel(
 def _slice(column: Column, groups: Sequence[Group], aim: Objective, number: int) -> Figure:
     scores = [group.scores[0] for group in groups]
     means = [score.mean for score in scores if score is not None]
-    name, title = f"slice_{number}", column.key
+    name, title, shares = f"slice_{number}", column.key, "y" * is_share(aim.name)
     if column.is_number:
         x = [value for value in column.values if isinstance(value, float)]
         points = Points(
             "",
             x,
             means,
-            [f"{group.label}\n{aim.name} {mean:.5g}" for group, mean in zip(groups, means, strict=True)],
+            [
+                f"{group.label}\n{aim.name} {format_score(aim.name, mean)}"
+                for group, mean in zip(groups, means, strict=True)
+            ],
         )
-        return Figure(name, title, (points,), x_label=column.key, y_label=aim.name, log_x=column.is_log)
+        return Figure(
+            name,
+            title,
+            (points,),
+            x_label=column.key,
+            y_label=aim.name,
+            log="x" * column.is_log,
+            shares=shares,
+        )
     together: dict[str, list[float]] = {}
     for value, mean in zip(column.values, means, strict=True):
         together.setdefault(str(value), []).append(mean)
@@ -170,11 +183,14 @@ def _slice(column: Column, groups: Sequence[Group], aim: Objective, number: int)
         [float(np.mean(together[word])) for word in most],
         [min(together[word]) for word in most],
         [max(together[word]) for word in most],
-        [f"{word}: mean {np.mean(together[word]):.5g} of {len(together[word])}" for word in most],
+        [
+            f"{word}: mean {format_score(aim.name, float(np.mean(together[word])))} of {len(together[word])}"
+            for word in most
+        ],
     )
     cut = f" The best {len(most)} of {len(words)} values." if len(words) > len(most) else ""
     caption = f"Mean of the configurations with each value; from the lowest to the highest.{cut}"
-    return Figure(name, title, (bars,), x_label=column.key, y_label=aim.name, caption=caption)
+    return Figure(name, title, (bars,), x_label=column.key, y_label=aim.name, shares=shares, caption=caption)
 
 
 def _named(aim: Objective) -> str:
@@ -183,7 +199,7 @@ def _named(aim: Objective) -> str:
 
 def _said(group: Group, contents: Contents) -> str:
     scores = (
-        f"{aim.name} {score.mean:.5g}"
+        f"{aim.name} {format_score(aim.name, score.mean)}"
         for aim, score in zip(contents.objectives, group.scores, strict=True)
         if score is not None
     )

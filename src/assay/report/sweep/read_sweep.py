@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from assay.config.identity import REPETITIONS
 from assay.errors import AssayError
+from assay.files.symlinks import check_inside
 from assay.record.journal import FILE, Journal
 from assay.record.objective import Objective, objectives
 from assay.record.run_directory import find_runs
@@ -50,9 +51,14 @@ def read_sweep(directory: Path) -> Contents:
     is_driven = is_written(directory)
     notices: list[str] = []
     jobs = []
+    shows_logs = _shows(directory / "logs", directory, notices)
     for job_record, values in zip(records, varying(records), strict=True):
-        job = _job(job_record, values, places.get(job_record.number), notices, is_driven=is_driven)
-        jobs.append(replace(job, output=directory / "logs" / f"{job_record.number}.txt"))
+        run_dir = places.get(job_record.number)
+        if run_dir is not None and not _shows(run_dir, directory, notices):
+            run_dir = None
+        job = _job(job_record, values, run_dir, notices, is_driven=is_driven)
+        output = directory / "logs" / f"{job_record.number}.txt" if shows_logs else None
+        jobs.append(replace(job, output=output))
     left = sum(job.status not in ("finished", "failed", "pruned") for job in jobs)
     if left:
         goes_on = "it is still running" if is_driven else f"assay resume {shlex.quote(str(directory))}"
@@ -78,6 +84,15 @@ def read_sweep(directory: Path) -> Contents:
             if "interval(" in value
         },
     )
+
+
+def _shows(path: Path, directory: Path, notices: list[str]) -> bool:
+    try:
+        check_inside(path, directory)
+    except AssayError as error:
+        notices.append(f"{error.message}.")
+        return False
+    return True
 
 
 def _job(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from assay.errors import AssayError
-from assay.quoting import counted
+from assay.quoting import counted, number_text
 from assay.record.runs.columns import config_columns
 from assay.record.runs.config_values import ConfigValues, value
 from assay.record.runs.plain_value import plain_value
@@ -276,7 +276,7 @@ def verdict_of(metric: str, first: Mean, second: Mean, *, is_behind: bool = Fals
     Returns:
         That of the corrected resampled t-test over the same folds, else of Welch's t-test.
     """
-    gap = f"the best is ahead of the second by {abs(first.mean - second.mean):.4g} in {metric}"
+    gap = f"the best is ahead of the second by {number_text(abs(first.mean - second.mean))} in {metric}"
     if is_behind:
         gap = gap.replace("ahead of the second", "behind the second, which has not finished,")
     paired = same_folds(first, second)

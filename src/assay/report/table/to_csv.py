@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from assay.quoting import spreadsheet_cell
 from assay.terminal import printable
 
 if TYPE_CHECKING:
     from assay.report.table.comparison import Comparison
-
-_FORMULA: Final = re.compile(r"[=@+\-\t]")
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -49,13 +47,6 @@ def to_csv(comparison: Comparison) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Text that a spreadsheet would take for a formula gets an apostrophe, as spreadsheets write it."""
     if value is None:
         return ""
-    if not isinstance(value, str):
-        return repr(value)
-    try:
-        float(value)
-    except ValueError:
-        return printable(f"'{value}" if _FORMULA.match(value) else value)
-    return printable(value)
+    return printable(spreadsheet_cell(value)) if isinstance(value, str) else repr(value)

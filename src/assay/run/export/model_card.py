@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
+from omegaconf import OmegaConf
+
 from assay.errors import AssayError
 from assay.markdown import plain
-from assay.quoting import counted
+from assay.quoting import counted, number_text
 from assay.record import predictions_file
-from assay.record.score_text import format_score
+from assay.record.score_text import described_metric, format_score
 from assay.run.export.example_code import code_of
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def model_card(exported: Exported, original: Original) -> str:
         f"{plain(run['run_id'])}, {run['checkpoint']} checkpoint.",
         "## What it takes and gives\n\n" + "\n".join(_interface(exported, original)),
         f"## How to run it\n\n```python\n{code_of(exported, original)}```",
-        "## Scores\n\n" + "\n".join(_scores(exported)),
+        "## Scores\n\n" + "\n".join(_scores(exported, original)),
         "## Training data\n\n" + "\n".join(_data(original)),
         "## Limits\n\n" + "\n".join(f"- {one}" for one in _limits(exported, original)),
         "## Where it came from\n\n" + _table(("", ""), _provenance(exported)),
@@ -60,7 +62,8 @@ def _interface(exported: Exported, original: Original) -> Iterable[str]:
         if "range" in one:
             values = f", from {one['range'][0]} to {one['range'][1]}"
         elif "range_seen" in one:
-            values = f", from {one['range_seen'][0]:.4g} to {one['range_seen'][1]:.4g} in the samples checked"
+            low, high = map(number_text, one["range_seen"])
+            values = f", from {low} to {high} in the samples checked"
         if tokens := one.get("tokens"):
             values = (
                 f", token ids that `{tokens['tokenizer']}` beside the file makes of texts, from 0 (padding "
@@ -75,11 +78,11 @@ def _interface(exported: Exported, original: Original) -> Iterable[str]:
         if "columns" in one:
             rows = [
                 (
-                    plain(column["name"]),
+                    column["name"],
                     f"{len(column['categories']):,} categories"
                     if column["kind"] == "category"
                     else column["kind"],
-                    "not allowed: NaN comes out" if column["missing"] is None else plain(column["missing"]),
+                    "not allowed: NaN comes out" if column["missing"] is None else column["missing"],
                 )
                 for column in one["columns"]
             ]
@@ -93,7 +96,7 @@ def _output(about: dict[str, Any], original: Original) -> str:
     what = "class" if about["one_of_classes"] else "label"
     if original.codec is not None:
         return (
-            f"logits [batch, length, {original.spec['vocab_size']}] of the token that follows each; the "
+            f"logits [batch, length, {int(original.spec['vocab_size'])}] of the token that follows each; the "
             "tokenizer beside the file says what text each token stands for, and texts begin after token 0"
         )
     return {
@@ -107,12 +110,19 @@ def _output(about: dict[str, Any], original: Original) -> str:
     }[about["output"]["kind"]]
 
 
-def _scores(exported: Exported) -> Iterable[str]:
+def _scores(exported: Exported, original: Original) -> Iterable[str]:
+    names = exported.description["names"]
+
+    def in_words(name: str) -> str:
+        node: Any = OmegaConf.select(original.config, f"metrics.eval.metrics.{name.removeprefix('test/')}")
+        target, average = (str((node or {}).get(key) or "") for key in ("_target_", "average"))
+        return described_metric(name, target, average, str(names[1]) if len(names) == 2 else "class 1")
+
     run = exported.description["run"]
     tested = "best" if run["best"] else "last"  # whose weights a run tests in its end
     of_test = {name: value for name, value in run["metrics"].items() if name.startswith("test/")}
     if of_test and run["checkpoint"] == tested:
-        yield _table(("score", ""), [(plain(name), format_score(name, of_test[name])) for name in of_test])
+        yield _table(("score", ""), [(in_words(name), format_score(name, of_test[name])) for name in of_test])
     elif run["checkpoint"] != tested:
         yield f"The run's test scores are of its {tested} checkpoint, not of this file."
     else:
@@ -133,8 +143,8 @@ def agreement_in_words(exported: Exported) -> str:
         before = f" (original {100 * agreement.accuracy:.2f} %)" if exported.quantized else ""
         words.append(f"accuracy {100 * agreement.exported_accuracy:.2f} %{before}")
     if agreement.error is not None and agreement.exported_error is not None:
-        before = f" (original {agreement.error:.4g})" if exported.quantized else ""
-        words.append(f"root mean squared error {agreement.exported_error:.4g}{before}")
+        before = f" (original {number_text(agreement.error)})" if exported.quantized else ""
+        words.append(f"root mean squared error {number_text(agreement.exported_error)}{before}")
     return ", ".join(words)
 
 
@@ -150,7 +160,7 @@ def _data(original: Original) -> Iterable[str]:
     names, counts = spec["class_names"], spec["class_counts"]
     if names and len(names) == len(counts):
         ordered = sorted(zip(names, counts, strict=True), key=lambda one: -one[1])
-        shown = [(plain(name), f"{count:,}") for name, count in ordered[:_MOST_CLASSES]]
+        shown = [(name, f"{count:,}") for name, count in ordered[:_MOST_CLASSES]]
         rest = len(ordered) - len(shown)
         yield ""
         yield _table(("class", "training samples"), [*shown, *([(f"… {rest:,} more", "")] if rest else [])])
@@ -209,10 +219,10 @@ def _provenance(exported: Exported) -> Sequence[tuple[str, str]]:
     command = " ".join(["assay train", *map(shlex.quote, run["overrides"])])
     best = run["best"]
     rows = [
-        ("run", plain(run["run_id"])),
+        ("run", run["run_id"]),
         ("started", run["started"]),
-        ("command", plain(command)),
-        ("checkpoint", plain(f"{run['checkpoint']}, {best.get('monitor', '')} {best.get('value', '')}")),
+        ("command", command),
+        ("checkpoint", f"{run['checkpoint']}, {best.get('monitor', '')} {best.get('value', '')}"),
         ("seed", str(run["seed"])),
         ("fingerprint of the config", run["fingerprint"]),
         ("SHA-256 of the data", run["data_sha256"]),
@@ -222,6 +232,6 @@ def _provenance(exported: Exported) -> Sequence[tuple[str, str]]:
     return [(name, value) for name, value in rows if value]
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *([plain(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

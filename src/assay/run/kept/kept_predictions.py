@@ -91,7 +91,9 @@ def predictions_of(assembly: Assembly, keep: KeepPredictions) -> Predictions | N
         is_meant = bool(_why_not(assembly, _settings(assembly)))  # else something went wrong in the test
         log.log(logging.INFO if is_meant else logging.WARNING, "no predictions are kept: %s", keep.problem)
         return None
-    predictions = keep.predictions(data.spec.class_names, sample_names(data), data.tested)
+    predictions = keep.predictions(
+        data.spec.class_names or data.spec.target_names, sample_names(data), data.tested
+    )
     if predictions.num_evaluated:
         log.warning(
             "predictions of %s of %s samples are kept, drawn at random: all would be larger than "

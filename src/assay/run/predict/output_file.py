@@ -12,6 +12,7 @@ from typing_extensions import override
 from assay.errors import AssayError, ConfigError, cannot_write
 from assay.files.atomic import remove_unfinished, replacing
 from assay.files.symlinks import OWN_FILES
+from assay.quoting import spreadsheet_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -112,7 +113,7 @@ class _Csv:
         self._stream, self._begun = stream, False
 
     def add(self, frame: pd.DataFrame) -> None:
-        text = frame.to_csv(index=False, header=not self._begun, lineterminator="\n")
+        text = spreadsheet_frame(frame).to_csv(index=False, header=not self._begun, lineterminator="\n")
         self._stream.write(text.encode("utf-8", "surrogateescape"))
         self._begun = True
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from assay.quoting import number_text
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -40,4 +41,4 @@ def as_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return number_text(value) if isinstance(value, float) else str(value)

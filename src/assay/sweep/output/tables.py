@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.config.identity import REPETITIONS
 from assay.files.atomic import write_text
+from assay.quoting import spreadsheet_cell
 from assay.record.runs.statistics import mean_of
 from assay.record.runs.varying import fold_of, varying
 
@@ -182,7 +183,7 @@ def _in_order(keys: Iterable[str]) -> list[str]:
 def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow(map(spreadsheet_cell, columns))
     for row in rows:
         writer.writerow([_cell(row.get(name)) for name in columns])
     return text.getvalue()
@@ -191,4 +192,4 @@ def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 def _cell(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "" if value is None else "nan"
-    return repr(value) if isinstance(value, float) else str(value)
+    return repr(value) if isinstance(value, float) else str(spreadsheet_cell(value))

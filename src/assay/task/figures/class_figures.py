@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score
 
+TRUE_CLASS: Final = "true class"
+"""Label of the rows of a confusion matrix."""
+_COUNTS: Final = "confusion_matrix"
 _MOST_IN_MATRIX: Final = 50
 _MOST_BARS: Final = 30
 _MOST_CURVES: Final = 10
@@ -150,19 +153,23 @@ def _matrices(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure]:
         Figure(
             name,
             title,
-            (Heatmap(values[np.ix_(shown, shown)], chosen, chosen, shows_values=len(chosen) <= 16),),
-            "predicted",
-            "target",
+            (
+                Heatmap(
+                    values[np.ix_(shown, shown)], chosen, chosen, len(chosen) <= 16, is_share=name != _COUNTS
+                ),
+            ),
+            "predicted class",
+            TRUE_CLASS,
             is_wide=wide,
             caption=told,
         )
         for name, title, values, told in (
-            ("confusion_matrix", "Confusion matrix", matrix, caption),
+            (_COUNTS, "Confusion matrix", matrix, caption),
             (
                 "confusion_matrix_normalised",
-                "Confusion matrix, share of each target",
+                "Confusion matrix, share of each true class",
                 shares,
-                f"{caption} Each row adds up to 1: the diagonal is the recall.",
+                f"{caption} Each row adds up to 100 %: the diagonal is the recall.",
             ),
         )
     ]
@@ -180,10 +187,10 @@ def _confusions(matrix: NDArray[Any], names: tuple[str, ...], unit: str) -> list
         [f"{names[target]} → {names[said]}" for target, said in pairs],
         [int(wrong[pair]) for pair in pairs],
         texts=[
-            f"{names[t]} taken for {names[s]}: {wrong[t, s]:.0f} of {matrix[t].sum():.0f}" for t, s in pairs
+            f"{names[t]} taken for {names[s]}: {wrong[t, s]:,.0f} of {matrix[t].sum():,.0f}" for t, s in pairs
         ],
     )
-    return [Figure("confusions", "Most frequent confusions", (bars,), "target → predicted", unit)]
+    return [Figure("confusions", "Most frequent confusions", (bars,), "true → predicted", unit)]
 
 
 def _per_class(
@@ -199,7 +206,7 @@ def _per_class(
             name,
             labels,
             values[shown],
-            texts=[f"{names[at]}: {name} {values[at]:.3f}, {support[at]} samples" for at in shown],
+            texts=[f"{names[at]}: {name} {100 * values[at]:.2f} %, {support[at]:,} samples" for at in shown],
         )
         for name, values in scores.items()
     )
@@ -207,6 +214,7 @@ def _per_class(
         "per_class",
         "Precision, recall and F1 per class",
         bars,
+        shares="y",
         y_range=(0, 1.02),
         is_wide=len(labels) > 6,
         caption=caption,

@@ -8,6 +8,7 @@ import numpy as np
 
 from assay.figure.figure import Bars, Figure
 from assay.task.figures.curve_figures import calibration, mean_auroc, ranking_figures
+from assay.task.prediction.prediction import is_on
 from assay.task.score import bootstrapped
 
 if TYPE_CHECKING:
@@ -18,14 +19,12 @@ if TYPE_CHECKING:
     from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score
 
-THRESHOLD: Final = 0.5
-"""From which probability on a label is said to be on."""
 _MOST_BARS: Final = 30
 _MOST_CURVES: Final = 8
 
 
 def label_scores(predictions: Predictions) -> list[Score]:
-    """F1, accuracy over all labels, exact matches and AUROC; a label is on from `THRESHOLD`.
+    """F1, accuracy over all labels, exact matches and AUROC; see `is_on`.
 
     Args:
         predictions: One probability per label, with targets.
@@ -74,7 +73,8 @@ def label_figures(predictions: Predictions) -> list[Figure]:
     labels = [names[label] for label in shown]
 
     def bars(name: str, values: NDArray[Any]) -> Bars:
-        texts = [f"{names[at]}: {name} {values[at]:.4g}, on in {support[at]} samples" for at in shown]
+        written = [f"{100 * one:.2f} %" if values.dtype.kind == "f" else f"{one:,}" for one in values]
+        texts = [f"{names[at]}: {name} {written[at]}, on in {support[at]:,} samples" for at in shown]
         return Bars(name, labels, values[shown], texts=texts)
 
     scores = tuple(bars(*one) for one in (("precision", precision), ("recall", recall), ("F1", f1)))
@@ -90,6 +90,7 @@ def label_figures(predictions: Predictions) -> list[Figure]:
             "per_label",
             "Precision, recall and F1 per label",
             scores,
+            shares="y",
             y_range=(0, 1.02),
             is_wide=wide,
             caption=caption,
@@ -108,4 +109,4 @@ def label_figures(predictions: Predictions) -> list[Figure]:
 def _decided(predictions: Predictions) -> tuple[NDArray[Any], NDArray[Any]]:
     if predictions.targets is None:
         raise ValueError("there are no targets to compare with")
-    return predictions.outputs >= THRESHOLD, predictions.targets.astype(bool)
+    return is_on(predictions.outputs), predictions.targets.astype(bool)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from assay.figure.figure import Bars, Figure, Line, Points
+from assay.quoting import number_text
 from assay.task.score import bootstrapped
 
 if TYPE_CHECKING:
@@ -61,6 +63,9 @@ def value_figures(predictions: Predictions) -> list[Figure]:
     for index, name in enumerate(names[:_MOST_TARGETS]):
         number = f"_{index}" if len(names) > 1 else ""
         figures += _of_target(number, name, said[:, index], right[:, index], predictions.keys)
+    if len(names) > _MOST_TARGETS and figures:
+        caption = f"{figures[-1].caption} The first {_MOST_TARGETS} of {len(names)} targets are drawn."
+        figures[-1] = replace(figures[-1], caption=caption.strip())
     return figures
 
 
@@ -81,10 +86,14 @@ def _of_target(
     if not len(said):
         return []
     residuals = said - right
+    spread = f"Mean {number_text(residuals.mean())}, deviation {number_text(residuals.std())}."
     low, high = min(said.min(), right.min()), max(said.max(), right.max())
-    texts = [f"{key}\ntrue {t:.6g}\npredicted {s:.6g}" for key, t, s in zip(keys, right, said, strict=True)]
+    texts = [
+        f"{key}\ntrue {number_text(t, 6)}\npredicted {number_text(s, 6)}"
+        for key, t, s in zip(keys, right, said, strict=True)
+    ]
     counts, edges = np.histogram(residuals, _NUM_BINS)
-    middles = [f"{(begin + end) / 2:.3g}" for begin, end in zip(edges[:-1], edges[1:], strict=True)]  # noqa: RUF007
+    middles = [number_text((begin + end) / 2, 3) for begin, end in zip(edges[:-1], edges[1:], strict=True)]  # noqa: RUF007
     return [
         Figure(
             f"parity{number}",
@@ -106,7 +115,7 @@ def _of_target(
             ),
             f"predicted {name}",
             "predicted - true",
-            caption=f"Mean {residuals.mean():.4g}, deviation {residuals.std():.4g}. {caption}".strip(),
+            caption=f"{spread} {caption}".strip(),
         ),
         Figure(
             f"residual_histogram{number}",

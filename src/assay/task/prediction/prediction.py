@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from assay.quoting import number_text
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -82,9 +83,7 @@ class LabelPrediction:
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the labels with a probability above 0.5."""
-        return tuple(
-            name for name, share in zip(self.class_names, self.probabilities, strict=True) if share > 0.5
-        )
+        return tuple(name for name, on in zip(self.class_names, is_on(self.probabilities), strict=True) if on)
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
@@ -123,7 +122,7 @@ class ValuePrediction:
 
     def __str__(self) -> str:
         pairs = zip(self.names, self.values, strict=True)
-        return printable(", ".join(f"{name} {value:.6g}" for name, value in pairs))
+        return printable(", ".join(f"{name} {number_text(value, 6)}" for name, value in pairs))
 
 
 @final
@@ -158,7 +157,12 @@ class ReconstructionPrediction:
     reconstruction: NDArray[np.float32]
 
     def __str__(self) -> str:
-        return f"error {self.error:.6g}"
+        return f"error {number_text(self.error, 6)}"
+
+
+def is_on(probabilities: NDArray[Any]) -> NDArray[Any]:
+    """Which labels are on: those with a probability above 0.5, as torchmetrics counts them."""
+    return probabilities > 0.5
 
 
 def probabilities_of(scores: NDArray[np.float32], kind: Kind) -> NDArray[np.float32]:
