@@ -78,11 +78,10 @@ class Schema:
 
     def __init__(self, owner: type) -> None:
         self.owner, self.inner = owner, dict[str, type]()
-        self.fields = {
-            one.name: self._type(ast.parse(str(one.type), mode="eval").body)
-            for one in dataclasses.fields(owner)
-        }
-        self.told = described(owner)
+        shown = [one for one in dataclasses.fields(owner) if one.repr]  # the others are for Python alone
+        self.fields = {one.name: self._type(ast.parse(str(one.type), mode="eval").body) for one in shown}
+        hidden = {one.name for one in dataclasses.fields(owner)} - set(self.fields)
+        self.told = {name: told for name, told in described(owner).items() if name not in hidden}
 
     def _type(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Constant):

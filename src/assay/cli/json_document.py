@@ -172,7 +172,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value) if one.repr}
     if hasattr(value, "items"):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, Path):

@@ -8,9 +8,10 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 
 from assay.errors import DataError
+from assay.targets.objects import take_from
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -42,6 +43,8 @@ def read_array(root: Path, name: str) -> NDArray[Any]:
         ValueError: It is not an array of plain values.
         OSError: It cannot be read.
     """
+    if (arrays := take_from(root)) is not None:
+        return _one_of(arrays, name)
     if root.is_dir():
         # Copy-on-write, because torch shares writable memory only; the file itself stays as it is.
         mapped: NDArray[Any] = np.lib.format.open_memmap(_file(root, name), mode="c")
@@ -97,6 +100,8 @@ def header_of(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
         ValueError: It is not numpy's file, or one of a version without plain arrays.
         OSError: It cannot be read.
     """
+    if (arrays := take_from(root)) is not None:
+        return (array := _one_of(arrays, name)).shape, array.dtype
     if root.is_dir():
         with _file(root, name).open("rb") as file:
             return _header(file)
@@ -105,6 +110,12 @@ def header_of(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
             raise NoArrayError([one.removesuffix(".npy") for one in archive.namelist()])
         with archive.open(f"{name}.npy") as file:
             return _header(file)
+
+
+def _one_of(arrays: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
+    if name not in arrays:
+        raise NoArrayError(list(arrays))
+    return arrays[name]
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:

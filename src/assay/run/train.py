@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,19 +40,23 @@ from assay.run import ranks
 from assay.run.continuation import same_data, same_logs
 from assay.run.execute import execute, fit_and_test, signals
 from assay.run.interpolations import as_written, interpolations
+from assay.run.objects import as_objects, with_objects
 from assay.run.result import RunResult
 from assay.run.saved_config import read_config
 from assay.run.summary import say_warnings
 from assay.targets.allowed_targets import trusted_in
+from assay.targets.objects import given, in_sight, kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from omegaconf import DictConfig
+    from torch import nn
 
     from assay.build.assembly import Assembly
     from assay.check.report import Proof
     from assay.compose.job_composer import Job
+    from assay.run.objects import Data
 
 _ROOM: Final = "make room, then `assay resume` the run"
 
@@ -60,6 +65,8 @@ def train(
     overrides: Sequence[str] = (),
     *,
     config_dir: str | Path | None = None,
+    model: nn.Module | None = None,
+    data: Data | None = None,
     callbacks: Sequence[Callback] = (),
     raise_errors: bool = True,
 ) -> RunResult:
@@ -68,12 +75,18 @@ def train(
     Args:
         overrides: As on the command line: `["data=wine", "model=mlp", "optimizer.lr=0.01"]`.
         config_dir: Your own folder of config groups; `./conf` where there is one.
+        model: A network of your own in the place of the group, or a LightningModule in that of `module`. A copy
+            of it is trained, so the same call starts from the same weights again.
+        data: A pandas DataFrame (`data.source.target` names its target), a torch Dataset, `(inputs, targets)`
+            as numpy arrays or tensors, or a LightningDataModule. What is given as an object is in no config:
+            the record names its class, and what would have to make it again (`assay resume`, `reproduce`;
+            for a model `eval`, `predict` and `export`, too) says so.
         callbacks: Objects that look on in this process, called after the callbacks of the config. `log.txt`
             names their classes; no config does, so `assay resume` and `assay reproduce` do without them.
         raise_errors: Let an exception of the training through, after it was recorded; else the result tells.
 
     Returns:
-        The scores, and where the run directory is.
+        The scores, where the run directory is, and the trained `module`, `trainer` and `predictor`.
 
     Raises:
         AssayError: The config, the data or the device cannot be used; nothing was written.
@@ -88,10 +101,10 @@ def train(
                 f"callbacks takes Lightning's Callback objects, not {one!r}",
                 hint='name options of the group: assay.train(["callbacks=[default,ema]"])',
             )
-    folder = Path(config_dir) if config_dir else None
-    with located(overrides, folder):
+    folder, objects = Path(config_dir) if config_dir else None, as_objects(model, data)
+    with located(overrides, folder), given(objects):
         checker = Checker(folder)
-        job = checker.job(overrides)
+        job = replace(checker.job(with_objects(objects, overrides)), overrides=tuple(overrides))
         return train_job(job, checker.check(job), callbacks=callbacks, raise_errors=raise_errors)
 
 
@@ -162,10 +175,10 @@ def run_job(
     kept = {"set_by": dict(set_by or {}), "data_sha256": data_sha256, "micro_batch": dict(micro_batch or {})}
     processes = num_local_processes(config)
     if processes > 1:
-        if callbacks:
+        if callbacks or kinds():
             raise ConfigError(
-                f"the job runs in {processes} processes of its own, which callback objects do not reach",
-                hint="+callbacks.mine._target_=my_package.MyCallback builds one in each of them",
+                f"the job runs in {processes} processes of its own, which objects given in Python do not reach",
+                hint="train on one device, or name the class: +callbacks.mine._target_=my_package.MyCallback",
             )
         prepare(config)
         with begun(run_dir, config, overrides, chosen, plain=known(config), **kept):
@@ -181,7 +194,7 @@ def run_job(
             execute(
                 assembly, record, run_dir, raise_errors=raise_errors, warnings=warnings, callbacks=callbacks
             )
-    return result_of(run_dir)
+    return result_of(run_dir, assembly)
 
 
 def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bool) -> RunResult:
@@ -217,7 +230,7 @@ def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bo
         with _refusal(run_dir, hint=_ROOM):
             _write_again(RunDirectory(run_dir), assembly.plain, record, patch)
         execute(assembly, record, run_dir, raise_errors=raise_errors)
-    return result_of(run_dir)
+    return result_of(run_dir, assembly)
 
 
 def _assembled(config: DictConfig, **options: Any) -> Assembly:
@@ -299,6 +312,7 @@ def begun(
             choices=dict(chosen),
             tags=[str(tag) for tag in config.get("tags") or []],
             interpolations=interpolations(config),
+            objects=kinds(),
             **segment,
             **kept,
         )
@@ -390,11 +404,24 @@ def _launch(config: DictConfig, processes: int) -> None:
         record.save(run_dir)
 
 
-def result_of(run_dir: Path) -> RunResult:
+def result_of(run_dir: Path, assembly: Assembly | None = None) -> RunResult:
     """What a run directory says.
 
     Args:
         run_dir: The run directory.
+        assembly: What was trained, where that was in this process.
     """
-    record = RunRecord.load(run_dir)
-    return RunResult(run_dir, overrides=tuple(record.overrides), **vars(record.outcome))
+    record, curves = RunRecord.load(run_dir), RunDirectory(run_dir).metrics
+    return RunResult(
+        run_dir,
+        overrides=tuple(record.overrides),
+        **vars(record.outcome),
+        parameters=record.model.get("parameters"),
+        trainable=record.model.get("trainable_parameters"),
+        notes=tuple(record.notes),
+        curves=curves if curves.is_file() else None,
+        module=assembly and assembly.module,
+        trainer=assembly and assembly.trainer,
+        _objects=in_sight(),
+        _trusted=trusted_in(assembly.config) if assembly else (),
+    )
