@@ -202,7 +202,10 @@ def problems_of(document: dict[str, Any]) -> list[str]:
     """What in a printed document is not as the page says."""
     rest = dict(document)
     kind, version, error = rest.pop("kind"), rest.pop("schema_version"), rest.pop("error", None)
+    commands = rest.pop("next", ["assay"])
     found = [] if version == 1 else [f"schema_version: {version}"]
+    if not commands or not all(isinstance(one, str) for one in commands):
+        found.append(f"next: {commands}")
     if error is not None:
         found += Schema(Problem).problems(error, "error")
     if kind == "error":

@@ -19,6 +19,4 @@ def chosen_classes(config: DictConfig) -> dict[str, str]:
     network = OmegaConf.select(config, "model.network")
     if isinstance(network, DictConfig):
         nodes["model"] = network  # and more than Adapted
-    return {
-        key: name_of(node) for key, node in nodes.items() if "_target_" in node
-    }
+    return {key: name_of(node) for key, node in nodes.items() if "_target_" in node}

@@ -21,7 +21,7 @@ from assay.record.run_record import finite
 from assay.record.secrets import redact, redact_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import FrameType
 
 SCHEMA_VERSION: Final = 1
@@ -86,10 +86,12 @@ class Document:
     Attributes:
         body: `kind`, and the fields of what was said.
         error: Why the verb did not do what it was asked to.
+        next: What to type next, a line each.
     """
 
     body: dict[str, Any] = field(default_factory=dict)
     error: Problem | None = None
+    next: Sequence[str] = ()
 
     def say(self, kind: str, value: Any) -> None:
         """Have this printed at the end; without `--json` it goes nowhere.
@@ -114,6 +116,8 @@ class Document:
     def to_json(self) -> str:
         """One line of ASCII: no control character of anybody's reaches a terminal through it."""
         whole = self.body or {"kind": "error", "schema_version": SCHEMA_VERSION}
+        if self.next:
+            whole = {**whole, "next": plain(self.next)}
         if self.error is not None:
             whole = {**whole, "error": plain(self.error)}
         text = json.dumps(finite(redact_tree(whole)), allow_nan=False)

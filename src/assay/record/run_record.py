@@ -69,8 +69,8 @@ class RunRecord:
         loggers: Under which id other loggers know the run.
         micro_batch: By the number of batches trained before: the most samples that were computed at a time
             from there on, where memory ran out.
-        objects: Class of each argument, `model` or `data`, that was an object given in Python: the run's config
-            alone cannot make it again.
+        objects: Class of the `model` and the `data` that were objects given in Python, which the config alone
+            cannot make again.
         notes: What the user should know of the data, the model and the config, a sentence each.
         warnings: What the test says of a model that is of no use, such as that it predicts one class for all.
         evaluations: One entry each time its weights were tested again; see `assay.run.evaluate.Evaluation`.

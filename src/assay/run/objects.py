@@ -6,8 +6,6 @@ import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
 import lightning as L
-import numpy as np
-import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils.data import Dataset, TensorDataset
@@ -28,7 +26,7 @@ _PLAIN: Final = (bool, int, float, str, type(None))
 
 
 def as_objects(model: nn.Module | None, data: Data | None) -> dict[str, Any]:
-    """What `take` is to return, by argument; arrays by the names that `data=arrays` reads.
+    """What `take` is to return, by argument.
 
     Raises:
         ConfigError: One of them is something else.
@@ -40,16 +38,13 @@ def as_objects(model: nn.Module | None, data: Data | None) -> dict[str, Any]:
             f"model takes a torch.nn.Module or a LightningModule, not {model!r}",
             hint='name an option of the group: assay.train(["model=mlp"])',
         )
-    given: Any = data.tensors if type(data) is TensorDataset else data
-    if isinstance(given, tuple | list) and len(given) == 2:
-        given = {name: _array(one) for name, one in zip(("inputs", "targets"), given, strict=True)}
-    elif not isinstance(given, pd.DataFrame | Dataset | L.LightningDataModule | None):
+    if not (_is_pair(data) or isinstance(data, pd.DataFrame | Dataset | L.LightningDataModule | None)):
         raise ConfigError(
             "data takes a pandas DataFrame, a torch Dataset, a LightningDataModule or (inputs, targets), "
             f"not a {type(data).__name__}",
             hint='name an option of the group: assay.train(["data=wine"])',
         )
-    return {name: one for name, one in (("model", model), ("data", given)) if one is not None}
+    return {name: one for name, one in (("model", model), ("data", data)) if one is not None}
 
 
 def with_objects(objects: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
@@ -78,7 +73,9 @@ def with_objects(objects: Mapping[str, Any], overrides: Sequence[str]) -> list[s
         keys = [one.lstrip("+").partition("=")[0] for one in implied]
         if twice := next((key for key in typed if key in keys or f"{key}._target_" in keys), ""):
             raise ConfigError(
-                f"given twice: as an override and as {argument}=OBJECT", key=twice, hint="leave one of them out"
+                f"given twice: as an override and as {argument}=OBJECT",
+                key=twice,
+                hint="leave one of them out",
             )
     return [*chosen, *overrides, *(one for implied in placed.values() for one in implied)]
 
@@ -87,9 +84,9 @@ def _of_data(data: Any) -> tuple[str, list[str]]:
     """The option of group `data` that reads an object, and what puts it there."""
     if isinstance(data, L.LightningDataModule):
         return "", _node("data", "data", data)
-    if isinstance(data, Dataset):
+    if isinstance(data, Dataset) and not _is_pair(data):
         return "custom", _node("data.source.dataset", "data", data)
-    option, path = ("arrays", "root") if isinstance(data, dict) else ("table", "path")
+    option, path = ("arrays", "root") if _is_pair(data) else ("table", "path")
     return option, [f"data.source.{path}={place(data)}"]
 
 
@@ -97,9 +94,10 @@ def _node(key: str, argument: str, one: Any) -> list[str]:
     return [f"{key}._target_={TARGET}", f"+{key}.argument={argument}", f'+{key}.kind="{kind_of(one)}"']
 
 
-def _array(values: Any) -> np.ndarray[Any, Any]:
-    array = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
-    return np.require(array, requirements=["C", "W"])  # as torch can share it
+def _is_pair(data: Any) -> bool:
+    """Whether data is inputs and targets, all in memory."""
+    given = data.tensors if type(data) is TensorDataset else data
+    return isinstance(given, tuple | list) and len(given) == 2
 
 
 def _digest(model: nn.Module) -> str:
@@ -108,6 +106,8 @@ def _digest(model: nn.Module) -> str:
     for name, part in model.named_modules():
         plain = {key: one for key, one in vars(part).items() if isinstance(one, _PLAIN)}
         digest.update(f"{name} {kind_of(part)} {sorted(plain.items())};".encode())
-    made = {key: one for key, one in model.state_dict().items() if not is_lazy(one)}  # others have no weights yet
+    made = {
+        key: one for key, one in model.state_dict().items() if not is_lazy(one)
+    }  # others have no weights yet
     digest.update(weights_sha256(made).encode())
     return digest.hexdigest()[:16]

@@ -75,12 +75,12 @@ def train(
     Args:
         overrides: As on the command line: `["data=wine", "model=mlp", "optimizer.lr=0.01"]`.
         config_dir: Your own folder of config groups; `./conf` where there is one.
-        model: A network of your own in the place of the group, or a LightningModule in that of `module`. A copy
-            of it is trained, so the same call starts from the same weights again.
+        model: Your own network, or a LightningModule. A copy of it is trained, so that the same call starts
+            from the same weights again.
         data: A pandas DataFrame (`data.source.target` names its target), a torch Dataset, `(inputs, targets)`
-            as numpy arrays or tensors, or a LightningDataModule. What is given as an object is in no config:
-            the record names its class, and what would have to make it again (`assay resume`, `reproduce`;
-            for a model `eval`, `predict` and `export`, too) says so.
+            as numpy arrays or tensors, or a LightningDataModule. No config can make an object again: the
+            record names its class, and `assay resume`, `reproduce` and `eval` of such a run say so; without
+            the model, so do `predict` and `export`.
         callbacks: Objects that look on in this process, called after the callbacks of the config. `log.txt`
             names their classes; no config does, so `assay resume` and `assay reproduce` do without them.
         raise_errors: Let an exception of the training through, after it was recorded; else the result tells.
@@ -177,7 +177,7 @@ def run_job(
     if processes > 1:
         if callbacks or kinds():
             raise ConfigError(
-                f"the job runs in {processes} processes of its own, which objects given in Python do not reach",
+                f"the job runs in {processes} processes of its own, which no object given in Python reaches",
                 hint="train on one device, or name the class: +callbacks.mine._target_=my_package.MyCallback",
             )
         prepare(config)

@@ -19,8 +19,8 @@ _PREFIX: Final = "object:"
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _objects: ContextVar[Mapping[str, Any]] = ContextVar("objects", default=_NOTHING)
 _INSTEAD: Final = {
-    "model": "in Python, assay.load(run, model=…) puts its weights into such an object; to use the run without "
-    "one, put the class into a package and train with {key}._target_=PACKAGE.CLASS",
+    "model": "in Python, assay.load(run, model=…) puts its weights into such an object; or put the class "
+    "into a package and train with model._target_=PACKAGE.CLASS, or module._target_ of a LightningModule",
     "data": "save the data as a file, or put its class into a package, and train with a config that names it",
 }
 
@@ -40,7 +40,7 @@ def given(objects: Mapping[str, Any]) -> Iterator[None]:
 
 
 def take(argument: Literal["model", "data"], kind: str, digest: str = "") -> Any:
-    """The object of an argument of `assay.train`; of a model a copy, so that each use starts from its weights.
+    """The object of an argument of `assay.train`; of a model a copy, so that each use starts alike.
 
     Args:
         argument: Its name.
@@ -57,7 +57,7 @@ def take(argument: Literal["model", "data"], kind: str, digest: str = "") -> Any
             f"the run was trained with a {kind} object, given as assay.train({argument}=…), which no config "
             "can make again",
             key=argument,
-            hint=_INSTEAD[argument].format(key=argument),
+            hint=_INSTEAD[argument],
         )
     return copy.deepcopy(found) if argument == "model" else found
 
@@ -73,7 +73,8 @@ def kinds() -> dict[str, str]:
 
 
 def kind_of(one: Any) -> str:
-    """Full name of an object's class."""
+    """Full name of an object's class; of a pair that of its first one."""
+    one = one[0] if type(one) in (tuple, list) and one else one
     return f"{type(one).__module__}.{type(one).__qualname__}"
 
 
@@ -90,8 +91,8 @@ def name_of(node: Mapping[str, Any]) -> str:
 def place(one: Any) -> str:
     """What stands for an object of data where a source has a path.
 
-    >>> place([])
-    'object:builtins.list'
+    >>> place({})
+    'object:builtins.dict'
     """
     return f"{_PREFIX}{kind_of(one)}"
 

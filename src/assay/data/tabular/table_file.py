@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _RENAMED = re.compile(r"\.\d+$")
 
 
-def read_table(
+def read_table(  # noqa: PLR0912 - a branch for each kind of file
     path: str,
     option: str = "path",
     *,
@@ -66,7 +66,11 @@ def read_table(
     try:
         csv = resolved(path, csv)
         if (given := take_from(path)) is not None:
-            frame = given.copy(deep=False) if wanted is None else given[[name for name in given if name in wanted]]
+            frame = (
+                given.copy(deep=False)
+                if wanted is None
+                else given[[name for name in given if name in wanted]]
+            )
         elif is_csv(path):
             frame = _read_csv(path, csv, na_values, wanted, texts)
         elif is_json_lines(path):

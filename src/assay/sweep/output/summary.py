@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 BEST: Final = "best.yaml"
 IMPORTANCE: Final = "importance.csv"
+_ENDED: Final = ("finished", "pruned", "failed")
 _ROWS: Final = 12
 _FAILURES: Final = 12
 _SCORES: Final = 4
@@ -98,8 +99,7 @@ def say_results(
         console.print(f"[bold]importance[/bold]  {escape(shares)}")
     _say_failures(console, result)
     _say_warnings(console, jobs)
-    words = ("finished", "pruned", "failed")
-    counts = {word: sum(job.status == word for job in jobs) for word in words}
+    counts = {word: sum(job.status == word for job in jobs) for word in _ENDED}
     left = result.total - sum(counts.values())
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count or status == "finished")
     console.print(
@@ -110,12 +110,8 @@ def say_results(
     if best is not None:
         place = escape(str(result.run_dir(best)))
         console.print(f"[bold]best[/bold]   job {best.number}  {place}  ({BEST} beside the table)")
-    next_lines = [_next(result, best, left, counts["failed"])]
-    if sum(counts.values()):
-        next_lines.insert(1 if left else 0, f"assay report {shlex.quote(str(result.directory))}")
-    console.print(f"[bold]next[/bold]   {escape(next_lines[0])}")
-    for line in next_lines[1:]:
-        console.print(f"       {escape(line)}")
+    for number, line in enumerate(next_commands(result)):
+        console.print(f"[bold]{'' if number else 'next':<4}[/bold]   {escape(line)}")
 
 
 def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objective) -> None:
@@ -229,8 +225,19 @@ def _log(result: SweepResult, job: JobRecord) -> Path:
     return next((path for path in logs_of(own, printed, died=died) if path.is_file()), own)
 
 
-def _next(result: SweepResult, best: JobRecord | None, left: int, failed: int) -> str:
-    place = shlex.quote(str(result.directory))
+def next_commands(result: SweepResult) -> list[str]:
+    """What to type next; nothing of a sweep without jobs."""
+    if not result.jobs:
+        return []
+    ended = sum(job.status in _ENDED for job in result.jobs)
+    lines = [_next(result, result.total - ended, sum(job.status == "failed" for job in result.jobs))]
+    if ended:
+        lines.insert(1 if result.total > ended else 0, f"assay report {shlex.quote(str(result.directory))}")
+    return lines
+
+
+def _next(result: SweepResult, left: int, failed: int) -> str:
+    place, best = shlex.quote(str(result.directory)), best_job(result.jobs, result.objectives[0])
     if left:
         return f"assay resume {place}"
     if best is None:
