@@ -53,13 +53,17 @@ def take(argument: Literal["model", "data"], kind: str, digest: str = "") -> Any
     del digest
     found = _objects.get().get(argument)
     if found is None:
-        raise ConfigError(
-            f"the run was trained with a {kind} object, given as assay.train({argument}=…), which no config "
-            "can make again",
-            key=argument,
-            hint=_INSTEAD[argument],
-        )
+        raise missing(argument, kind)
     return copy.deepcopy(found) if argument == "model" else found
+
+
+def missing(argument: str, kind: str) -> ConfigError:
+    """The error of a run that was trained with an object of this class."""
+    return ConfigError(
+        f"the run was trained on a {kind} object, assay.train({argument}=…), which no config can make again",
+        key=argument,
+        hint=_INSTEAD[argument],
+    )
 
 
 def in_sight() -> Mapping[str, Any]:
