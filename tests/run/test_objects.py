@@ -16,7 +16,7 @@ import torch
 from sklearn.datasets import load_wine  # type: ignore[import-untyped]  # ships no types
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from typer.testing import CliRunner
 from typing_extensions import override
 
@@ -25,6 +25,8 @@ from assay.cli.app import app
 from assay.errors import AssayError, ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from assay.run.result import RunResult
@@ -53,6 +55,12 @@ class Wine(Dataset[tuple[Tensor, int]]):
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         return torch.from_numpy(INPUTS[index]), int(TARGETS[index])
+
+
+class Endless(IterableDataset[Tensor]):
+    def __iter__(self) -> Iterator[Tensor]:
+        while True:
+            yield torch.zeros(3)
 
 
 class Loaders(L.LightningDataModule):
@@ -254,11 +262,13 @@ def test_what_is_given_twice_or_is_something_else(tmp_path: Path) -> None:
         ((), {"data": INPUTS}, "data takes a pandas DataFrame"),
         ((), {"data": frame()}, "data.source.target"),
         (("data=wine",), {"model": nn.Linear(5, 3)}, "model"),
+        ((), {"data": Endless()}, "data.source: Endless lacks __len__ or __getitem__"),
         (("data=wine", "device=ddp_cpu", "trainer.devices=2"), {"model": network()}, "2 processes"),
     ):
         with pytest.raises(ConfigError) as caught:
             trained(tmp_path, *overrides, **objects)
         assert message in str(caught.value)
+        assert "conf/" not in caught.value.file or message in ("data.source.target", "model")
         assert not (tmp_path / "run").exists()
 
 

@@ -110,10 +110,13 @@ def train(
                 hint='name options of the group: assay.train(["callbacks=[default,ema]"])',
             )
     folder, objects = Path(config_dir) if config_dir else None, _as_objects(model, data)
-    with located(overrides, folder), given(objects):
+    whole = _with_objects(objects, overrides)
+    with given(objects), located(whole, folder):
         checker = Checker(folder)
-        job = replace(checker.job(_with_objects(objects, overrides)), overrides=tuple(overrides))
-        return train_job(job, checker.check(job), callbacks=callbacks, raise_errors=raise_errors)
+        job = checker.job(whole)
+        proof = checker.check(job)
+        job = replace(job, overrides=tuple(overrides))
+        return train_job(job, proof, callbacks=callbacks, raise_errors=raise_errors)
 
 
 def _as_objects(model: nn.Module | None, data: Data | None) -> dict[str, Any]:
