@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     from assay.run.result import RunResult
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process would compile torch's Python again
+sys.dont_write_bytecode = False
 hypothesis.settings.load_profile("ci")  # a busy machine is not a failure, and each run tries the same
 DEFAULTS = {
     "device": "cpu",

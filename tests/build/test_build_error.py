@@ -6,7 +6,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.build.build_error import build_error
-from assay.errors import AssayError, DataError
+from assay.build.node import build
+from assay.errors import AssayError, ConfigError, DataError
 
 
 def config() -> DictConfig:
@@ -98,6 +99,28 @@ def test_what_is_not_installed() -> None:
     assert build_error(error, config(), "logger.wandb").hint == "pip install 'assay[wandb]'"
     other = ModuleNotFoundError("No module named 'timm'", name="timm")
     assert build_error(other, config(), "model").hint == "pip install 'assay[timm]'"
+
+
+def test_a_whole_shape_where_a_number_is_needed() -> None:
+    config = OmegaConf.create(
+        {
+            "spec": {"input_shape": [13], "num_features": 13},
+            "model": {
+                "_target_": "torch.nn.Linear",
+                "in_features": "${spec.input_shape}",
+                "out_features": 3,
+            },
+        }
+    )
+    with pytest.raises(ConfigError) as caught:
+        build(config, "model")
+    assert caught.value.key == "model.in_features"
+    assert caught.value.message.startswith(
+        "model.in_features: expected a number, got the list ${spec.input_shape}, [13]: "
+    )
+    assert "${spec.input_shape[0]}" in caught.value.hint
+    config.model.in_features = "${spec.input_shape[0]}"
+    assert build(config, "model").in_features == 13
 
 
 def test_an_interpolation_that_the_data_does_not_answer() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.check.chosen_classes import chosen_classes
+from assay.check.prove import chosen_classes
 from assay.compose.compose import compose
 
 

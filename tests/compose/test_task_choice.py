@@ -154,3 +154,24 @@ def test_each_job_of_a_sweep_has_its_own(table: str, tmp_path: Path) -> None:
             assert job.config["loss"]["_target_"] == loss
             assert job.config["data"]["source"]["target"] == target
             assert not any(override.startswith("task=") for override in job.overrides)
+
+
+@pytest.mark.parametrize(
+    ("shape", "more", "model"),
+    [
+        ((30, 48), [], "assay.model.mlp.MLP"),
+        ((30, 48), ["data.source.task=binary"], "assay.model.mlp.MLP"),
+        ((30, 48), ["model=linear"], "torch.nn.Sequential"),
+        ((30, 48), ["data.source.layout=NHW"], "assay.model.small_cnn.SmallCNN"),
+        ((30, 1, 8, 8), [], "assay.model.small_cnn.SmallCNN"),
+    ],
+)
+def test_the_model_of_arrays_takes_them(
+    tmp_path: Path, shape: tuple[int, ...], more: list[str], model: str
+) -> None:
+    np.savez(tmp_path / "data.npz", inputs=np.zeros(shape), targets=np.arange(30) % 2)
+    overrides = ["data=arrays", f"data.source.root='{tmp_path / 'data.npz'}'", *more]
+    assert chosen(overrides)[1] == model
+    with loader() as hydra:
+        job = JobComposer(hydra, trust_for(hydra, overrides), tmp_path).job(overrides, 0)
+    assert job.config["model"]["_target_"] == model

@@ -78,11 +78,10 @@ class Schema:
 
     def __init__(self, owner: type) -> None:
         self.owner, self.inner = owner, dict[str, type]()
-        self.fields = {
-            one.name: self._type(ast.parse(str(one.type), mode="eval").body)
-            for one in dataclasses.fields(owner)
-        }
-        self.told = described(owner)
+        shown = [one for one in dataclasses.fields(owner) if one.repr]  # the others are for Python alone
+        self.fields = {one.name: self._type(ast.parse(str(one.type), mode="eval").body) for one in shown}
+        hidden = {one.name for one in dataclasses.fields(owner)} - set(self.fields)
+        self.told = {name: told for name, told in described(owner).items() if name not in hidden}
 
     def _type(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Constant):
@@ -203,7 +202,10 @@ def problems_of(document: dict[str, Any]) -> list[str]:
     """What in a printed document is not as the page says."""
     rest = dict(document)
     kind, version, error = rest.pop("kind"), rest.pop("schema_version"), rest.pop("error", None)
+    commands = rest.pop("next", ["assay"])
     found = [] if version == 1 else [f"schema_version: {version}"]
+    if not commands or not all(isinstance(one, str) for one in commands):
+        found.append(f"next: {commands}")
     if error is not None:
         found += Schema(Problem).problems(error, "error")
     if kind == "error":

@@ -93,8 +93,43 @@ def test_what_is_printed_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     run = printed("train", *quick, "hydra.run.dir=run")
     record = json.loads(Path("run/record.json").read_text(encoding="utf-8"))
     assert (run["run_dir"], run["status"], run["metrics"]) == ("run", "finished", record["metrics"])
+    assert (run["parameters"], run["trainable"], run["curves"]) == (15, 15, "run/metrics.csv")
     again = printed("train", *quick, "hydra.run.dir=run", code=1)
     assert "already holds a run" in again["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "more"),
+    [
+        ("train", ["trainer.max_epochs=1", "hydra.run.dir=run"]),
+        ("train -m", ["trainer.max_epochs=1", "hydra/launcher=serial", "hydra.sweep.dir=sweep", "seed=1,2"]),
+        ("data", []),
+    ],
+)
+def test_a_document_has_what_is_told_on_the_terminal(
+    verb: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{at},{at % 7 or ''},{'ab'[at % 2]}\n" for at in range(60))
+    Path("rows.csv").write_text(f"x,y,kind\n{rows}", encoding="utf-8")
+    table = [
+        "data=table",
+        "data.source.path=rows.csv",
+        "data.source.target=kind",
+        "model=linear",
+        "device=cpu",
+    ]
+    done = CliRunner().invoke(app, [*verb.split(), *table, *more, "--json"])
+    document = json.loads(done.stdout)
+    assert not problems_of(document)
+    # What is told goes to standard error then; `data` says it in the document alone.
+    told = done.stderr if verb != "data" else CliRunner().invoke(app, [verb, *table]).stdout
+    lines = [line.removeprefix("next").strip() for line in told.splitlines()]
+    assert document["next"] == [line for line in lines if line.startswith("assay ")] != []
+    if verb == "train":
+        assert document["notes"] == [line[4:].strip() for line in lines if line.startswith("note ")] != []
+        assert f"model  linear: {document['parameters']:,} parameters" in lines
+        assert json.loads(Path("run/record.json").read_text(encoding="utf-8"))["notes"] == document["notes"]
 
 
 def table_of_exit_codes() -> dict[int, str]:

@@ -49,6 +49,12 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     if match := _UNEXPECTED.search(text):
         return _unexpected(match[1], node, key, text)
     frame = own_frame(cause)
+    if whole := _whole_shape(cause, node, key):
+        return ConfigError(
+            f"expected a number, got the list ${{spec.input_shape}}, {list(config.spec.input_shape)}: {text}",
+            key=whole,
+            hint=f"{whole}='${{spec.input_shape[0]}}' or '${{spec.num_features}}'",
+        )
     if isinstance(cause, KeyError) and cause.args:
         text = f"cannot be made with these values: it looks for {text}, which is not there"
     elif not isinstance(cause, _PLAIN_KINDS):
@@ -58,6 +64,13 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     if frame:
         text = f"{text} ({frame})"
     return ConfigError(text, key="" if text.startswith(f"{at}=") else at, hint=_way_out(config, at))
+
+
+def _whole_shape(cause: BaseException, node: Any, key: str) -> str:
+    """The argument that gets the shape of a sample, where a call may have failed since that is a list."""
+    if not isinstance(cause, TypeError) or not isinstance(node, DictConfig):
+        return ""
+    return next((one.key for one in walk(node, key) if str(one.raw) == "${spec.input_shape}"), "")
 
 
 def _way_out(config: DictConfig, key: str) -> str:

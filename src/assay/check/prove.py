@@ -30,7 +30,6 @@ from assay.build.trainer.num_processes import world_size
 from assay.build.trainer.run_length import check_length, check_plateau, run_length
 from assay.build.trainer.trainer import build_trainer
 from assay.build.trainer.user_datamodule import own_batches
-from assay.check.chosen_classes import chosen_classes
 from assay.check.proof.eval_steps import batch_sizes, try_eval_steps
 from assay.check.proof.fake_step import (
     Batch,
@@ -72,6 +71,7 @@ from assay.data.training_statistics import target_statistics
 from assay.data.transform.normalize import input_dtype
 from assay.errors import ConfigError
 from assay.targets.allowed_targets import trusted_in
+from assay.targets.objects import name_of
 from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:
@@ -359,6 +359,20 @@ class Prover:
         if key not in self._known:
             self._known[key] = make()
         return self._known[key]
+
+
+def chosen_classes(config: DictConfig) -> dict[str, str]:
+    """The class of each node that says what is trained, by its key."""
+    if config.module._target_ != OUR_MODULE:
+        return {"model": name_of(config.module)}
+    nodes = {key: config.get(key) or {} for key in ("model", "loss", "optimizer", "scheduler", "augment")}
+    shape = OmegaConf.select(config, "scheduler.lr_lambda")
+    if isinstance(shape, DictConfig):
+        nodes["scheduler"] = shape  # says more than LambdaLR
+    network = OmegaConf.select(config, "model.network")
+    if isinstance(network, DictConfig):
+        nodes["model"] = network  # and more than Adapted
+    return {key: name_of(node) for key, node in nodes.items() if "_target_" in node}
 
 
 def _trial(config: DictConfig, loss: nn.Module) -> Trial:

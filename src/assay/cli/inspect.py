@@ -83,13 +83,13 @@ def data(
         with located(job.overrides, config_dir):
             survey = look(job, out)
         document.say("data", survey)
+        document.next = [f"assay train {shlex.join(job.overrides)}"]
         if as_json:
             return
         show(console, survey)
         page = f"[bold]page[/bold]  {escape(str(out or '--out data.html writes one, with samples'))}"
         console.print(page, soft_wrap=True)
-        words = escape(shlex.join(job.overrides))
-        console.print(f"[bold]next[/bold]  assay train {words}", soft_wrap=True)
+        console.print(f"[bold]next[/bold]  {escape(document.next[0])}", soft_wrap=True)
 
 
 def configs(

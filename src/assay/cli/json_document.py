@@ -20,7 +20,7 @@ from assay.record.run_record import finite
 from assay.record.secrets import redact, redact_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 SCHEMA_VERSION: Final = 1
 """Of every document. It rises when a field goes or comes to mean something else, not when one is added."""
@@ -82,10 +82,12 @@ class Document:
     Attributes:
         body: `kind`, and the fields of what was said.
         error: Why the verb did not do what it was asked to.
+        next: What to type next, a line each.
     """
 
     body: dict[str, Any] = field(default_factory=dict)
     error: Problem | None = None
+    next: Sequence[str] = ()
 
     def say(self, kind: str, value: Any) -> None:
         """Have this printed at the end; without `--json` it goes nowhere.
@@ -110,6 +112,8 @@ class Document:
     def to_json(self) -> str:
         """One line of ASCII: no control character of anybody's reaches a terminal through it."""
         whole = self.body or {"kind": "error", "schema_version": SCHEMA_VERSION}
+        if self.next:
+            whole = {**whole, "next": plain(self.next)}
         if self.error is not None:
             whole = {**whole, "error": plain(self.error)}
         text = json.dumps(finite(redact_tree(whole)), allow_nan=False)
@@ -168,7 +172,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value) if one.repr}
     if hasattr(value, "items"):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, Path):

@@ -167,16 +167,20 @@ def _print_configs(jobs: list[DictConfig]) -> None:
 def _end_run(document: Document, result: RunResult) -> None:
     from assay.run.summary import say_run
 
-    say_run(Console(highlight=False, soft_wrap=True, stderr=result.status != "finished"), result)
     document.say("run", result)
+    console = Console(highlight=False, soft_wrap=True, stderr=result.status != "finished")
+    document.next = say_run(console, result)
     if result.exit_code:
-        again = f"assay resume {shlex.quote(str(result.run_dir))}" if result.can_be_resumed else ""
-        document.fail(result.reason or result.status, hint=again, code=result.exit_code)
+        hint = "".join(document.next)
+        document.fail(result.reason or result.status, hint=hint, code=result.exit_code)
         raise typer.Exit(result.exit_code)
 
 
 def _end_sweep(document: Document, result: SweepResult) -> None:
+    from assay.sweep.output.summary import next_commands
+
     document.say("sweep", Sweep.of(result))
+    document.next = next_commands(result)
     if result.exit_code:
         ended = sum(job.status in ("finished", "pruned") for job in result.jobs)
         failed = sum(job.status == "failed" for job in result.jobs)

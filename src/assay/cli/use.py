@@ -178,6 +178,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
             else:
                 found = predict_inputs(predictor, run, inputs, **options)
         document.say("predict", found)
+        document.next = [f"assay export {shlex.quote(str(run))}"]
         for note in found.notes:
             console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)
         if found.num_failed == found.num_samples:

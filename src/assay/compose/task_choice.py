@@ -19,6 +19,9 @@ from assay.task.task_of import TASKS, infer_task
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+_ARRAYS: Final = "assay.data.arrays.Arrays"
+_FOR_IMAGES: Final = "small_cnn"
+"""The model of `train.yaml`, which vectors do not fit."""
 _CHOSEN: Final = ("model.", "loss.", "metrics.", "augment.")
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -51,11 +54,14 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collec
     if name == "auto":
         look = _SOURCES.get(str(source.get("_target_")))
         name = look(source) if look is not None else ""
-    own = OmegaConf.select(config, "module._target_") == OUR_MODULE
-    option = _WORDS.sub("_", str(name).rpartition(".")[2]).lower()
-    if not own or option not in options:
+    if OmegaConf.select(config, "module._target_") != OUR_MODULE:
         return []
-    return [f"task={option}", *suited([*overrides, f"task={option}"])]
+    option = _WORDS.sub("_", str(name).rpartition(".")[2]).lower()
+    task = [f"task={option}", *suited([*overrides, f"task={option}"])] if option in options else []
+    by_default = OmegaConf.select(config, "hydra.runtime.choices.model") == _FOR_IMAGES
+    if by_default and not _typed("model", [*overrides, *task]) and _are_vectors(source):
+        task.append("model=mlp")
+    return task
 
 
 def suited(overrides: Sequence[str]) -> list[str]:
@@ -111,26 +117,37 @@ def _of_table(source: dict[str, Any]) -> str:
         return ""
 
 
-def _of_arrays(source: dict[str, Any]) -> str:
-    """By the header of the array; nothing where there is none, which is said when the data is read."""
-    root, name = source.get("root"), source.get("targets")
-    if name is None:
-        return Reconstruction.name
+def _are_vectors(source: dict[str, Any]) -> bool:
+    """Whether arrays hold numbers by sample and feature; whole numbers may be tokens."""
+    header = _header_of(source, "inputs") if str(source.get("_target_")) == _ARRAYS else None
+    return header is not None and len(header[0]) == 2 and source.get("layout") is None
+
+
+def _header_of(source: dict[str, Any], argument: str) -> tuple[tuple[int, ...], Any] | None:
+    """Shape and type of an array; nothing where there is none, which is said when the data is read."""
+    root, name = source.get("root"), source.get(argument)
     if "???" in (root, name) or not isinstance(root, str) or not isinstance(name, str):
-        return ""
+        return None
     from assay.data.array_file import NoArrayError, header_of
 
     try:
         shape, dtype = header_of(Path(root), name)
     except (NoArrayError, OSError, ValueError, BadZipFile):
+        return None
+    return (shape, dtype) if shape and dtype.kind in "biuf" else None
+
+
+def _of_arrays(source: dict[str, Any]) -> str:
+    if source.get("targets") is None:
+        return Reconstruction.name
+    if (header := _header_of(source, "targets")) is None:
         return ""
-    if not shape or dtype.kind not in "biuf":
-        return ""
+    shape, dtype = header
     return infer_task(is_real=dtype.kind == "f", num_columns=math.prod(shape[1:]))
 
 
 _SOURCES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
-    "assay.data.arrays.Arrays": _of_arrays,
+    _ARRAYS: _of_arrays,
     "assay.data.table.Table": _of_table,
     "assay.data.text_table.TextTable": _of_table,
 }

@@ -8,6 +8,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 
 from assay.errors import DataError
+from assay.targets.objects import take_from
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+_NAMES = ("inputs", "targets")
 
 
 class NoArrayError(Exception):
@@ -42,6 +45,8 @@ def read_array(root: Path, name: str) -> NDArray[Any]:
         ValueError: It is not an array of plain values.
         OSError: It cannot be read.
     """
+    if (given := take_from(root)) is not None:
+        return _one_of(given, name)
     if root.is_dir():
         # Copy-on-write, because torch shares writable memory only; the file itself stays as it is.
         mapped: NDArray[Any] = np.lib.format.open_memmap(_file(root, name), mode="c")
@@ -97,6 +102,8 @@ def header_of(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
         ValueError: It is not numpy's file, or one of a version without plain arrays.
         OSError: It cannot be read.
     """
+    if (given := take_from(root)) is not None:
+        return (array := _one_of(given, name)).shape, array.dtype
     if root.is_dir():
         with _file(root, name).open("rb") as file:
             return _header(file)
@@ -105,6 +112,15 @@ def header_of(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
             raise NoArrayError([one.removesuffix(".npy") for one in archive.namelist()])
         with archive.open(f"{name}.npy") as file:
             return _header(file)
+
+
+def _one_of(given: Any, name: str) -> NDArray[Any]:
+    """An array of a TensorDataset, or of a pair of arrays or tensors."""
+    if name not in _NAMES:
+        raise NoArrayError(_NAMES)
+    one = getattr(given, "tensors", given)[_NAMES.index(name)]
+    array = one.detach().cpu().numpy() if hasattr(one, "detach") else np.asarray(one)
+    return np.require(array, requirements=["C", "W"])  # as torch can share it
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
+from assay.targets.objects import take_from
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,6 +78,8 @@ def check_path(path: Path, source: SourcePath, key: str) -> None:
     Raises:
         ConfigError: Naming the key and the absolute path.
     """
+    if take_from(path) is not None:
+        return
     if source.name is not None and not source.name.search(path.name):
         raise ConfigError(f"{path}: {source.expected} was expected", key=key, hint="convert it to one")
     if not path.exists():

@@ -69,6 +69,9 @@ class RunRecord:
         loggers: Under which id other loggers know the run.
         micro_batch: By the number of batches trained before: the most samples that were computed at a time
             from there on, where memory ran out.
+        objects: Class of the `model` and the `data` that were objects given in Python, which the config alone
+            cannot make again.
+        notes: What the user should know of the data, the model and the config, a sentence each.
         warnings: What the test says of a model that is of no use, such as that it predicts one class for all.
         evaluations: One entry each time its weights were tested again; see `assay.run.evaluate.Evaluation`.
         schema_version: Of this format.
@@ -108,6 +111,8 @@ class RunRecord:
     interpolations: dict[str, str] = field(default_factory=dict)
     loggers: dict[str, str] = field(default_factory=dict)
     micro_batch: dict[str, int] = field(default_factory=dict)
+    objects: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     evaluations: list[Any] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION

@@ -100,7 +100,8 @@ def execute(
                 log.warning("%s", note)
             for warning in warnings:
                 log.warning("%s", warning)
-            say_start(assembly, record, _notes(assembly))
+            record.notes = [*warnings, *_notes(assembly)]
+            say_start(assembly, record, record.notes[len(warnings) :])
             with signals(assembly):
                 fit_and_test(assembly, record, run_dir)
             record.status = "finished"
@@ -213,14 +214,16 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         if isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):  # others hold shards
             record.weights_sha256 = weights_sha256(module.state_dict())
     path = _to_test(trainer, record)
-    if path and any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks):  # type: ignore[attr-defined]  # a plain attribute
+    spec, can_test = getattr(datamodule, "spec", None), _can_test(assembly)
+    tests = can_test and (spec is None or spec.num_test)
+    averages = any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks)  # type: ignore[attr-defined]  # a plain attribute
+    if path and (averages or (not tests and isinstance(trainer.strategy, SingleDeviceStrategy))):
         # Lightning 2.6 would test the weights from before the averaging, which lie in the checkpoint, too.
         module.load_state_dict(CheckpointFile().load_checkpoint(path)["state_dict"])
         path = None
-    spec = getattr(datamodule, "spec", None)
-    if not _can_test(assembly):
+    if not can_test:
         log.warning("nothing was tested: the module has no test_step, or the datamodule no test_dataloader")
-    elif spec is None or spec.num_test:
+    elif tests:
         with kept_predictions.gathered(assembly) as keep:
             trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
         record.metrics.update(_scalars(trainer.callback_metrics))

@@ -31,6 +31,7 @@ from assay.run.predict.predictor import Predictor
 from assay.run.predict.preprocess import Preprocess
 from assay.run.saved_config import read_config, said_of
 from assay.run.unfinished import unfinished
+from assay.targets.objects import given
 from assay.task.output_kind import kind_of_outputs, kind_of_own_outputs
 from assay.task.task_of import task_of
 
@@ -53,6 +54,7 @@ def load(
     map_location: str | torch.device | None = ...,
     trusted_packages: Sequence[str] = ...,
     raw_input: Literal[True] = ...,
+    model: nn.Module | None = ...,
 ) -> Predictor: ...
 
 
@@ -64,6 +66,7 @@ def load(
     map_location: str | torch.device | None = ...,
     trusted_packages: Sequence[str] = ...,
     raw_input: bool,
+    model: nn.Module | None = ...,
 ) -> nn.Module: ...
 
 
@@ -74,6 +77,7 @@ def load(
     map_location: str | torch.device | None = None,
     trusted_packages: Sequence[str] = (),
     raw_input: bool = True,
+    model: nn.Module | None = None,
 ) -> nn.Module:
     """A predictor: the trained model of a run, in eval mode, behind what the run's data does to raw input.
 
@@ -93,6 +97,8 @@ def load(
             as the run did when it evaluated, and gives a typed prediction. Otherwise the bare model, which
             takes what the run's module got from its data, in training mode: so a config gets it
             (`model._target_=assay.load`), whose data normalises by itself.
+        model: Of a run that was trained with `assay.train(model=…)`: an object built like that one. A copy of
+            it gets the weights.
 
     Returns:
         The predictor, or the model; where the run trained a `LightningModule` of your own, that is the model.
@@ -101,6 +107,17 @@ def load(
         AssayError: There is no such run, its config names what is not trusted, or it holds no valid
             checkpoint.
     """
+    if model is not None:
+        if "model" not in RunRecord.load(Path(run)).objects:
+            raise AssayError(f"{run} was not trained with assay.train(model=…)", hint="leave out model=")
+        with given({"model": model}):
+            return load(
+                run,
+                checkpoint=checkpoint,
+                map_location=map_location,
+                trusted_packages=trusted_packages,
+                raw_input=raw_input,
+            )
     if not raw_input:
         return _read(Path(run), checkpoint, map_location, trusted_packages).model.train()
     predictor = read_predictor(Path(run), checkpoint, map_location, trusted_packages)

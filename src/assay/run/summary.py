@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omegaconf import OmegaConf
 from rich.markup import escape
 
 from assay.config.yaml_file import load_mapping
@@ -16,6 +17,7 @@ from assay.quoting import counted
 from assay.record.runs.previous import since_previous
 from assay.record.score_text import format_score
 from assay.run.saved_config import judged_config
+from assay.targets.objects import TARGET
 from assay.targets.own_task import check_tasks, strangers
 from assay.targets.trust import KEY
 from assay.task.task_of import known_task, task_of
@@ -77,22 +79,23 @@ def say_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) 
         logging.getLogger("assay").info("%s: %s", name, text)
 
 
-def say_run(console: Console, result: RunResult) -> None:
-    """Scores, where they came from, and what to type next.
+def say_run(console: Console, result: RunResult) -> list[str]:
+    """Scores, where they came from, and what to type next, which is returned.
 
     Args:
         console: Where to print.
         result: One run.
     """
+    commands = _next_commands(result)
     if result.status != "finished":
         console.print(f"{result.status}: {result.reason}", style="bold red", markup=False)
         if result.run_dir.is_dir():
             console.print(f"run   {result.run_dir}", markup=False)
             traceback = " has the traceback" if result.status == "failed" else ""
             console.print(f"log   {result.run_dir / 'log.txt'}{traceback}", markup=False)
-            if result.can_be_resumed:
-                console.print(f"next  assay resume {shlex.quote(str(result.run_dir))}", markup=False)
-        return
+            for label, command in labelled(commands):
+                console.print(f"{label:<5} {command}", markup=False)
+        return commands
     console.print()
     for stage in ("test", "val"):
         scores = scores_of(result.metrics, stage)
@@ -108,10 +111,20 @@ def say_run(console: Console, result: RunResult) -> None:
     for label, text in zip(("since", ""), since(result.run_dir), strict=False):
         console.print(f"[bold]{label:<5}[/bold] {escape(text)}")
     console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
-    commands = [f"assay report {shlex.quote(str(result.run_dir))}", *predicting(result.run_dir)]
-    commands.append(f"assay train -m {_again(result.overrides)}seed=1,2,3")
     for label, command in labelled(commands):
         console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
+    return commands
+
+
+def _next_commands(result: RunResult) -> list[str]:
+    place = shlex.quote(str(result.run_dir))
+    if result.status != "finished":
+        return [f"assay resume {place}"] if result.can_be_resumed else []
+    return [
+        f"assay report {place}",
+        *predicting(result.run_dir),
+        f"assay train -m {_again(result.overrides)}seed=1,2,3",
+    ]
 
 
 def labelled(commands: Sequence[str]) -> list[tuple[str, str]]:
@@ -160,6 +173,8 @@ def predicting(run_dir: Path) -> list[str]:
         check_tasks(config := judged_config(run_dir, needed))
     except AssayError:
         return []
+    if any(OmegaConf.select(config, f"{node}._target_") == TARGET for node in ("model", "module")):
+        return []  # an object given in Python
     command = f"assay predict {shlex.quote(str(run_dir))} {new_data(run_dir, config)}"
     trust = f"put {KEY}: [{', '.join(needed)}] into conf/project.yaml, if you trust that code; then"
     return [trust, command] if needed else [command]

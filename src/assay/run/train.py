@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.model_helpers import is_overridden
+from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.utils.data import Dataset, TensorDataset
 
 from assay.build.assembly import assemble
 from assay.build.compatibility.compatibility import check_declared
@@ -22,6 +28,7 @@ from assay.callbacks.pruning import Pruned
 from assay.check.checker import Checker
 from assay.check.job import check_job
 from assay.check.prove import Prover
+from assay.checkpoint.weights_hash import weights_sha256
 from assay.compose.origin import located
 from assay.config.fingerprint import config_fingerprint, fingerprint
 from assay.config.serialize import known, to_yaml
@@ -43,16 +50,22 @@ from assay.run.result import RunResult
 from assay.run.saved_config import read_config
 from assay.run.summary import say_warnings
 from assay.targets.allowed_targets import trusted_in
+from assay.targets.objects import TARGET, given, in_sight, kind_of, kinds, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import pandas as pd
+    from numpy.typing import ArrayLike
     from omegaconf import DictConfig
 
     from assay.build.assembly import Assembly
     from assay.check.report import Proof
     from assay.compose.job_composer import Job
 
+    Data = pd.DataFrame | Dataset[Any] | L.LightningDataModule | tuple[ArrayLike, ArrayLike]
+
+_PLAIN: Final = (bool, int, float, str, type(None))
 _ROOM: Final = "make room, then `assay resume` the run"
 
 
@@ -60,6 +73,8 @@ def train(
     overrides: Sequence[str] = (),
     *,
     config_dir: str | Path | None = None,
+    model: nn.Module | None = None,
+    data: Data | None = None,
     callbacks: Sequence[Callback] = (),
     raise_errors: bool = True,
 ) -> RunResult:
@@ -68,12 +83,18 @@ def train(
     Args:
         overrides: As on the command line: `["data=wine", "model=mlp", "optimizer.lr=0.01"]`.
         config_dir: Your own folder of config groups; `./conf` where there is one.
+        model: Your own network, or a LightningModule. A copy of it is trained, so that the same call starts
+            from the same weights again.
+        data: A pandas DataFrame (`data.source.target` names its target), a torch Dataset, `(inputs, targets)`
+            as numpy arrays or tensors, or a LightningDataModule. No config can make an object again: the
+            record names its class, and `assay resume`, `reproduce` and `eval` of such a run say so; without
+            the model, so do `predict` and `export`.
         callbacks: Objects that look on in this process, called after the callbacks of the config. `log.txt`
             names their classes; no config does, so `assay resume` and `assay reproduce` do without them.
         raise_errors: Let an exception of the training through, after it was recorded; else the result tells.
 
     Returns:
-        The scores, and where the run directory is.
+        The scores, where the run directory is, and the trained `module`, `trainer` and `predictor`.
 
     Raises:
         AssayError: The config, the data or the device cannot be used; nothing was written.
@@ -88,11 +109,102 @@ def train(
                 f"callbacks takes Lightning's Callback objects, not {one!r}",
                 hint='name options of the group: assay.train(["callbacks=[default,ema]"])',
             )
-    folder = Path(config_dir) if config_dir else None
-    with located(overrides, folder):
+    folder, objects = Path(config_dir) if config_dir else None, _as_objects(model, data)
+    whole = _with_objects(objects, overrides)
+    with given(objects), located(whole, folder):
         checker = Checker(folder)
-        job = checker.job(overrides)
-        return train_job(job, checker.check(job), callbacks=callbacks, raise_errors=raise_errors)
+        job = checker.job(whole)
+        proof = checker.check(job)
+        job = replace(job, overrides=tuple(overrides))
+        return train_job(job, proof, callbacks=callbacks, raise_errors=raise_errors)
+
+
+def _as_objects(model: nn.Module | None, data: Data | None) -> dict[str, Any]:
+    """What `take` is to return, by argument.
+
+    Raises:
+        ConfigError: One of them is something else.
+    """
+    import pandas as pd  # half a second, which a run without tables need not wait
+
+    if model is not None and not isinstance(model, nn.Module):
+        raise ConfigError(
+            f"model takes a torch.nn.Module or a LightningModule, not {model!r}",
+            hint='name an option of the group: assay.train(["model=mlp"])',
+        )
+    if not (_is_pair(data) or isinstance(data, pd.DataFrame | Dataset | L.LightningDataModule | None)):
+        raise ConfigError(
+            "data takes a pandas DataFrame, a torch Dataset, a LightningDataModule or (inputs, targets), "
+            f"not a {type(data).__name__}",
+            hint='name an option of the group: assay.train(["data=wine"])',
+        )
+    return {name: one for name, one in (("model", model), ("data", data)) if one is not None}
+
+
+def _with_objects(objects: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
+    """Overrides, and those that put the objects into their places.
+
+    Args:
+        objects: From `_as_objects`.
+        overrides: As typed.
+
+    Raises:
+        ConfigError: One of the places is typed, too.
+    """
+    typed = [one.lstrip("+~").partition("=")[0] for one in overrides]
+    chosen: list[str] = []
+    placed: dict[str, list[str]] = {}
+    if (model := objects.get("model")) is not None:
+        node = "module" if isinstance(model, L.LightningModule) else "model"
+        placed["model"] = [*_node(node, "model", model), f"+{node}.digest={_digest(model)}"]
+    if (data := objects.get("data")) is not None:
+        option, placed["data"] = _of_data(data)
+        if option and "data" not in typed:
+            chosen.append(f"data={option}")
+        if option == "custom" and "data.num_workers" not in typed:
+            chosen.append("data.num_workers=0")  # what is in memory needs no processes that read it
+    for argument, implied in placed.items():
+        keys = [one.lstrip("+").partition("=")[0] for one in implied]
+        if twice := next((key for key in typed if key in keys or f"{key}._target_" in keys), ""):
+            raise ConfigError(
+                f"given twice: as an override and as {argument}=OBJECT",
+                key=twice,
+                hint="leave one of them out",
+            )
+    return [*chosen, *overrides, *(one for implied in placed.values() for one in implied)]
+
+
+def _of_data(data: Any) -> tuple[str, list[str]]:
+    """The option of group `data` that reads an object, and what puts it there."""
+    if isinstance(data, L.LightningDataModule):
+        return "", _node("data", "data", data)
+    if isinstance(data, Dataset) and not _is_pair(data):
+        return "custom", _node("data.source.dataset", "data", data)
+    option, path = ("arrays", "root") if _is_pair(data) else ("table", "path")
+    return option, [f"data.source.{path}={place(data)}"]
+
+
+def _node(key: str, argument: str, one: Any) -> list[str]:
+    return [f"{key}._target_={TARGET}", f"+{key}.argument={argument}", f'+{key}.kind="{kind_of(one)}"']
+
+
+def _is_pair(data: Any) -> bool:
+    """Whether data is inputs and targets, all in memory."""
+    given = data.tensors if type(data) is TensorDataset else data
+    return isinstance(given, tuple | list) and len(given) == 2
+
+
+def _digest(model: nn.Module) -> str:
+    """Stands for a model's weights and its plain attributes: two that differ in these are two configs."""
+    digest = hashlib.sha256()
+    for name, part in model.named_modules():
+        plain = {key: one for key, one in vars(part).items() if isinstance(one, _PLAIN)}
+        digest.update(f"{name} {kind_of(part)} {sorted(plain.items())};".encode())
+    made = {
+        key: one for key, one in model.state_dict().items() if not is_lazy(one)
+    }  # others have no weights yet
+    digest.update(weights_sha256(made).encode())
+    return digest.hexdigest()[:16]
 
 
 def train_job(job: Job, proof: Proof, *, callbacks: Sequence[Callback] = (), raise_errors: bool) -> RunResult:
@@ -162,10 +274,10 @@ def run_job(
     kept = {"set_by": dict(set_by or {}), "data_sha256": data_sha256, "micro_batch": dict(micro_batch or {})}
     processes = num_local_processes(config)
     if processes > 1:
-        if callbacks:
+        if callbacks or kinds():
             raise ConfigError(
-                f"the job runs in {processes} processes of its own, which callback objects do not reach",
-                hint="+callbacks.mine._target_=my_package.MyCallback builds one in each of them",
+                f"the job runs in {processes} processes of its own, which no object given in Python reaches",
+                hint="train on one device, or name the class: +callbacks.mine._target_=my_package.MyCallback",
             )
         prepare(config)
         with begun(run_dir, config, overrides, chosen, plain=known(config), **kept):
@@ -181,7 +293,7 @@ def run_job(
             execute(
                 assembly, record, run_dir, raise_errors=raise_errors, warnings=warnings, callbacks=callbacks
             )
-    return result_of(run_dir)
+    return result_of(run_dir, assembly)
 
 
 def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bool) -> RunResult:
@@ -217,7 +329,7 @@ def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bo
         with _refusal(run_dir, hint=_ROOM):
             _write_again(RunDirectory(run_dir), assembly.plain, record, patch)
         execute(assembly, record, run_dir, raise_errors=raise_errors)
-    return result_of(run_dir)
+    return result_of(run_dir, assembly)
 
 
 def _assembled(config: DictConfig, **options: Any) -> Assembly:
@@ -299,6 +411,7 @@ def begun(
             choices=dict(chosen),
             tags=[str(tag) for tag in config.get("tags") or []],
             interpolations=interpolations(config),
+            objects=kinds(),
             **segment,
             **kept,
         )
@@ -390,11 +503,24 @@ def _launch(config: DictConfig, processes: int) -> None:
         record.save(run_dir)
 
 
-def result_of(run_dir: Path) -> RunResult:
+def result_of(run_dir: Path, assembly: Assembly | None = None) -> RunResult:
     """What a run directory says.
 
     Args:
         run_dir: The run directory.
+        assembly: What was trained, where that was in this process.
     """
-    record = RunRecord.load(run_dir)
-    return RunResult(run_dir, overrides=tuple(record.overrides), **vars(record.outcome))
+    record, curves = RunRecord.load(run_dir), RunDirectory(run_dir).metrics
+    return RunResult(
+        run_dir,
+        overrides=tuple(record.overrides),
+        **vars(record.outcome),
+        parameters=record.model.get("parameters"),
+        trainable=record.model.get("trainable_parameters"),
+        notes=tuple(record.notes),
+        curves=curves if curves.is_file() else None,
+        module=assembly.module if assembly else None,
+        trainer=assembly.trainer if assembly else None,
+        _objects=in_sight(),
+        _trusted=trusted_in(assembly.config) if assembly else (),
+    )

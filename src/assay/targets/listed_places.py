@@ -58,6 +58,7 @@ FUNCTIONS: Final = {
         "model",
         "augment",
     ),  # reads weights only, and judges the run's config as it judges this one
+    "assay.targets.objects.take": ("model", "module", "data"),
     "torch.tensor": (),
     "torch.ones": (),
     "torch.zeros": (),

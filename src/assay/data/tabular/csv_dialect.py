@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+from assay.targets.objects import is_place
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -56,7 +58,9 @@ def is_csv(path: str | Path) -> bool:
     >>> is_csv("a.csv.gz"), is_csv("a.tsv"), is_csv("a.parquet")
     (True, True, False)
     """
-    return not str(path).lower().endswith((".parquet", ".pq", ".feather", ".xlsx", ".jsonl", ".ndjson"))
+    return not is_place(path) and not str(path).lower().endswith(
+        (".parquet", ".pq", ".feather", ".xlsx", ".jsonl", ".ndjson")
+    )
 
 
 def _first_lines(path: str | Path, encoding: str) -> list[str]:

@@ -20,6 +20,7 @@ from assay.data.tabular.csv_dialect import AUTO, SEPARATORS, is_csv, resolved
 from assay.data.tabular.line_file import is_json_lines, read_json_lines
 from assay.errors import DataError
 from assay.quoting import counted, override, reads_as_number
+from assay.targets.objects import take_from
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _RENAMED = re.compile(r"\.\d+$")
 
 
-def read_table(
+def read_table(  # noqa: PLR0912 - a branch for each kind of file
     path: str,
     option: str = "path",
     *,
@@ -63,7 +64,13 @@ def read_table(
     wanted = None if columns is None else list(columns)
     try:
         csv = resolved(path, csv)
-        if is_csv(path):
+        if (given := take_from(path)) is not None:
+            frame = (
+                given.copy(deep=False)
+                if wanted is None
+                else given[[name for name in given if name in wanted]]
+            )
+        elif is_csv(path):
             frame = _read_csv(path, csv, na_values, wanted, texts)
         elif is_json_lines(path):
             frame = read_json_lines(path, key, wanted)

@@ -30,6 +30,7 @@ from assay.record.run_record import RunRecord
 from assay.record.runs.run_differences import causes, differences, relative_differences
 from assay.run.interpolations import as_written
 from assay.run.reproduce.reproduce_process import CODE, REFUSED, WEIGHTS
+from assay.targets.objects import missing
 from assay.targets.trust import typed_packages
 from assay.terminal import Console
 
@@ -127,6 +128,8 @@ def reproduce(
         raise ConfigError(
             f"{tolerance:g} is not a relative difference", key="--tolerance", hint="--tolerance 1e-4"
         )
+    for argument, kind in record.objects.items():
+        raise missing(argument, kind)
     removed = _check_record(run_dir, record)
     plan = _plan(run_dir, record)
     if plan.root is not None and not trust_code:

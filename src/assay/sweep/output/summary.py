@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 BEST: Final = "best.yaml"
 IMPORTANCE: Final = "importance.csv"
+_ENDED: Final = ("finished", "pruned", "failed")
 _ROWS: Final = 12
 _FAILURES: Final = 12
 _SCORES: Final = 4
@@ -111,7 +112,7 @@ def say_results(
         console.print(f"[bold]importance[/bold]  {escape(words)}")
     _say_failures(console, result)
     _say_warnings(console, jobs)
-    counts = {word: sum(job.status == word for job in jobs) for word in ("finished", "pruned", "failed")}
+    counts = {word: sum(job.status == word for job in jobs) for word in _ENDED}
     left = result.total - sum(counts.values())
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count or status == "finished")
     console.print(
@@ -122,10 +123,7 @@ def say_results(
     if best is not None:
         place = escape(str(result.run_dir(best)))
         console.print(f"[bold]best[/bold]   job {best.number}  {place}  ({BEST} beside the table)")
-    next_lines = _next(result, best, left, counts["failed"])
-    if sum(counts.values()):
-        next_lines.insert(1 if left else 0, f"assay report {shlex.quote(str(result.directory))}")
-    for label, line in labelled(next_lines):
+    for label, line in labelled(next_commands(result, short=True)):
         console.print(f"[bold]{label:<6}[/bold] {escape(line)}")
 
 
@@ -244,8 +242,25 @@ def _log(result: SweepResult, job: JobRecord) -> Path:
     return next((path for path in logs_of(own, printed, died=died) if path.is_file()), own)
 
 
-def _next(result: SweepResult, best: JobRecord | None, left: int, failed: int) -> list[str]:
-    place = shlex.quote(str(result.directory))
+def next_commands(result: SweepResult, *, short: bool = False) -> list[str]:
+    """What to type next; nothing of a sweep without jobs.
+
+    Args:
+        result: The sweep.
+        short: Leave out of a long command what all jobs share, and say where it is written.
+    """
+    if not result.jobs:
+        return []
+    ended = sum(job.status in _ENDED for job in result.jobs)
+    failed = sum(job.status == "failed" for job in result.jobs)
+    lines = _next(result, result.total - ended, failed, short=short)
+    if ended:
+        lines.insert(1 if result.total > ended else 0, f"assay report {shlex.quote(str(result.directory))}")
+    return lines
+
+
+def _next(result: SweepResult, left: int, failed: int, *, short: bool) -> list[str]:
+    place, best = shlex.quote(str(result.directory)), best_job(result.jobs, result.objectives[0])
     if left:
         return [f"assay resume {place}"]
     if best is None and failed:
@@ -255,7 +270,7 @@ def _next(result: SweepResult, best: JobRecord | None, left: int, failed: int) -
         return [f"assay diff {runs[0]} {runs[1]}"] if len(runs) > 1 else []
     if not any(len(group.jobs) > 1 for group in groups(result.jobs, result.objectives)):
         command = f"{_command(best, multirun=True)} seed=1,2,3"
-        if len(command) <= _LONG:
+        if not short or len(command) <= _LONG:
             return [command]
         shared = set.intersection(*(set(job.overrides) for job in result.jobs))
         own = replace(best, overrides=tuple(one for one in best.overrides if one not in shared))

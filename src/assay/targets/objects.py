@@ -1,0 +1,115 @@
+"""Objects that `assay.train` got in Python, in the place of what a config would name."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+TARGET: Final = "assay.targets.objects.take"
+_PREFIX: Final = "object:"
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_objects: ContextVar[Mapping[str, Any]] = ContextVar("objects", default=_NOTHING)
+_INSTEAD: Final = {
+    "model": "in Python, assay.load(run, model=…) puts its weights into such an object; or put the class "
+    "into a package and train with model._target_=PACKAGE.CLASS, or module._target_ of a LightningModule",
+    "data": "save the data as a file, or put its class into a package, and train with a config that names it",
+}
+
+
+@contextmanager
+def given(objects: Mapping[str, Any]) -> Iterator[None]:
+    """Have `take` return these in the block; those of a block around it are out of sight.
+
+    Args:
+        objects: `model`, `data`, or both.
+    """
+    token = _objects.set(objects)
+    try:
+        yield
+    finally:
+        _objects.reset(token)
+
+
+def take(argument: Literal["model", "data"], kind: str, digest: str = "") -> Any:
+    """The object of an argument of `assay.train`; of a model a copy, so that each use starts alike.
+
+    Args:
+        argument: Its name.
+        kind: The class of the object that the run was trained with.
+        digest: Of that object's weights and plain attributes, so that runs of others have other configs.
+
+    Raises:
+        ConfigError: There is none: the config comes from a run directory.
+    """
+    del digest
+    found = _objects.get().get(argument)
+    if found is None:
+        raise missing(argument, kind)
+    return copy.deepcopy(found) if argument == "model" else found
+
+
+def missing(argument: str, kind: str) -> ConfigError:
+    """The error of a run that was trained with an object of this class."""
+    return ConfigError(
+        f"the run was trained on a {kind} object, assay.train({argument}=…), which no config can make again",
+        key=argument,
+        hint=_INSTEAD[argument],
+    )
+
+
+def in_sight() -> Mapping[str, Any]:
+    """The objects that `take` returns here."""
+    return _objects.get()
+
+
+def kinds() -> dict[str, str]:
+    """The class of each object in sight, for the record."""
+    return {argument: kind_of(one) for argument, one in _objects.get().items()}
+
+
+def kind_of(one: Any) -> str:
+    """Full name of an object's class; of a pair that of its first one."""
+    one = one[0] if type(one) in (tuple, list) and one else one
+    return f"{type(one).__module__}.{type(one).__qualname__}"
+
+
+def name_of(node: Mapping[str, Any]) -> str:
+    """The bare name of the class that a node of a config stands for.
+
+    Args:
+        node: It has a `_target_`.
+    """
+    target = str(node["_target_"])
+    return str(node["kind"] if target == TARGET else target).rpartition(".")[2]
+
+
+def place(one: Any) -> str:
+    """What stands for an object of data where a source has a path.
+
+    >>> place({})
+    'object:builtins.dict'
+    """
+    return f"{_PREFIX}{kind_of(one)}"
+
+
+def take_from(path: str | Path) -> Any:
+    """The object that a path stands for; None for the path of a file.
+
+    Raises:
+        ConfigError: As for `take`.
+    """
+    return take("data", str(path).removeprefix(_PREFIX)) if is_place(path) else None
+
+
+def is_place(path: str | Path) -> bool:
+    """Whether a path stands for an object."""
+    return str(path).startswith(_PREFIX)
