@@ -34,7 +34,7 @@ class LRMonitor(LearningRateMonitor):
         super().__init__(chosen, log_momentum, log_weight_decay)
 
     @override
-    def on_train_batch_start(  # type: ignore[override]  # Lightning's takes any arguments
+    def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Log before the first batch of an optimizer step."""

@@ -28,8 +28,8 @@ class Telling(Callback):
             os.kill(os.getppid() if self.to_launcher else os.getpid(), signal.SIGTERM)
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        del pl_module, stage
-        self._reach(f"setup {trainer.state.fn.value}", trainer)
+        del pl_module
+        self._reach(f"setup {stage}", trainer)
 
     def on_fit_start(self, trainer: L.Trainer, *_: Any) -> None:
         self._reach("fit_start", trainer)
