@@ -91,8 +91,7 @@ def test_a_signal_before_the_first_step_or_the_test(
     assert "Traceback" not in said
     saved = (tmp_path / "run" / "checkpoints" / "last.ckpt").exists()
     assert ("last" in record["checkpoints"]) == saved
-    if moment != "train_start":  # after which the other process may be told only in the first step
-        assert saved == (moment in ("train_end", "setup test"))
+    assert saved == (moment in ("train_end", "setup test"))
 
 
 def descendants(forks: Forks) -> list[psutil.Process]:

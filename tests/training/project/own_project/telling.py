@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch.callbacks import Callback
+
+from assay.loop.stop_on_signal import StopOnSignal
 
 if TYPE_CHECKING:
     import lightning as L
@@ -26,6 +29,9 @@ class Telling(Callback):
     def _reach(self, moment: str, trainer: L.Trainer) -> None:
         if moment == self.moment and trainer.global_rank == 1:
             os.kill(os.getppid() if self.to_launcher else os.getpid(), signal.SIGTERM)
+            [stop] = [one for one in trainer.callbacks if isinstance(one, StopOnSignal)]  # type: ignore[attr-defined]  # a plain attribute
+            while not stop.received:  # the launcher tells the first rank, and then this one
+                time.sleep(0.01)
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         del pl_module
