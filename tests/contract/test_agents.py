@@ -75,6 +75,7 @@ def test_the_page_says_what_there_is() -> None:
         *fields,
         *typer.main.get_group(app).commands,
         "kind",
+        "next",
         "finished",
         "onnx",
         "torch_export",

@@ -25,6 +25,7 @@ SHARED = (
 ALSO = (
     *("assay.checkpoint.archive.", "assay.config.did_you_mean.", "assay.files.symlinks."),
     *("assay.files.parquet_pages.", "assay.config.yaml_file.", "assay.record.run_record."),
+    "assay.targets.objects.",
 )
 """What every group may import: rooms, and files that judge files or words."""
 HEAVY = {"torch", "torchvision", "lightning", "torchmetrics"}
