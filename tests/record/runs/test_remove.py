@@ -120,7 +120,7 @@ def test_a_killed_removal_is_no_run_and_the_next_one_ends_it(tmp_path: Path) -> 
         make_run(tmp_path / name)
     process = os.fork()
     if not process:
-        shutil.rmtree = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment,misc]  # killed here
+        shutil.rmtree = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]  # killed here
         remove(tmp_path / "a")
         os._exit(0)
     os.waitpid(process, 0)
