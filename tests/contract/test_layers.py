@@ -23,11 +23,10 @@ SHARED = (
     "torch_internals",
 )
 ALSO = (
-    *("assay.checkpoint.archive.", "assay.config.did_you_mean.", "assay.files.symlinks."),
-    *("assay.files.parquet_pages.", "assay.config.yaml_file.", "assay.record.run_record."),
-    "assay.targets.objects.",
+    *("assay.config.did_you_mean.", "assay.files.atomic.", "assay.files.symlinks."),
+    *("assay.config.yaml_file.", "assay.record.run_record.", "assay.targets.objects."),
 )
-"""What every group may import: rooms, and files that judge files or words."""
+"""What every group may import: rooms, and files that judge or write files, or judge words."""
 HEAVY = {"torch", "torchvision", "lightning", "torchmetrics"}
 LIGHT = (
     "__init__",

@@ -209,3 +209,10 @@ def test_every_such_argument_of_lightning_is_known() -> None:
     for root, name, argument in sorted(found):
         with pytest.raises(ConfigError, match="was not typed"):
             check_outside(job(f"{root}.{name}.{argument}", "word"), NOBODY)
+
+
+def test_a_dollar_in_the_run_directory_is_named() -> None:
+    config = OmegaConf.create({"run_dir": "a$b", "callbacks": {"x": {"dirpath": "a$b/checkpoints"}}})
+    with pytest.raises(ConfigError, match=r"hydra\.run\.dir: .*a\$b: some loggers would expand") as caught:
+        check_outside(config, Trust())
+    assert "without $" in caught.value.hint

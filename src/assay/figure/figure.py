@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
@@ -177,3 +179,12 @@ class Figure:
             raise ValueError(
                 f"figure {self.name!r}: lower case letters, digits and underscores were expected"
             )
+
+
+def is_logarithmic(values: Sequence[float]) -> bool:
+    """Whether values are positive, reach far, and their middle is nearer to that of their logarithms."""
+    low, middle, high = min(values), statistics.median(values), max(values)
+    if low <= 0 or high / low < 5:
+        return False
+    linear, log = (middle - low) / (high - low), math.log(middle / low) / math.log(high / low)
+    return abs(log - 0.5) < abs(linear - 0.5)

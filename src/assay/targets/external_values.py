@@ -64,6 +64,10 @@ def check_outside(config: DictConfig, person: Trust) -> None:
     """
     check_name(config)
     run_dir = Path(str(config.run_dir)).absolute()
+    if "$" in str(run_dir) and "${" not in str(run_dir):
+        raise ConfigError(
+            f"{run_dir}: some loggers would expand the $", key="hydra.run.dir", hint="choose a name without $"
+        )
     packages = [str(name) for name in config.get(KEY) or ()]
     for entry, value in _leaves(config, "", 0):
         root = entry.key.partition(".")[0]

@@ -286,7 +286,11 @@ def test_a_name_that_is_not_utf8_is_escaped(
     said = CliRunner().invoke(app, [*map(str, typed), "--out", str(out)])
     assert (shown.exit_code, said.exit_code) == (0, 0), (shown.stderr, said.stderr)
     assert "caf\\udce9.jpg" in shown.stdout
-    read_it: dict[str, Any] = {"csv": pd.read_csv, "parquet": pd.read_parquet, "jsonl": partial(pd.read_json, lines=True)}
+    read_it: dict[str, Any] = {
+        "csv": pd.read_csv,
+        "parquet": pd.read_parquet,
+        "jsonl": partial(pd.read_json, lines=True),
+    }
     frame = read_it[suffix](out)
     assert frame["input"].tolist() == [f"{folder}/bad \\udcff.jpg", f"{folder}/caf\\udce9.jpg"]
     assert frame["prediction"].isna().tolist() == [True, False]

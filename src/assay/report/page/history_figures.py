@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from assay.figure.figure import Figure, Line
+from assay.figure.figure import Figure, Line, is_logarithmic
 from assay.record.runs.curves import Curve
 from assay.record.score_text import is_share
-from assay.report.sweep.columns import is_logarithmic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

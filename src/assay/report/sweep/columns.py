@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from assay.figure.figure import is_logarithmic
 from assay.quoting import reads_as_number
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from assay.report.sweep.groups import Group
 
 MISSING: Final = "–"
-_REACH: Final = 5.0
-"""Ratio of the largest to the smallest value from which on an axis may be logarithmic."""
 _IN_DECADES: Final = ("lr", "learning_rate", "weight_decay", "eps")
 """Ends of keys whose values are compared by their ratios, however few they are."""
 
@@ -63,12 +61,3 @@ def _column(key: str, texts: Sequence[str | None], scale: bool | None) -> Column
     if scale is None:
         scale = key.endswith(_IN_DECADES) or is_logarithmic(values)
     return Column(key, values, min(values) > 0 and scale)
-
-
-def is_logarithmic(values: Sequence[float]) -> bool:
-    """Whether values are positive, reach far, and their middle is nearer to that of their logarithms."""
-    low, middle, high = min(values), statistics.median(values), max(values)
-    if low <= 0 or high / low < _REACH:
-        return False
-    linear, log = (middle - low) / (high - low), math.log(middle / low) / math.log(high / low)
-    return abs(log - 0.5) < abs(linear - 0.5)
