@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import lightning as L
 import torch
-from lightning.fabric.plugins.environments import LightningEnvironment
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.build.assembly import Assembly
