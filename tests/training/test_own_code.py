@@ -92,11 +92,11 @@ def test_the_folder_conf_of_a_project_is_found(train: Train, tmp_path: Path) -> 
     assert run.record["choices"]["data"] == "patches"
 
 
-def test_own_options_do_not_hide_ours(train: Train, tmp_path: Path) -> None:
+def test_an_own_option_of_the_name_of_one_of_ours_is_refused(train: Train, tmp_path: Path) -> None:
     (tmp_path / "own" / "model").mkdir(parents=True)
     (tmp_path / "own" / "model" / "linear.yaml").write_text("# Not ours\n_target_: torch.nn.Identity\n")
-    run = train("data=digits", "model=linear", "trainer.limit_train_batches=1", config_dir=tmp_path / "own")
-    assert type(run.module.model).__name__ == "Sequential"
+    with pytest.raises(ConfigError, match=r"assay's own model/linear\.yaml comes first \(.*own/model/linear"):
+        train("data=digits", "model=linear", config_dir=tmp_path / "own")
 
 
 def test_a_folder_that_is_none_is_refused(train: Train, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from assay.build.node import build
 from assay.build.trainer.device import check_device
 from assay.build.trainer.num_processes import refuse_foreign_ranks
 from assay.callbacks.seed_each_step import SeedEachStep
+from assay.config.unread_keys import OF_MODULE, OUR_MODULE
 from assay.data.data_module import DataModule
 from assay.data.shown.tested_samples import sample_names
 from assay.data.spec import Spec
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("assay")
 FOLDER: Final = "evaluations"
-_NEEDED: Final = ("data", "trainer", "seed", "module")
+_NEEDED: Final = ("data", "trainer", "seed", "module", "loss", "metrics")
 _NOT_NEEDED: Final = ("augment", "scheduler", "param_groups", "callbacks", "logger")
 
 
@@ -131,7 +132,9 @@ def evaluate(
     if split not in ("", "train", "val", "test"):
         raise ConfigError(f"{split}: train, val or test was expected", key="--split", hint="--split test")
     config = read_config(run_dir, (*trusted_packages, *typed_packages(overrides)))
-    if lacking := next((key for key in _NEEDED if key not in config), ""):
+    ours = OmegaConf.select(config, "module._target_") == OUR_MODULE
+    needed = (key for key in _NEEDED if ours or key not in OF_MODULE)
+    if lacking := next((key for key in needed if key not in config), ""):
         raise AssayError(f"{run_dir / 'config.yaml'} is not what a run writes: it has no {lacking}")
     path = checkpoint_path(run_dir, checkpoint)
     trained = _trained(config, run_dir)

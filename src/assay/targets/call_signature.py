@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import torch
+from lightning.fabric.utilities.throughput import Throughput
 from omegaconf import DictConfig, OmegaConf
+from torch.distributed.fsdp import FullyShardedDataParallel
 
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.annotation import as_typed, example_of
@@ -58,11 +60,11 @@ _HANDED_ON: Mapping[str, Mapping[str, Any]] = {
     "PyTorchProfiler": {"export_to_flame_graph": bool, "metric": str},
 }
 """What Lightning's classes hand on of their `**kwargs`."""
-_HANDED_ON_TO: Mapping[str, str] = {
-    "PyTorchProfiler": "torch.profiler.profile",
-    "DDPStrategy": "torch.nn.parallel.DistributedDataParallel",
-    "FSDPStrategy": "torch.distributed.fsdp.FullyShardedDataParallel",
-    "ThroughputMonitor": "lightning.fabric.utilities.throughput.Throughput",
+_HANDED_ON_TO: Mapping[str, Any] = {
+    "PyTorchProfiler": torch.profiler.profile,
+    "DDPStrategy": torch.nn.parallel.DistributedDataParallel,
+    "FSDPStrategy": FullyShardedDataParallel,
+    "ThroughputMonitor": Throughput,
 }
 """Classes of Lightning's that hand `**kwargs` on, and what takes them; the profiler drops unknown ones."""
 _NETWORKS = (
@@ -169,10 +171,8 @@ def _handed_on(target: Any) -> list[inspect.Parameter] | None:
     if home == "lightning" and target.__name__ == "WandbLogger":
         return _of_wandb()
     if home == "lightning" and target.__name__ in _HANDED_ON_TO:
-        module, _, name = _HANDED_ON_TO[target.__name__].rpartition(".")
-        return _named(getattr(importlib.import_module(module), name)) + [
-            _keyword(one, kind) for one, kind in _HANDED_ON.get(target.__name__, {}).items()
-        ]
+        extra = _HANDED_ON.get(target.__name__, {})
+        return _named(_HANDED_ON_TO[target.__name__]) + [_keyword(one, kind) for one, kind in extra.items()]
     if home == "lightning" and (names := _HANDED_ON.get(target.__name__)) is not None:
         return [_keyword(name, kind) for name, kind in names.items()]
     if home == "torchvision":
