@@ -147,7 +147,7 @@ def test_what_is_bad_in_a_table_is_a_row(kind_run: Trained, table: Path, tmp_pat
     frame = pd.DataFrame(found.rows)
     assert frame["error"].dropna().to_dict() == {
         3: "'rooms' is 'many', not a number",
-        7: "line 9 has 12 values; 9 were expected",
+        7: "line 9 has 12 values, expected 9",
         9: "'since' is 'yesterday', not a date such as 2024-12-31",
         11: "'size' is '1e+300', which is too large",
         13: "'garden' is 'perhaps', not a number",
@@ -170,10 +170,8 @@ def test_what_is_bad_in_a_table_is_a_row(kind_run: Trained, table: Path, tmp_pat
         ("size;rooms;code\n1;2;3\n", "the table has no columns 'district', 'garden', 'since', which"),
         ("", "cannot be read: No columns to parse"),
         ("{header}\n", "it has no rows"),
-        ("{header}\n{row},x\n{row}\n", "the rows have more values than the header has names"),
-        ('{header}\n{row}\n"{row}\n', "from row 0 on"),
     ],
-    ids=["columns", "semicolons", "empty", "header", "wide", "quote"],
+    ids=["columns", "semicolons", "empty", "header"],
 )
 def test_a_table_that_cannot_be_read_is_a_row(
     kind_run: Trained, table: Path, tmp_path: Path, content: str, message: str
