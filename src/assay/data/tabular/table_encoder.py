@@ -123,19 +123,22 @@ class TableEncoder:
         if not self.columns:
             raise RuntimeError("fit() comes first")
         self.check_columns([str(name) for name in raw.columns])
-        numbers = [_filled(raw[one.name], one) for one in self.columns if one.kind in ("number", "date")]
-        one_hot = [_one_hot(raw[one.name], one) for one in self.columns if one.kind == "category"]
-        hashed = [hashed_texts(raw[one.name], one) for one in self.columns if one.kind == "words"]
+        encode = {"category": _one_hot, "words": hashed_texts}
+        encoded = [encode.get(one.kind, _filled)(raw[one.name], one) for one in self._in_order()]
         if not len(raw):
             return torch.zeros(0, sum(column.width for column in self.columns))
         with np.errstate(over="ignore"):
-            values = np.column_stack([*numbers, *one_hot, *hashed]).astype(np.float32)
+            values = np.column_stack(encoded).astype(np.float32)
         return torch.from_numpy(np.ascontiguousarray(values))
 
     @property
     def feature_names(self) -> list[str]:
         """What each of the F inputs is called: its column, and of which category, part or word it is."""
-        return [name for column in self.columns for name in column.names]
+        return [name for column in self._in_order() for name in column.names]
+
+    def _in_order(self) -> list[Column]:
+        order = {"number": 0, "date": 0, "category": 1, "words": 2}
+        return sorted(self.columns, key=lambda column: order[column.kind])
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Refuse a table that lacks a column.
