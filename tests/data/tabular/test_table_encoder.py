@@ -138,6 +138,9 @@ def test_rows_that_cannot_be_encoded(change: Any, message: str) -> None:
         {"codes": {"a": 10**9}},
         {"codes": ["a"]},
         {"name": 3},
+        {"span": [1.0]},
+        {"span": ["a", "b"]},
+        {"span": 3},
         {"other": 7},
         {"run": "code"},
     ],
@@ -145,3 +148,9 @@ def test_rows_that_cannot_be_encoded(change: Any, message: str) -> None:
 def test_what_no_encoder_has_written_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="not what a table's encoder has learned"):
         TableEncoder.from_plain({"columns": [{"name": "x", "kind": "number", **wrong}]})
+
+
+def test_columns_of_one_name_are_refused() -> None:
+    column = {"name": "x", "kind": "number"}
+    with pytest.raises(ValueError, match="no column, or two of one name"):
+        TableEncoder.from_plain({"columns": [column, column]})

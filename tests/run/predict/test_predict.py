@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import gc
 import json
+import re
 import shutil
 import tracemalloc
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +16,8 @@ import pandas as pd
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from tests.run.predict.conftest import rows_of_test, said_in_test
 from typer.testing import CliRunner
@@ -140,6 +145,7 @@ def test_what_is_bad_in_a_table_is_a_row(kind_run: Trained, table: Path, tmp_pat
     rows[11] = changed(rows[11], "size", "1e300")
     rows[13] = changed(rows[13], "garden", "perhaps")
     rows[15] = changed(rows[15], "rooms", "")
+    rows[17] = changed(rows[17], "size", "1e9")
     (tmp_path / "bad.csv").write_text("\n".join([lines[0], *rows]) + "\n")
     (tmp_path / "good.csv").write_text("\n".join([lines[0], *good]) + "\n")
     clean = pd.DataFrame(predicted(kind_run, tmp_path / "good.csv").rows)
@@ -156,11 +162,47 @@ def test_what_is_bad_in_a_table_is_a_row(kind_run: Trained, table: Path, tmp_pat
     assert frame["warning"].dropna().to_dict() == {
         5: f"'district' is 'Mars', which no training row has: {counts}",
         15: "'rooms' has no value, which each training row has: it is filled in",
+        17: frame["warning"][17],
     }
-    same = [row for row in range(39) if row not in (3, 5, 7, 9, 11, 13, 15)]
+    assert re.fullmatch(
+        r"'size' is '1000000000\.0', far outside the training range, [\d.]+ to [\d.]+", frame["warning"][17]
+    )
+    same = [row for row in range(39) if row not in (3, 5, 7, 9, 11, 13, 15, 17)]
     left, right = (one.drop(columns=["input", "warning", "error"]).iloc[same] for one in (frame, clean))
     pd.testing.assert_frame_equal(left, right)
     assert frame["row"].tolist() == list(range(39))
+
+
+@given(st.data())
+@settings(max_examples=20)
+def test_the_order_of_columns_and_blank_lines_change_nothing(
+    kind_run: Trained, table: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Also around rows that are too long or too short, and that a quoted line break divides."""
+    frame = pd.read_csv(table / "rows.csv", dtype=str, keep_default_na=False).head(12)
+    folder = tmp_path_factory.mktemp("order")
+    frame.to_csv(folder / "plain.csv", index=False)
+    predictor = assay.load(kind_run.run_dir, map_location="cpu")
+    expected = pd.DataFrame(predict(predictor, kind_run.run_dir, [folder / "plain.csv"]).rows)
+    frame["remark"] = data.draw(st.lists(st.sampled_from(["", "a\n\nb", 'c"\n']), min_size=12, max_size=12))
+    frame = frame[data.draw(st.permutations(list(frame.columns)))]
+    header, *rows = [
+        buffer.getvalue()
+        for record in [list(frame.columns), *frame.itertuples(index=False)]
+        if csv.writer(buffer := StringIO(), lineterminator="\n").writerow(record)
+    ]
+    bad = data.draw(st.sets(st.integers(0, 11), max_size=4))
+    rows = [f"1,{row}" if at in bad and at % 2 else "1\n" if at in bad else row for at, row in enumerate(rows)]
+    blank = data.draw(st.lists(st.integers(0, 3), min_size=13, max_size=13))
+    (folder / "x.csv").write_text(
+        "".join(["\n" * blank[12], header, *("\n" * count + row for count, row in zip(blank, rows, strict=False))])
+    )
+    found = pd.DataFrame(predict(predictor, kind_run.run_dir, [folder / "x.csv"]).rows)
+    assert found["row"].tolist() == list(range(12))
+    assert set(found.index[found["error"].notna()]) == bad
+    good = [row for row in range(12) if row not in bad]
+    left, right = (one.drop(columns=["input", "error"]).iloc[good] for one in (found, expected))
+    pd.testing.assert_frame_equal(left, right)
 
 
 @pytest.mark.parametrize(
