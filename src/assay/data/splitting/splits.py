@@ -13,7 +13,7 @@ import torch
 from assay.data.samples import Samples, Unfitted
 from assay.data.spec import Spec
 from assay.data.splitting.divide import divide
-from assay.data.splitting.leakage import leaks
+from assay.data.splitting.leakage import leaks, undivided_columns
 from assay.data.splitting.split_rows import long_tail
 from assay.data.splitting.subset import blocks
 from assay.data.transform.normalize import stored_type
@@ -227,6 +227,8 @@ def read_splits(
     every = {"train": whole, **given}
     if compare and trained is None and (leak := leaks(every, rows)):
         notes.append(leak)
+    if compare and trained is None:
+        notes += undivided_columns(whole, given, rows, folds=bool(split.folds))
     encoded = _encode(every, None if trained else rows["train"])
     shared = {subset: encoded.get(subset, encoded["train"]) for subset in ("train", "val", "test")}
     if trained and undivided:

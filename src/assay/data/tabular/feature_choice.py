@@ -56,12 +56,14 @@ class Features:
         forms: How the dates of columns are written.
         texts: Columns whose words are hashed.
         notes: Sentences on it.
+        kinds: What the columns looked at hold, from `kind_of`.
     """
 
     names: list[str]
     forms: dict[str, str] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    kinds: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
 
 def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
@@ -86,6 +88,7 @@ def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
     named = frame.columns if asked.features is None else asked.features
     chosen = Features([name for name in named if name not in (*asked.targets, *asked.exclude)])
     kinds = {name: kind_of(frame[name]) for name in chosen.names if name not in asked.categories}
+    chosen.kinds = kinds
     if asked.features is None:
         _check_unclear(frame, asked, kinds)
         _leave_out_unfit(frame, asked, chosen, kinds)
