@@ -45,7 +45,7 @@ def fitted(impute: bool = False) -> TableEncoder:
         ("rooms", datetime.date(2020, 1, 1), "'rooms' is '2020-01-01', not a number"),
         ("garden", "perhaps", "'garden' is 'perhaps', not a number"),
         ("code", None, "'code' has no value"),
-        ("code", "M\ufffdnchen", "'code' is 'M\ufffdnchen', which is not text in UTF-8"),
+        ("code", "M\ufffdnchen", "'code' is 'M\ufffdnchen', which is not text in UTF-8 (--encoding names another)"),
         ("code", "x,3\ny,4", "'code' is 'x,3\\ny,4': is a quote not closed there?"),
         ("since", "2021-13-01", "'since' is '2021-13-01', not a date such as 2024-12-31"),
         ("since", 20210101, "'since' is '20210101', not a date such as 2024-12-31"),

@@ -205,6 +205,26 @@ def test_the_order_of_columns_and_blank_lines_change_nothing(
     pd.testing.assert_frame_equal(left, right)
 
 
+def test_an_encoding_that_is_not_that_of_training(kind_run: Trained, table: Path, tmp_path: Path) -> None:
+    (tmp_path / "latin.csv").write_text((table / "rows.csv").read_text("utf-8"), "latin-1")
+    runner, run = CliRunner(), str(kind_run.run_dir)
+    told = runner.invoke(app, ["predict", run, str(tmp_path / "latin.csv"), "--json"])
+    errors = {row["error"] for row in json.loads(told.stdout)["rows"]} - {None}
+    assert errors == {"'district' is 'S\ufffdd', which is not text in UTF-8 (--encoding names another)"}
+    latin = runner.invoke(app, ["predict", run, str(tmp_path / "latin.csv"), "--json", "--encoding", "latin-1"])
+    plain = runner.invoke(app, ["predict", run, str(table / "rows.csv"), "--json"])
+    assert [{**row, "input": ""} for row in json.loads(latin.stdout)["rows"]] == [
+        {**row, "input": ""} for row in json.loads(plain.stdout)["rows"]
+    ]
+    unknown = runner.invoke(app, ["predict", run, str(table / "rows.csv"), "--encoding", "latin-x"])
+    assert "--encoding: latin-x: expected an encoding such as latin-1" in unknown.stderr
+
+
+def test_an_encoding_is_of_files_of_text(yes_no_run: Trained, table: Path) -> None:
+    typed = ["predict", str(yes_no_run.run_dir), str(table / "rows.csv"), "--encoding=latin-1"]
+    assert "--encoding: latin-1: the model reads no tables" in CliRunner().invoke(app, typed).stderr
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import pandas as pd
 
 from assay.data.tabular.column_kind import is_number, kind_of, to_numbers
-from assay.data.tabular.dates import find_format
+from assay.data.tabular.dates import find_format, has_times
 from assay.data.tabular.table_file import check_columns
 from assay.data.tabular.target_leak import leak
 from assay.errors import DataError
@@ -147,8 +147,9 @@ def _say(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
     if chosen.forms:
         listed = [f"{name} such as {_example(frame[name])!r}" for name in chosen.forms]
         forms = [f" ({form})" if form.startswith("%") else "" for form in chosen.forms.values()]
+        hour = ", hour" if any(has_times(frame[name], form) for name, form in chosen.forms.items()) else ""
         chosen.notes.append(
-            f"dates become year, month, weekday, hour and days since the first, those that vary: "
+            f"dates become year, month, weekday{hour} and days since the first, those that vary: "
             f"{_listed([text + form for text, form in zip(listed, forms, strict=True)])}"
         )
     if chosen.texts:

@@ -55,7 +55,7 @@ def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str =
         if learned.kind == "text":
             values, missing = column, blank_texts(column)
             foreign = ~missing & column.astype(str).str.contains("\ufffd", regex=False).to_numpy(dtype=bool)
-            _note(judged.warnings, foreign, column, "is {}, which is not all text in UTF-8")
+            _note(judged.warnings, foreign, column, "is {}, which is not all text in UTF-8 (--encoding names another)")
         elif learned.kind in ("category", "words"):
             values, missing = column, column.isna().to_numpy()
             if learned.kind == "category":
@@ -98,7 +98,7 @@ def _judge_categories(judged: JudgedRows, learned: Column, column: pd.Series[Any
         return
     texts = category_texts(column).reindex(column.index, fill_value="")
     foreign = unknown & texts.str.contains("\ufffd", regex=False).to_numpy()
-    _note(judged.errors, foreign, column, "is {}, which is not text in UTF-8")
+    _note(judged.errors, foreign, column, "is {}, which is not text in UTF-8 (--encoding names another)")
     lines = unknown & texts.str.contains("\n", regex=False).to_numpy()
     _note(judged.errors, lines, column, "is {}: is a quote not closed there?")
     counts = "with the rarest ones" if learned.other is not None else "as none of the known ones"

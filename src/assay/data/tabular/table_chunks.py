@@ -117,7 +117,7 @@ def table_chunks(
         size: Rows of a chunk.
         separator: Between the columns of a CSV file: one character, or `\s+`.
         decimal: Decimal point of a CSV file.
-        encoding: Of a CSV file.
+        encoding: Of a CSV or .txt file.
         na_values: More texts in a CSV or Excel file that stand for a missing value.
         sheet: Of an Excel file; None: its only one.
 
@@ -135,7 +135,7 @@ def table_chunks(
         raise DataError(f"{path}: {error.message.removeprefix('data: ')}", hint=error.hint) from error
     try:
         if of_texts or is_json_lines(path):
-            yield from (TableChunk(*chunk) for chunk in line_chunks(path, wanted, size))
+            yield from (TableChunk(*chunk) for chunk in line_chunks(path, wanted, size, encoding))
             return
         if is_parquet(path):
             yield from _of_parquet(path, wanted, size)
