@@ -193,7 +193,7 @@ def test_root_with_spaces_trains(tmp_path: Path) -> None:
         (GOOD_ROWS, "data.source.target=kin", ("data.source.target", "did you mean 'kind'?", "columns: ")),
         (GOOD_ROWS[:1], "", ("data", "sample")),
         ([], "", ("data",)),
-        (["1,2,x", "1,2"], "data.source.target=b", ("fewer fields", "row 1")),
+        (["1,2,x", "1,2"], "data.source.target=b", ("more or fewer", "row 1 (line 3")),
     ],
     ids=["nan", "infinity", "no target", "no such column", "one row", "no row", "short row"],
 )

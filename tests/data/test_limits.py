@@ -20,7 +20,7 @@ FINE = {"batch_size": 64, "eval_batch_size": 512, "num_workers": 2, "split.val":
     [
         {},
         FINE,
-        {"batch_size": 1, "num_workers": 0, "imbalance": 1},
+        {"batch_size": 1, "num_workers": 0, "thin_classes": 1},
         {"split.val": 0, "split.test": 0},
         {"split.folds": 2, "split.fold": 1, "split.group": "a", "split.val": 0.4, "split.test": 0.9},
     ],
@@ -68,7 +68,10 @@ def test_what_is_taken(values: dict[str, Any]) -> None:
             for key in ("split.time", "split.column")
         ),
         ({"split.val": 0.5, "split.test": 0.5}, "data.split.val, data.split.test: 0.5 and 0.5 leave nothing"),
-        *(({"imbalance": ratio}, f"data.imbalance: {ratio} was given") for ratio in (0.0, -1.0, 1.5, "x")),
+        *(
+            ({"thin_classes": ratio}, f"data.thin_classes: {ratio} was given")
+            for ratio in (0.0, -1.0, 1.5, "x")
+        ),
     ],
     ids=str,
 )

@@ -102,9 +102,9 @@ UNREADABLE: list[tuple[str, bytes, str, str]] = [
     ("zeros", b"\0" * 1000, "has no rows", ""),
     ("latin-1", "größe,y\n1,a\n".encode("latin-1"), "is not text in UTF-8", "encoding=latin-1"),
     ("UTF-16", frame().to_csv().encode("utf-16"), "is not text in UTF-8", "encoding=utf-16"),
-    ("R's row names", b'"x","y"\n"1",3,a\n"2",4,b\n', "more values than the header has names", "separator"),
-    ("a longer row", b"x,y\n1,a\n2,b,3,4\n", "Expected 2 fields in line 3, saw 4", "repair"),
-    ("a row that ends early", b"x,z,y\n1,2,a\n3,4\n", "1 row with fewer fields than the header", "complete"),
+    ("R's row names", b'"x","y"\n"1",3,a\n"2",4,b\n', "2 of 2 rows have more or fewer", "separator"),
+    ("a longer row", b"x,y\n1,a\n2,b,3,4\n", "row 1 (line 3; rows count from 0) with 4", "repair"),
+    ("a row that ends early", b"x,z,y\n1,2,a\n3,4\n", "row 1 (line 3; rows count from 0) with 2", "repair"),
 ]
 
 

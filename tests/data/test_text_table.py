@@ -25,7 +25,7 @@ def test_rows_without_a_text_are_refused_or_left_out_and_counted(tmp_path: Path)
     frame = FRAME.copy()
     frame.loc[[3, 7], "words"] = [None, "  "]
     with pytest.raises(
-        DataError, match=r"2 rows of 12 of the all subset have no text in 'words', first row 3"
+        DataError, match=r"2 rows of 12 of the whole data have no text in 'words', first row 3"
     ):
         source(tmp_path, frame).read()
     dropping = source(tmp_path, frame, missing="drop")
@@ -37,6 +37,14 @@ def test_rows_without_a_text_are_refused_or_left_out_and_counted(tmp_path: Path)
     assert whole.targets.tolist() == [row % 2 for row in kept]
     assert whole.split_values["who"].tolist() == FRAME["who"].iloc[kept].tolist()
     assert any("missing=drop: 2 rows of 12 without a text" in note for note in dropping.notes)
+
+
+def test_the_hint_about_a_missing_label_can_be_typed(tmp_path: Path) -> None:
+    frame = FRAME.assign(kind=[None, *FRAME["kind"][1:]])
+    with pytest.raises(DataError, match="no finite value in row 0") as told:
+        source(tmp_path, frame).read()
+    assert "data.source.missing=drop" in (told.value.hint or "")
+    assert len(source(tmp_path, frame, missing="drop").read()["all"]) == 11
 
 
 @pytest.mark.parametrize("missing", ["error", "drop"])

@@ -72,6 +72,7 @@ def test_a_table_is_encoded_as_in_training() -> None:
     trained = Trained(spec(), encoder)
     found: Any = trained.adapted(source, given)["all"]
     assert found.encoder is encoder
+    assert "far outside the training range, 1 to 2" in trained.notes.pop(0)
     assert len(trained.notes) == 1
     assert "such as 'c'" in trained.notes[0]
     with pytest.raises(DataError, match="trained on an array of numbers"):

@@ -39,7 +39,7 @@ KINDS = {
     "mixup": ("model=mlp", "augment=mixup", "callbacks.checkpoint.save_top_k=1"),
     "ema": ("model=mlp", "callbacks.ema.decay=0.9"),
     "plateau": ("model=mlp", "scheduler=plateau", "scheduler.patience=0", "scheduler.threshold=0.5"),
-    "ldam_drw": ("model=mlp", "loss=ldam", "callbacks.drw.start_fraction=0.5", "data.imbalance=0.1"),
+    "ldam_drw": ("model=mlp", "loss=ldam", "callbacks.drw.start_fraction=0.5", "data.thin_classes=0.1"),
 }
 CALLBACKS = {"ema": ",ema", "ldam_drw": ",drw"}
 HOOKS: dict[Hook, int] = {"batch": 8, "validation": 4, "epoch": 2}

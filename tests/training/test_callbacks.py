@@ -197,7 +197,7 @@ def test_default_is_checkpoint_lr_monitor_and_progress_bar(digits_run: Trained) 
 def test_callbacks_add_up(train: Train) -> None:
     """The average goes over a module whose loss has its weights replaced in mid-training."""
     run = train(
-        *(*DIGITS, "loss=ldam", "data.imbalance=0.2", "optimizer.lr=0.003", "trainer.max_epochs=4"),
+        *(*DIGITS, "loss=ldam", "data.thin_classes=0.2", "optimizer.lr=0.003", "trainer.max_epochs=4"),
         *("callbacks=[default,ema,drw,early_stopping]", "callbacks.drw.start_fraction=0.5"),
         "callbacks.ema.decay=0.5",
     )

@@ -224,7 +224,7 @@ def test_soft_targets_of_two_classes(
 
 def test_ldam_with_deferred_reweighting_on_long_tailed_digits(train: Train) -> None:
     run = train(
-        *("data=digits", "data.imbalance=0.1", "model=mlp", "loss=ldam", "optimizer.lr=0.003"),
+        *("data=digits", "data.thin_classes=0.1", "model=mlp", "loss=ldam", "optimizer.lr=0.003"),
         *(
             "callbacks=[drw]",
             "callbacks.drw.start_fraction=0.5",

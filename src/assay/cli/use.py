@@ -132,6 +132,9 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     batch_size: Annotated[
         str, typer.Option("--batch-size", metavar="N|auto", help="Samples that the model gets at a time.")
     ] = "auto",
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV and .txt files, such as latin-1.")
+    ] = None,
     checkpoint: Annotated[Role, typer.Option("--checkpoint", help="Which weights.")] = Role.best,
     as_json: Json = False,
     debug: Debug = False,
@@ -161,6 +164,8 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         drawn = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
         drawn = {name: value for name, value in drawn.items() if value is not None}
         check_prompts(prompt, inputs, drawn, generates=predictor.generates)
+        if encoding is not None and predictor.preprocess is not None:
+            predictor.preprocess.read_as(encoding)
         options: Any = {
             "out": out,
             "top_k": top_k or 3,

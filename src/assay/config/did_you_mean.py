@@ -25,6 +25,8 @@ _ELSEWHERE = {
     "output_dir": "hydra.run.dir",
 }
 """What other programs call it."""
+_ALSO_CALLED = {"path": "root", "root": "path", "imbalance": "thin_classes"}
+"""What other sources or earlier versions call it."""
 _RESUME = ("ckpt_path", "checkpoint", "resume", "resume_from_checkpoint", "ckpt")
 
 
@@ -42,13 +44,16 @@ def did_you_mean(word: str, known: Iterable[str], before: str = "") -> str:
     "did you mean 'model'?"
     >>> did_you_mean("val/acc", ["val/auroc", "val/accuracy"])
     "did you mean 'val/accuracy'?"
+    >>> did_you_mean("path", ["root", "patch"])
+    "did you mean 'root'?"
     >>> did_you_mean("zzz", ["optimizer", "model"])
     ''
     """
     names = list(known)
     swapped = [name for name in names if sorted(name) == sorted(word)]
     longer = sorted((name for name in names if word and name.startswith(word)), key=len)
-    close = swapped or longer or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    close = [name for name in names if name == _ALSO_CALLED.get(word)] or swapped or longer
+    close = close or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f"{before}did you mean {close[0]!r}?" if close else ""
 
 

@@ -67,7 +67,7 @@ class DataModule(L.LightningDataModule):
         shuffle: Draw a new order of the training samples each epoch.
         drop_last: Leave out the last training batch if it is smaller; `auto`: if it has less than a twentieth
             of the samples, or a single one.
-        imbalance: Thin the training classes out exponentially, down to this ratio of smallest to largest
+        thin_classes: Thin the training classes out exponentially, down to this ratio of smallest to largest
             class.
         task: `reconstruction` or `self_supervised`, which learn from the inputs alone, in place of the
             source's own task; None for that.
@@ -108,7 +108,7 @@ class DataModule(L.LightningDataModule):
         *,
         shuffle: bool = True,
         drop_last: bool | str = "auto",
-        imbalance: float | None = None,
+        thin_classes: float | None = None,
         task: TaskName | None = None,
         standardize_targets: bool = True,
         num_workers: int = 0,
@@ -122,13 +122,13 @@ class DataModule(L.LightningDataModule):
         self.source, self.split = source, Split(**split)
         sizes = {"batch_size": batch_size, "eval_batch_size": eval_batch_size, "num_workers": num_workers}
         divided = {f"split.{field.name}": getattr(self.split, field.name) for field in fields(self.split)}
-        check_limits({**sizes, **divided, "imbalance": imbalance, "prefetch_factor": prefetch_factor})
+        check_limits({**sizes, **divided, "thin_classes": thin_classes, "prefetch_factor": prefetch_factor})
         if drop_last not in (True, False, "auto"):
             raise DataError(
                 f"data.drop_last={drop_last!r}: auto, true or false was expected", hint="data.drop_last=auto"
             )
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
-        self.shuffle, self.drop_last, self.imbalance, self.seed = shuffle, drop_last, imbalance, seed
+        self.shuffle, self.drop_last, self.thin_classes, self.seed = shuffle, drop_last, thin_classes, seed
         self._transforms = {name: chain_of(transform, name) for name in ("train", "eval")}
         self._task, self._standardize_targets = task, standardize_targets
         if task is not None:
@@ -173,7 +173,7 @@ class DataModule(L.LightningDataModule):
             ask_for_columns(self.source, self.split)
             declared = isinstance(self.source, Declared)
             splits = read_splits(
-                self.source, self.split, self.imbalance, asked=self._task, compare=not declared
+                self.source, self.split, self.thin_classes, asked=self._task, compare=not declared
             )
             splits.check(self.batch_size if self.drop_last is True else 1)
             if getattr(splits.data["train"], "vocab_size", 0):
@@ -219,7 +219,7 @@ class DataModule(L.LightningDataModule):
             splits = read_for_trained(
                 self.source,
                 self.split,
-                self.imbalance,
+                self.thin_classes,
                 trained,
                 asked=self._task,
                 digest=digest,

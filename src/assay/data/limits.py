@@ -22,7 +22,7 @@ _COLUMNS: Final = ("split.group", "split.time", "split.column")
 _FOLDS: Final = ("split.folds", "split.fold", "split.inner_folds", "split.inner_fold")
 _LONGEST_FOLDER: Final = 75
 """Bytes; a Unix socket's path has 107, of which `multiprocessing` adds 32, `/pymp-…/listener-…`."""
-NAMES: Final = (*_WHOLE, *_SHARES, *_COLUMNS, *_FOLDS, "imbalance")
+NAMES: Final = (*_WHOLE, *_SHARES, *_COLUMNS, *_FOLDS, "thin_classes")
 
 
 def check_limits(values: Mapping[str, Any]) -> None:
@@ -66,10 +66,10 @@ def check_limits(values: Mapping[str, Any]) -> None:
             key="data.split.val, data.split.test",
             hint="data.split.val=0.1 data.split.test=0.2",
         )
-    ratio = values.get("imbalance")
+    ratio = values.get("thin_classes")
     fits = isinstance(ratio, int | float) and 0 < ratio <= 1
     _check(
-        "imbalance",
+        "thin_classes",
         ratio,
         fits,
         "a number above 0 and at most 1, smallest class over largest,",

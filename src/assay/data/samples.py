@@ -137,6 +137,7 @@ class Unfitted:
         encoder: The same object for every subset of a source; fitted once, on the training subset.
         names: As in `Samples`.
         split_values: As in `Samples`.
+        split_hints: `group` or `time`, by the names of `split_values` that `data.split` might name so.
     """
 
     raw: Any
@@ -144,6 +145,7 @@ class Unfitted:
     encoder: Encoder
     names: Sequence[str] = field(default=(), repr=False)
     split_values: Mapping[str, Any] = field(default_factory=dict)
+    split_hints: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.targets)

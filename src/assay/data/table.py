@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -11,9 +12,9 @@ import pandas as pd
 
 from assay.data.samples import Unfitted
 from assay.data.tabular.column import MOST_BUCKETS
-from assay.data.tabular.column_kind import is_number
+from assay.data.tabular.column_kind import is_number, kind_of, split_hints
 from assay.data.tabular.csv_dialect import AUTO, is_csv, resolved
-from assay.data.tabular.dates import as_dates
+from assay.data.tabular.dates import as_dates, find_format
 from assay.data.tabular.feature_choice import NAMED, Asked, Features, choose_features
 from assay.data.tabular.table_encoder import TableEncoder, category_texts
 from assay.data.tabular.table_file import check_columns, read_table
@@ -177,7 +178,8 @@ class Table:
             asked = replace(self._asked_of_columns, exclude=[*self._asked_of_columns.exclude, *divide])
             chosen = choose_features(first, asked, path)
             self.notes = (*self.notes, *chosen.notes)
-        features = chosen.names
+        hints = {} if self.split_columns else split_hints(first.drop(columns=self.targets), chosen.kinds)
+        features, divide_by = chosen.names, [*self.split_columns.values(), *hints]
         for subset, frame in frames.items():
             check_columns(frame, features, self._paths[subset], _option(subset))
             _read_columns(frame, chosen.forms, self._asked_of_columns.categories)
@@ -204,7 +206,8 @@ class Table:
                 targets.encode(frame),
                 encoder,
                 _row_names(frame),
-                {name: frame[name] for name in self.split_columns.values() if name in frame},
+                {name: self._as_times(frame[name]) for name in divide_by if name in frame},
+                hints,
             )
             for subset, frame in frames.items()
         }
@@ -257,6 +260,13 @@ class Table:
                 f"{of} have missing values, which are filled in: {', '.join(filled[:NAMED])}{more}; "
                 "data.source.missing=error refuses them"
             )
+
+    def _as_times(self, column: pd.Series[Any]) -> pd.Series[Any]:
+        """Dates written as 31.12.2024 as such, so that they can be ordered; anything else as it is."""
+        if not is_number(column) and column.dtype.kind != "M" and kind_of(column)[0] == "date":
+            with suppress(DataError):
+                return as_dates(column, find_format(column, self._asked_of_columns.day_first))
+        return column
 
     def _note(self, *sentences: str) -> None:
         self.notes = (*self.notes, *sentences)

@@ -13,7 +13,7 @@ from assay.data.tabular.csv_dialect import AUTO
 from assay.data.tabular.row_errors import blank_texts
 from assay.data.text.text_encoder import TextEncoder
 from assay.errors import DataError
-from assay.quoting import counted
+from assay.quoting import counted, subset_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,7 +136,12 @@ class TextTable:
         """
         self._said = ()
         self._table.fitted = encoder = self.fitted or self.text_encoder
-        subsets = {subset: self._with_texts(subset, data) for subset, data in self._table.read().items()}
+        try:
+            given = self._table.read()
+        except DataError as error:  # it leaves rows out, and fills nothing in
+            hint = error.hint.replace("data.source.missing=impute", "data.source.missing=drop")
+            raise DataError(error.message, hint=hint) from error
+        subsets = {subset: self._with_texts(subset, data) for subset, data in given.items()}
         first = next(iter(subsets.values())).raw[encoder.column]
         if self.fitted is None and len(first) > 1 and first.nunique() == 1:
             raise DataError(
@@ -157,10 +162,10 @@ class TextTable:
         blank = blank_texts(texts)
         if not blank.any():
             return data
-        row, number = int(blank.argmax()), int(blank.sum())
+        row, number = texts.index[int(blank.argmax())], int(blank.sum())
         if not self._drop or blank.all():
             raise DataError(
-                f"data.source.{option}: {counted(number, 'row')} of {len(texts):,} of the {subset} subset "
+                f"data.source.{option}: {counted(number, 'row')} of {len(texts):,} of {subset_in_words(subset)} "
                 f"{'have' if number > 1 else 'has'} no text in {self.text!r}, first row {row} (from 0)",
                 hint="choose another column" if blank.all() else "data.source.missing=drop leaves them out",
             )

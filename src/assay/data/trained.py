@@ -11,6 +11,7 @@ from assay.data.samples import Samples, Unfitted
 from assay.data.spec import Spec  # noqa: TC001 - dataclasses look their annotations up
 from assay.data.transform.normalize import stored_type
 from assay.errors import DataError
+from assay.quoting import subset_in_words
 from assay.task.heads import heads_of
 from assay.task.task_of import task_of
 
@@ -83,7 +84,7 @@ class Trained:
         for subset, values in targets.items():
             if (width := values.shape[-1]) != self.spec.num_targets:
                 raise DataError(
-                    f"data: the {subset} subset has {width} targets; the model predicts "
+                    f"data: {subset_in_words(subset)} has {width} targets; the model predicts "
                     f"{self.spec.num_targets}",
                     hint="name the same targets as in training",
                 )

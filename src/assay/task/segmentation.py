@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from typing_extensions import override
 
 from assay.errors import DataError
+from assay.quoting import subset_in_words
 from assay.task.target_check import wrong_form
 from assay.task.task import Task
 
@@ -72,7 +73,7 @@ class Segmentation(Task):
             strange = masks[(masks != IGNORED) & ((masks > highest) | (masks < 0))]
             if len(strange):
                 raise DataError(
-                    f"data: a mask of the {subset} subset has the value {int(strange[0])}; classes go from 0 "
+                    f"data: a mask of {subset_in_words(subset)} has the value {int(strange[0])}; classes go from 0 "
                     f"to {highest}, and {IGNORED} is left out",
                     hint="number the classes from 0",
                 )

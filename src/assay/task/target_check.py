@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.errors import DataError
+from assay.quoting import subset_in_words
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +22,7 @@ def wrong_form(task: Task, subset: str, targets: Tensor) -> DataError:
         targets: At least one.
     """
     return DataError(
-        f"data: the {subset} subset's targets have shape {tuple(targets.shape)}, type {targets.dtype}; "
+        f"data: {subset_in_words(subset)}'s targets have shape {tuple(targets.shape)}, type {targets.dtype}; "
         f"a {task.name} task has {task.form}",
         hint="set data.source.task, or change the targets",
     )
@@ -41,7 +42,7 @@ def check_range(subset: str, targets: Tensor, highest: int, what: str) -> None:
     """
     if not 0 <= targets.min() <= targets.max() <= highest:
         raise DataError(
-            f"data: the {subset} subset has targets from {targets.min()} to {targets.max()}; "
+            f"data: {subset_in_words(subset)} has targets from {targets.min()} to {targets.max()}; "
             f"{what} go from 0 to {highest}",
             hint="number the classes from 0, for example with numpy.unique(targets, return_inverse=True)",
         )

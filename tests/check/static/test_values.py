@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         ("data.split.val", [0, 0.1, 0.79], [1, -0.1, "x", True, 0.8]),
         ("data.split.test", [0, 0.1, 0.89], [1, -0.1, "x", [0.1]]),
         ("data.split.seed", [0, 3], [-1, 0.5]),
-        ("data.imbalance", [None, 1, 0.01], [0, -1, 1.5]),
+        ("data.thin_classes", [None, 1, 0.01], [0, -1, 1.5]),
         ("trainer.precision", ["bf16-mixed", "32-true", "16", 32, "64-true"], ["fp32", "bf16-mix", 8]),
         ("trainer.gradient_clip_algorithm", ["norm", "value"], ["norms"]),
         ("scheduler.interval", ["step", "epoch"], ["hour", 3]),

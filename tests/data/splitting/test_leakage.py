@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.datasets import (  # type: ignore[import-untyped]  # scikit-learn ships no types
+    load_breast_cancer,
+    load_diabetes,
+    load_iris,
+    load_wine,
+)
 
 from assay.data.samples import Samples, Stream, Unfitted
 from assay.data.splitting.leakage import leaks
+from assay.data.table import Table
+from assay.data.tabular.column_kind import split_hints
+from assay.quoting import override
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from assay.data.data_module import DataModule
 
 ROWS = {"train": np.array([0, 1, 2]), "val": np.array([3]), "test": np.array([4, 5])}
 TARGETS = torch.tensor([0, 1, 0, 1, 0, 0])
@@ -61,3 +76,102 @@ def test_files_of_their_own_are_compared_whatever_their_types() -> None:
 
 def test_what_is_streamed_without_hashes_is_not_looked_at() -> None:
     assert leaks({"train": Stream(cast("Any", None), TARGETS)}, ROWS) == ""
+
+
+def visits(count: int = 900) -> pd.DataFrame:
+    """Ordinary columns, and those that one row has to itself."""
+    draw = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "visit_id": range(5000, 5000 + count),
+            "age": draw.integers(18, 90, count),
+            "income": draw.normal(0, 1, count),
+            "price": draw.integers(1, 10**6, count),
+            "store_id": draw.integers(1, 6, count),
+            "city": draw.choice(["Bonn", "Köln", "Ulm"], count),
+            "country": draw.choice([f"country {at}" for at in range(40)], count),
+            "month": draw.integers(1, 13, count),
+            "birth_date": draw.choice([f"19{at}-03-17" for at in range(30, 99)], count),
+            "opened": ["2024-01-05"] * count,
+            "kind": draw.choice(["no", "yes"], count),
+        }
+    )
+
+
+CUSTOMERS = np.random.default_rng(1).integers(10_000, 10_300, 900)
+DAYS = pd.date_range("2019-01-01", periods=900, freq="D")
+
+
+def notes(frame: pd.DataFrame, folder: Path, build: Callable[..., DataModule], **split: Any) -> list[str]:
+    frame.to_csv(folder / "visits.csv", index=False)
+    data = build(Table(str(folder / "visits.csv"), "kind"), split=split)
+    data.setup()
+    return [note for note in data.notes if "data.split" in note]
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("customer_id", CUSTOMERS),
+        ("customer", CUSTOMERS),
+        ("Patient No", CUSTOMERS),
+        ("owner", [f"name {one}" for one in CUSTOMERS]),
+        ("contact", [f"{one}@example.org" for one in CUSTOMERS]),
+        ("customer_id", np.where(np.arange(900) % 50, CUSTOMERS.astype(float), np.nan)),
+    ],
+)
+def test_groups_in_several_subsets_are_said(
+    tmp_path: Path, data_module: Callable[..., DataModule], column: str, values: Any
+) -> None:
+    frame = visits().assign(**{column: values})
+    told = [note for note in notes(frame, tmp_path, data_module) if "data.split.group" in note]
+    data = data_module(Table(str(tmp_path / "visits.csv"), "kind"))
+    data.setup()
+    train, test = (frame[column].iloc[data.splits.rows[subset]] for subset in ("train", "test"))
+    share = sum(value in set(train.dropna()) for value in test) / len(test)
+    assert told == [
+        f"data: {100 * share:.0f} % of the rows in test have a {column!r} whose other rows are in training, "
+        f"too; scores are too good if new ones are to be predicted: {override('data.split.group', column)}"
+    ]
+    if not frame[column].isna().any():
+        grouped = notes(frame, tmp_path, data_module, group=column)
+        assert not [note for note in grouped if "too good" in note], "what is to be typed is an end of it"
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "span"),
+    [
+        ("since", DAYS.strftime("%Y-%m-%d"), "2019-01-01 to 2021-06-16"),
+        ("since", DAYS.strftime("%d.%m.%Y"), "2019-01-01 to 2021-06-16"),
+        ("at", DAYS.strftime("%Y%m%d").astype(int), "2019-01-01 to 2021-06-16"),
+        ("month", DAYS.strftime("%Y-%m"), "2019-01 to 2021-06"),
+    ],
+)
+def test_times_under_a_random_division_are_said(
+    tmp_path: Path, data_module: Callable[..., DataModule], column: str, values: Any, span: str
+) -> None:
+    frame = visits().assign(**{column: np.random.default_rng(0).permutation(np.repeat(values[::3], 3))})
+    assert notes(frame, tmp_path, data_module) == [
+        f"data: the rows are divided at random, and {column!r} dates them ({span}); scores are too good if "
+        f"later rows are to be predicted: data.split.time={column}"
+    ]
+    [told] = [note for note in notes(frame, tmp_path, data_module, time=column) if "from" in note]
+    assert "too good" not in told
+    folds = " ".join(notes(frame, tmp_path, data_module, folds=5, fold=0))
+    assert f"data.split.time={column} data.split.folds=null fold=null" in folds
+
+
+def test_a_period_is_a_time_where_a_group_has_several(
+    tmp_path: Path, data_module: Callable[..., DataModule]
+) -> None:
+    told = notes(visits().assign(customer_id=CUSTOMERS), tmp_path, data_module)
+    assert [note.rpartition(": ")[2] for note in told] == [
+        "data.split.group=customer_id",
+        "data.split.time=month",
+    ]
+
+
+def test_ordinary_columns_are_passed_over(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
+    assert not notes(visits(), tmp_path, data_module)
+    for load in (load_iris, load_wine, load_breast_cancer, load_diabetes):
+        assert split_hints(load(as_frame=True).frame, {}) == {}

@@ -28,9 +28,12 @@ def samples(targets: Tensor = LABELS) -> Samples:
 @pytest.fixture
 def divide(given_source: Any) -> Callable[..., Splits]:
     def read(
-        subsets: Any, task: str = "multiclass", names: tuple[str, ...] = NAMES, imbalance: float | None = None
+        subsets: Any,
+        task: str = "multiclass",
+        names: tuple[str, ...] = NAMES,
+        thin_classes: float | None = None,
     ) -> Splits:
-        divided = read_splits(given_source(subsets, task, names), SPLIT, imbalance)
+        divided = read_splits(given_source(subsets, task, names), SPLIT, thin_classes)
         divided.check(1)
         return divided
 
@@ -61,7 +64,7 @@ def test_the_share_for_validation_leaves_the_test_part_as_it_is(given_source: An
 
 def test_spec_counts_the_training_subset(divide: Callable[..., Splits]) -> None:
     targets = torch.cat([torch.zeros(60, dtype=torch.int64), torch.ones(40, dtype=torch.int64)])
-    spec = divide({"all": samples(targets)}, imbalance=0.5).describe(torch.zeros(1, 2), (), ())
+    spec = divide({"all": samples(targets)}, thin_classes=0.5).describe(torch.zeros(1, 2), (), ())
     assert spec.class_counts == (42, 21)
     assert (spec.num_train, spec.num_val, spec.num_test) == (63, 10, 20)
     labels = torch.tensor([[1, 0, 1]] * 50)
@@ -187,8 +190,8 @@ def test_fewer_samples_than_a_batch(divide: Callable[..., Splits]) -> None:
 
 
 def test_imbalance_needs_classes(divide: Callable[..., Splits]) -> None:
-    with pytest.raises(DataError, match=r"data\.imbalance=0\.1.*regression"):
-        divide({"all": samples(torch.rand(50, 1))}, "regression", (), imbalance=0.1)
+    with pytest.raises(DataError, match=r"data\.thin_classes=0\.1.*regression"):
+        divide({"all": samples(torch.rand(50, 1))}, "regression", (), thin_classes=0.1)
 
 
 @pytest.mark.parametrize(

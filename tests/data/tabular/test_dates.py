@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from assay.data.tabular.dates import PARTS, as_dates, days_since_1970, find_format, parts_of
+from assay.data.tabular.dates import PARTS, as_dates, days_since_1970, find_format, has_times, parts_of
 from assay.errors import DataError
 
 DAYS = pd.Series(pd.date_range("2023-11-03 07:30", periods=60, freq="53h"), name="day")
@@ -71,6 +71,31 @@ def test_the_day_or_the_month_first() -> None:
     assert as_dates(either, find_format(either, False)).dt.month.tolist() == [5, 6]
     told = pd.Series(["05/01/2024", "06/22/2024"])
     assert find_format(told) == "%m/%d/%Y"
+
+
+@pytest.mark.parametrize("form", ["%d.%m.%Y", "%m/%d/%Y", "%d %b %Y", "%Y%m%d", "%d.%m.%Y %H:%M"])
+def test_a_date_with_one_meaning_alone_is_read_beside_those_of_training(form: str) -> None:
+    texts = pd.Series([DAYS[0].strftime(form), "2023-07-06", "2023-07-06 12:30", "06.07", "2023-13-01", None])
+    read = as_dates(texts, form)
+    assert read[1:3].tolist() == [pd.Timestamp("2023-07-06"), pd.Timestamp("2023-07-06 12:30")]
+    assert read[0] == pd.to_datetime(texts[0], format=form)
+    assert read[3:].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("texts", "form", "expected"),
+    [
+        (DAYS.dt.strftime("%d.%m.%Y"), "%d.%m.%Y", False),
+        (DAYS.dt.strftime("%Y-%m-%d"), "ISO8601", False),
+        (DAYS.dt.strftime("%Y-%m-%d %H:%M"), "ISO8601", True),
+        (DAYS.dt.strftime("%m/%d/%Y %I:%M %p"), "%m/%d/%Y %I:%M %p", True),
+        (DAYS, "ISO8601", True),
+        (DAYS.dt.normalize(), "ISO8601", False),
+        (DAYS.astype("int64"), "s", True),
+    ],
+)
+def test_dates_with_a_time_of_day(texts: pd.Series[Any], form: str, expected: bool) -> None:
+    assert has_times(texts, form) is expected
 
 
 def test_dates_of_several_forms_are_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,11 @@ def fitted(impute: bool = False) -> TableEncoder:
         ("rooms", datetime.date(2020, 1, 1), "'rooms' is '2020-01-01', not a number"),
         ("garden", "perhaps", "'garden' is 'perhaps', not a number"),
         ("code", None, "'code' has no value"),
-        ("code", "M\ufffdnchen", "'code' is 'M\ufffdnchen', which is not text in UTF-8"),
+        (
+            "code",
+            "M\ufffdnchen",
+            "'code' is 'M\ufffdnchen', which is not text in UTF-8 (--encoding names another)",
+        ),
         ("code", "x,3\ny,4", "'code' is 'x,3\\ny,4': is a quote not closed there?"),
         ("since", "2021-13-01", "'since' is '2021-13-01', not a date such as 2024-12-31"),
         ("since", 20210101, "'since' is '20210101', not a date such as 2024-12-31"),
@@ -63,6 +68,50 @@ def test_what_is_wrong_with_a_row(column: str, value: Any, error: str) -> None:
     alone = encoder.transform(judge_rows(pd.DataFrame([GOOD]), encoder.columns).frame)
     assert torch.equal(found, alone.expand(2, -1))
     assert found[0, :3].tolist() == [3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "warning"),
+    [
+        ("size", 1e9, "'size' is '1000000000.0', far outside the training range, 1.5 to 8"),
+        ("size", -6, "'size' is '-6.0', far outside the training range, 1.5 to 8"),
+        ("size", 14, None),
+        ("size", np.nan, None),
+        ("rooms", "8", "'rooms' is '8', far outside the training range, 1 to 4"),
+        ("garden", False, None),
+        (
+            "since",
+            "2029-01-01",
+            "'since' is '2029-01-01', far outside the training range, 2020-01-01 to 2023-04-05",
+        ),
+        ("since", "2025-01-01", None),
+    ],
+)
+def test_a_value_far_from_those_of_training_is_said(column: str, value: Any, warning: str | None) -> None:
+    encoder = fitted(impute=True)
+    encoder = TableEncoder.from_plain(json.loads(json.dumps(encoder.as_plain())))
+    judged = judge_rows(pd.DataFrame([GOOD, {**GOOD, column: value}]), encoder.columns)
+    told = {row: text for row, text in judged.warnings.items() if "filled in" not in text}
+    assert told == ({} if warning is None else {1: warning})
+    assert any("far outside" in text for text in encoder.unknown(judged.frame)) == (warning is not None)
+    plain = encoder.as_plain()
+    for learned in plain["columns"]:
+        del learned["span"]
+    older = TableEncoder.from_plain(plain)
+    assert not any("far" in text for text in judge_rows(judged.frame, older.columns).warnings.values())
+
+
+def test_an_infinite_value_that_is_filled_in_is_said() -> None:
+    judged = judge_rows(pd.DataFrame([GOOD, {**GOOD, "size": np.inf}]), fitted(impute=True).columns)
+    assert judged.warnings == {1: "'size' has no value, which each training row has: it is filled in"}
+
+
+def test_a_column_may_be_called_anything() -> None:
+    encoder = TableEncoder()
+    encoder.fit(pd.DataFrame({"{size}": [1.0, 2.0]}), np.arange(2))
+    assert judge_rows(pd.DataFrame({"{size}": ["big"]}), encoder.columns).errors == {
+        0: "'{size}' is 'big', not a number"
+    }
 
 
 def test_a_whole_column_of_another_type() -> None:

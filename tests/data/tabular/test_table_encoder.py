@@ -7,7 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer  # type: ignore[import-untyped]  # scikit-learn ships no types
+from sklearn.feature_extraction.text import HashingVectorizer  # type: ignore[import-untyped]  # ships no types
 from sklearn.impute import SimpleImputer  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped]  # scikit-learn ships no types
@@ -63,6 +66,30 @@ def test_as_scikit_learn(impute: bool, max_categories: int | None, seed: int) ->
     np.testing.assert_array_equal(encoded.numpy(), expected)
 
 
+@given(st.permutations(["size", "city", "rooms", "since", "garden", "grade", "remark"]))
+def test_each_input_has_the_name_of_its_column(order: list[str]) -> None:
+    """In whatever order the columns stand: a value of each input, found by its name in the table itself."""
+    frame = table().assign(
+        since=pd.date_range("2020-01-01", periods=200, freq="37h"), remark=["sunny garden", "quiet"] * 100
+    )
+    encoder = TableEncoder(buckets={"remark": 4})
+    encoder.fit(frame[order], ROWS)
+    inputs = pd.DataFrame(encoder.transform(frame).numpy(), columns=encoder.feature_names)
+    for name in inputs:
+        column, _, category = str(name).partition("=")
+        column, _, part = column.partition(", ")
+        if column == "remark":
+            expected = HashingVectorizer(n_features=4).transform(frame["remark"]).toarray()[:, int(part[-1])]
+        elif category:
+            expected = (frame[column] == category).to_numpy()
+        elif part == "elapsed":
+            expected = (frame[column] - frame[column][0]).dt.total_seconds() / 86400
+        else:
+            expected = getattr(frame[column].dt, part) if part else frame[column].to_numpy()
+        np.testing.assert_allclose(inputs[name], np.asarray(expected, dtype=np.float32), rtol=1e-6)
+    assert {str(name).partition("=")[0].partition(",")[0] for name in inputs} == set(order)
+
+
 @pytest.mark.parametrize("impute", [False, True])
 def test_what_is_learned_is_plain_and_comes_back_to_the_bit(impute: bool) -> None:
     frame = with_gaps(table()) if impute else table()
@@ -111,6 +138,9 @@ def test_rows_that_cannot_be_encoded(change: Any, message: str) -> None:
         {"codes": {"a": 10**9}},
         {"codes": ["a"]},
         {"name": 3},
+        {"span": [1.0]},
+        {"span": ["a", "b"]},
+        {"span": 3},
         {"other": 7},
         {"run": "code"},
     ],
@@ -118,3 +148,9 @@ def test_rows_that_cannot_be_encoded(change: Any, message: str) -> None:
 def test_what_no_encoder_has_written_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="not what a table's encoder has learned"):
         TableEncoder.from_plain({"columns": [{"name": "x", "kind": "number", **wrong}]})
+
+
+def test_columns_of_one_name_are_refused() -> None:
+    column = {"name": "x", "kind": "number"}
+    with pytest.raises(ValueError, match="no column, or two of one name"):
+        TableEncoder.from_plain({"columns": [column, column]})

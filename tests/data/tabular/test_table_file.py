@@ -46,8 +46,8 @@ def test_forms_of_csv(tmp_path: Path, text: str, options: dict[str, Any]) -> Non
     ("content", "says"),
     [
         (b"a,b\n", "has no rows"),
-        (b"a,b\n1,2\n3\n4,5\n6\n", "2 rows with fewer fields than the header, first row 1"),
-        (b"a,b\n1,2,3\n4,5,6\n", "more values than the header has names"),
+        (b"a,b\n1,2\n3\n4,5\n6\n", "header has 2 fields, and 2 of 4 rows have more or fewer: first row 1"),
+        (b"a,b\n1,2,3\n4,5,6\n", "2 of 2 rows have more or fewer"),
         (b"a,b\n1,\xff\n", "not text in UTF-8"),
         (b"", "cannot be read: No columns to parse"),
         (b"a,b,a\n1,2,3\n", "has two columns called 'a'"),

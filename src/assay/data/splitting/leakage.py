@@ -11,6 +11,7 @@ import torch
 
 from assay.data.samples import Stream, Unfitted
 from assay.data.splitting.subset import blocks
+from assay.quoting import override
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from assay.data.samples import Samples
 
     Data = Samples | Stream | Unfitted
+
+_SHARED = 0.1
+"""Rows of a subset with a group in training, below which a column rather holds names than groups."""
 
 
 def leaks(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> str:
@@ -58,6 +62,45 @@ def leaks(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> s
         f"data: samples that are in training, too: {' and '.join(found)}; scores on them say little about "
         "new data: leave copies out, or keep them in one subset with data.split.group"
     )
+
+
+def undivided_columns(
+    whole: Data, given: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]], *, folds: bool
+) -> list[str]:
+    """Say which groups of rows, such as those of a customer, and which times a random division ignores.
+
+    Args:
+        whole: What is divided.
+        given: Subsets that the source has of its own.
+        rows: Of each subset.
+        folds: Whether the division is into folds.
+    """
+    drawn = [subset for subset in ("test", "val") if subset not in given and len(rows[subset])]
+    notes, hints = list[str](), whole.split_hints if isinstance(whole, Unfitted) and drawn else {}
+    for name, hint in hints.items():
+        values = whole.split_values[name].reset_index(drop=True)
+        if hint == "time":
+            more = " data.split.folds=null fold=null" if folds else ""
+            notes.append(
+                f"data: the rows are divided at random, and {name!r} dates them ({_ends(values.dropna())}); "
+                "scores are too good if later rows are to be predicted: "
+                f"{override('data.split.time', name)}{more}"
+            )
+            continue
+        own = values[rows[drawn[0]]].dropna()
+        share = own.isin(values[rows["train"]]).sum() / len(rows[drawn[0]])
+        if share >= _SHARED:
+            notes.append(
+                f"data: {100 * share:.0f} % of the rows in {drawn[0]} have a {name!r} whose other rows are in "
+                "training, too; scores are too good if new ones are to be predicted: "
+                f"{override('data.split.group', name)}"
+            )
+    return notes
+
+
+def _ends(times: pd.Series[Any]) -> str:
+    ends = times.sort_values(key=None if times.dtype.kind in "iufM" else lambda texts: texts.astype(str))
+    return " to ".join(str(end).removesuffix(" 00:00:00") for end in (ends.iloc[0], ends.iloc[-1]))
 
 
 def _hashes(every: Mapping[str, Data]) -> dict[str, NDArray[np.int64]] | None:

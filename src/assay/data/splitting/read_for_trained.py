@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def read_for_trained(
     source: Source,
     split: Split,
-    imbalance: float | None,
+    thin_classes: float | None,
     trained: Trained,
     *,
     asked: str | None,
@@ -30,7 +30,7 @@ def read_for_trained(
     Args:
         source: Of the run's data, or of other data.
         split: Of the run.
-        imbalance: Of the run.
+        thin_classes: Of the run.
         trained: What the run knows of its data.
         asked: The task, where it is not the source's own.
         digest: Of the run's data.
@@ -41,7 +41,7 @@ def read_for_trained(
     """
 
     def read(by: Split) -> Splits:
-        return read_splits(source, by, imbalance, trained, asked=asked)
+        return read_splits(source, by, thin_classes, trained, asked=asked)
 
     joins = whole and bool(getattr(source, "divides", False))
     ask_for_columns(source, split)

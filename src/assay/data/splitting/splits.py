@@ -13,11 +13,12 @@ import torch
 from assay.data.samples import Samples, Unfitted
 from assay.data.spec import Spec
 from assay.data.splitting.divide import divide
-from assay.data.splitting.leakage import leaks
+from assay.data.splitting.leakage import leaks, undivided_columns
 from assay.data.splitting.split_rows import long_tail
 from assay.data.splitting.subset import blocks
 from assay.data.transform.normalize import stored_type
 from assay.errors import DataError
+from assay.quoting import subset_in_words
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ class Splits:
 def read_splits(
     source: Source,
     split: Split,
-    imbalance: float | None,
+    thin_classes: float | None,
     trained: Trained | None = None,
     *,
     compare: bool = True,
@@ -181,7 +182,7 @@ def read_splits(
     Args:
         source: The data set.
         split: Shares and seed.
-        imbalance: Ratio of the long tail; None for all samples.
+        thin_classes: Ratio of the long tail; None for all samples.
         trained: What a run knows of its data, where the samples are for its model: nothing is learned from
             them. What comes undivided is then a subset `all`, too.
         compare: Look for samples that are in two subsets.
@@ -220,16 +221,18 @@ def read_splits(
         given.pop("test", None)
     if split.inner_folds:
         given.pop("val", None)
-    if imbalance is not None:
+    if thin_classes is not None:
         if labels is None:
             raise DataError(
-                f"data.imbalance={imbalance}: only classes can be imbalanced, this is a {task.name} task",
-                hint="data.imbalance=null",
+                f"data.thin_classes={thin_classes}: only classes can be thinned out; this is a {task.name} task",
+                hint="data.thin_classes=null",
             )
-        rows["train"] = long_tail(rows["train"], labels, len(class_names), imbalance, split.seed)
+        rows["train"] = long_tail(rows["train"], labels, len(class_names), thin_classes, split.seed)
     every = {"train": whole, **given}
     if compare and trained is None and (leak := leaks(every, rows)):
         notes.append(leak)
+    if compare and trained is None:
+        notes += undivided_columns(whole, given, rows, folds=bool(split.folds))
     encoded = _encode(every, None if trained else rows["train"])
     shared = {subset: encoded.get(subset, encoded["train"]) for subset in ("train", "val", "test")}
     if trained and undivided:
@@ -306,12 +309,13 @@ def _check_lengths(subset: str, data: Samples | Stream | Unfitted) -> None:
     num_targets = len(data.targets)
     if not num_targets:
         raise DataError(
-            f"data: the {subset} subset has no samples", hint="add some, or do not name it in data.source"
+            f"data: {subset_in_words(subset)} has no samples",
+            hint="add some, or do not name it in data.source",
         )
     num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))
     if num_inputs != num_targets:
         raise DataError(
-            f"data: the {subset} subset has {num_inputs} inputs and {num_targets} targets, not as many",
+            f"data: {subset_in_words(subset)} has {num_inputs} inputs and {num_targets} targets, expected as many",
             hint="check which files or arrays data.source names",
         )
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 import numpy as np
+import pandas as pd
 
 from assay.data.tabular import dates
 from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
 MOST_BUCKETS = 1 << 16
 
@@ -32,6 +35,7 @@ class Column:
         form: Of a date: how it is written.
         buckets: Of a text: how many numbers its words are hashed to.
         gaps: Whether training rows lacked values, so that a missing one is nothing new.
+        span: Smallest and largest training value, of a date in days since 1970; None: not known.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Column:
     form: str = dates.ISO
     buckets: int = 0
     gaps: bool = True
+    span: tuple[float, float] | None = None
 
     @property
     def width(self) -> int:
@@ -67,6 +72,31 @@ class Column:
         """What stands for a missing number or date, a value for each of its numbers; NaN: nothing does."""
         fill = np.array([np.nan if self.fill is None else float(self.fill)])
         return tuple(dates.parts_of(fill, self.parts, self.start)[0].tolist())
+
+    def far_off(self, column: pd.Series[Any]) -> NDArray[np.bool_]:
+        """Where numbers or dates lie outside of those of training by more than these differ.
+
+        Args:
+            column: In the type that training has it in.
+        """
+        if self.span is None:
+            return np.zeros(len(column), dtype=bool)
+        if column.dtype.kind == "M":
+            numbers = dates.days_since_1970(column)
+        else:
+            numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        low, high = self.span
+        far: NDArray[np.bool_] = (numbers < 2 * low - high) | (numbers > 2 * high - low)
+        return far & np.isfinite(numbers)
+
+    @property
+    def span_text(self) -> str:
+        """How messages write the span."""
+        ends = self.span or ()
+        of_date = self.kind == "date"
+        return " to ".join(
+            str(np.datetime64(int(end // 1), "D")) if of_date else f"{end:.6g}" for end in ends
+        )
 
 
 class ColumnEncoder(Protocol):
@@ -117,8 +147,9 @@ def checked(column: Column) -> Column:
     fill = str if column.kind in ("category", "words") else float
     of_text = isinstance(column.buckets, int) and 0 <= column.buckets <= MOST_BUCKETS
     of_date = isinstance(column.start, float) and isinstance(column.form, str)
+    of_span = column.span is None or (len(column.span) == 2 and {float} == set(map(type, column.span)))
     if (
-        not (numbers and text and of_text and of_date)
+        not (numbers and text and of_text and of_date and of_span)
         or column.kind not in ("number", "date", "category", "words")
         or (column.kind == "words") != (column.buckets > 0)
         or not set(column.parts) <= set(dates.PARTS)

@@ -12,16 +12,28 @@ import pandas as pd
 from assay.quoting import override, reads_as_number
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pandas import Series
 
 Kind = Literal["number", "category", "date", "duration", "id", "text", "empty", "unclear"]
 
 _FEW = 10
 """Different values that are never too many for categories."""
+_MANY, _ROWS_OF_ONE = 50, 10
+"""Different texts, and rows of one of them on average, that rather tell who than what."""
 _ID_NAME = re.compile(
     r"(^|[_\W])(id|uuid|guid|nr\.?)$|^(index|idx|row|rowid|row_?number)$|^unnamed: \d+$", re.I
 )
 _CAMEL_ID_NAME = re.compile(r"[a-z]I[dD]$")
+_ENTITY_NAME = re.compile(
+    r"^(account|author|client|customer|device|family|household|machine|member|participant|patient|person"
+    r"|player|speaker|student|subject|user)s?([_ -]?(code|key|nr|no|num|number))?$",
+    re.I,
+)
+_PERIOD_NAME = re.compile(r"^(year|quarter|month|week|day|period)$", re.I)
+_YEAR_MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
+_BIRTH_NAME = re.compile(r"birth|born|dob", re.I)
 _TIME_NAME = re.compile(
     r"(^|[_\W])(date|datum|time|timestamp|created|updated)([_\W]|$)|(^|_)ts$|_(at|on)$", re.I
 )
@@ -61,6 +73,39 @@ def kind_of(column: Series[Any]) -> tuple[Kind, str]:
     if is_number(column):
         return _kind_of_numbers(str(column.name), values)
     return _kind_of_text(str(column.name), values.astype(str))
+
+
+def split_hints(frame: pd.DataFrame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str, str]:
+    """Columns that say which rows belong together (`group`), or from when a row is (`time`).
+
+    Periods such as months count as a time where there are several rows of one group: without one they may
+    stand for the season.
+
+    Args:
+        frame: A table.
+        kinds: What is known of its columns, from `kind_of`.
+    """
+    hints, periods = dict[str, str](), list[str]()
+    for name in frame.columns:
+        column = frame[name].dropna()
+        kind, why = kinds.get(name) or kind_of(column)
+        is_text = kind == "category" and not is_number(column)
+        different = column.unique()
+        rows_of_one = len(column) / max(1, len(different))
+        if not 1 < len(different) < len(column):
+            continue
+        if kind == "date" or (is_text and all(_YEAR_MONTH.fullmatch(str(value)) for value in different)):
+            hints |= {} if _BIRTH_NAME.search(name) else {name: "time"}
+        elif kind == "number" and _PERIOD_NAME.match(name):
+            periods.append(name)
+        elif len(different) > _FEW and (
+            kind == "id"
+            or "e-mail" in why
+            or _ENTITY_NAME.match(name)
+            or (is_text and len(different) > _MANY and rows_of_one <= _ROWS_OF_ONE)
+        ):
+            hints[name] = "group"
+    return hints | dict.fromkeys(periods if "group" in hints.values() else [], "time")
 
 
 def is_number(column: Series[Any]) -> bool:

@@ -1,17 +1,18 @@
-"""How a CSV file separates its columns and writes its decimals, found by a look at its beginning."""
+"""How a CSV file separates its columns and writes its decimals, found at its beginning; and its records."""
 
 from __future__ import annotations
 
 import csv
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pandas as pd
+from pandas.io.common import get_handle
 
 from assay.targets.objects import is_place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 AUTO: Final = "auto"
@@ -25,6 +26,71 @@ _UNUSED: Final = "\x1f"
 """A sign that stands in no text, so that a line is a single field."""
 _COMMA_NUMBER: Final = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
 _THOUSANDS: Final = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
+_BLANK: Final = " \t"
+csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
+
+
+class Record(NamedTuple):
+    """A header or row of a CSV file.
+
+    Attributes:
+        text: As it stands in the file, with its line breaks.
+        line: Where it begins, from 1.
+        width: Number of fields; 0 where a quote is not closed, so that all that follows lies in it.
+    """
+
+    text: str
+    line: int
+    width: int
+
+
+def read_records(path: str | Path, separator: str, encoding: str) -> Iterator[Record]:
+    """Split a CSV file as pandas does, which passes over blank lines and cannot tell rows from lines.
+
+    Args:
+        path: The file, perhaps compressed.
+        separator: Between its columns.
+        encoding: Of the file; what is not in it is replaced.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is damaged.
+    """
+    handles = get_handle(path, "r", encoding=encoding, errors="replace", compression="infer")
+    with handles as opened:
+        number = 1
+        lines: Iterator[str] = iter(opened.handle)  # type: ignore[arg-type]  # text, as its mode says
+        for line in lines:
+            if not line.strip(" \t\r\n") and not line.startswith(separator):
+                number += 1
+                continue
+            taken, width = [line], 0
+            begin = line.lstrip("\ufeff" if number == 1 else "")
+            begin = begin if begin.startswith(separator) else begin.lstrip(_BLANK)  # as pandas does
+            if '"' in line:
+                width = _quoted_width(begin, lines, taken, separator)
+            else:
+                width = len(begin.split()) if separator == r"\s+" else begin.count(separator) + 1
+            yield Record("".join(taken), number, width)
+            number += len(taken)
+
+
+def _quoted_width(line: str, others: Iterator[str], taken: list[str], separator: str) -> int:
+    """Fields of a record with quotes; the lines that it goes on in are added to `taken`."""
+    closed = True
+
+    def more() -> Iterator[str]:
+        nonlocal closed
+        yield line
+        for other in others:
+            taken.append(other)
+            yield other
+        closed = False  # asked for a line after the last one
+
+    spaced = separator == r"\s+"
+    texts = (text.replace("\t", " ").rstrip(" \r\n") for text in more()) if spaced else more()
+    fields = next(csv.reader(texts, delimiter=" " if spaced else separator, skipinitialspace=spaced))
+    return len(fields) if closed else 0
 
 
 def resolved(path: str | Path, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,10 +150,7 @@ def _first_lines(path: str | Path, encoding: str) -> list[str]:
 def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
     if separator == r"\s+":
         return [line.split() for line in lines]
-    try:
-        rows = list(csv.reader((f"{line}\n" for line in lines), delimiter=separator))
-    except csv.Error:  # a field beyond the module's limit: a quote that is not closed
-        return []
+    rows = list(csv.reader((f"{line}\n" for line in lines), delimiter=separator))
     return rows[:-1] if len(lines) == _LINES and len(rows) > 1 else rows  # the last may be cut off
 
 

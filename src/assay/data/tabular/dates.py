@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PARTS: Final = ("year", "month", "day_of_week", "hour", "elapsed")
 """As pandas calls them, Monday is 0; `elapsed` is in days since the first date of the training rows."""
 ISO: Final = "ISO8601"
+_ISO_DAY: Final = r"\s*\d{4}-\d{2}-\d{2}"
 _DAY: Final = np.timedelta64(1, "D")
 _EPOCH: Final = np.datetime64("1970-01-01")
 _DAYS: Final = (
@@ -49,11 +50,11 @@ def find_format(column: pd.Series[Any], day_first: bool | None = None) -> str:
     if is_number(column):
         return "%Y%m%d" if values.max() < 10**8 else "s" if values.max() < _MILLISECONDS else "ms"
     texts = values.astype(str).str.strip()
-    if texts.str.match(r"\d{4}").all() and not as_dates(texts, ISO).isna().any():
+    if texts.str.match(r"\d{4}").all() and not _as_written(texts, ISO).isna().any():
         return ISO
     forms = [f"{day}{time}" for day, time in product(_DAYS, _TIMES)]
     for some in (texts.iloc[:_SAMPLE], texts):
-        forms = [form for form in forms if not as_dates(some, form).isna().any()]
+        forms = [form for form in forms if not _as_written(some, form).isna().any()]
     chosen = [form for form in forms if day_first is None or _has_day_first(form) == day_first]
     if not chosen:
         raise DataError(
@@ -82,13 +83,36 @@ def _other(texts: pd.Series[Any]) -> str:
     return str((others if len(others) else texts).iloc[0])
 
 
+def has_times(column: pd.Series[Any], form: str) -> bool:
+    """Whether dates may have a time of day, by how they are written.
+
+    Args:
+        column: Of dates.
+        form: From `find_format`.
+    """
+    if column.dtype.kind == "M":
+        return bool((column != column.dt.normalize()).any())
+    if form == ISO:
+        return bool(column.astype(str).str.contains(":").any())
+    return form in ("s", "ms") or "%H" in form or "%I" in form
+
+
 def as_dates(column: pd.Series[Any], form: str) -> pd.Series[Any]:
-    """Points in time without a zone, in UTC where they have one; NaT for what is not written in the format.
+    """Points in time without a zone, in UTC where they have one; NaT for what cannot be read.
 
     Args:
         column: Of texts, numbers or dates.
-        form: From `find_format`.
+        form: From `find_format`. A text such as 2024-12-31 is read beside it, as it has one meaning alone.
     """
+    dates = _as_written(column, form)
+    if form.startswith("%") and (odd := dates.isna() & column.notna()).any():
+        iso = column.where(odd & column.astype(str).str.match(_ISO_DAY))
+        dates = dates.fillna(_as_written(iso.astype(object), ISO))
+    return dates
+
+
+def _as_written(column: pd.Series[Any], form: str) -> pd.Series[Any]:
+    """As `as_dates`; NaT for what is not written in the format."""
     if column.dtype.kind == "M":
         return pd.to_datetime(column, utc=True).dt.tz_localize(None)
     given = column.notna()

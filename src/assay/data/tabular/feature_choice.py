@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import pandas as pd
 
 from assay.data.tabular.column_kind import is_number, kind_of, to_numbers
-from assay.data.tabular.dates import find_format
+from assay.data.tabular.dates import find_format, has_times
 from assay.data.tabular.table_file import check_columns
 from assay.data.tabular.target_leak import leak
 from assay.errors import DataError
@@ -56,12 +56,14 @@ class Features:
         forms: How the dates of columns are written.
         texts: Columns whose words are hashed.
         notes: Sentences on it.
+        kinds: What the columns looked at hold, from `kind_of`.
     """
 
     names: list[str]
     forms: dict[str, str] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    kinds: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
 
 def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
@@ -86,6 +88,7 @@ def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
     named = frame.columns if asked.features is None else asked.features
     chosen = Features([name for name in named if name not in (*asked.targets, *asked.exclude)])
     kinds = {name: kind_of(frame[name]) for name in chosen.names if name not in asked.categories}
+    chosen.kinds = kinds
     if asked.features is None:
         _check_unclear(frame, asked, kinds)
         _leave_out_unfit(frame, asked, chosen, kinds)
@@ -144,8 +147,9 @@ def _say(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
     if chosen.forms:
         listed = [f"{name} such as {_example(frame[name])!r}" for name in chosen.forms]
         forms = [f" ({form})" if form.startswith("%") else "" for form in chosen.forms.values()]
+        hour = ", hour" if any(has_times(frame[name], form) for name, form in chosen.forms.items()) else ""
         chosen.notes.append(
-            f"dates become year, month, weekday, hour and days since the first, those that vary: "
+            f"dates become year, month, weekday{hour} and days since the first, those that vary: "
             f"{_listed([text + form for text, form in zip(listed, forms, strict=True)])}"
         )
     if chosen.texts:

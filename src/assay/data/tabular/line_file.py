@@ -42,7 +42,7 @@ def read_json_lines(path: str, key: str, columns: Sequence[str] | None = None) -
 
 
 def line_chunks(
-    path: Path, columns: Sequence[str], size: int
+    path: Path, columns: Sequence[str], size: int, encoding: str = "utf-8"
 ) -> Iterator[tuple[pd.DataFrame, Sequence[int], dict[int, str]]]:
     """Columns of a file of lines, chunk by chunk.
 
@@ -50,6 +50,7 @@ def line_chunks(
         path: A .jsonl file; or a .txt file, whose lines are texts of the one column.
         columns: Read these alone.
         size: Lines of a chunk.
+        encoding: Of a .txt file.
 
     Yields:
         Rows that could be read, their numbers in the file, and why others could not be, by number.
@@ -57,7 +58,8 @@ def line_chunks(
     Raises:
         OSError: It cannot be read.
     """
-    start, records = 0, _records(path, errors="replace") if is_json_lines(path) else _texts(path, columns[0])
+    of_json = is_json_lines(path)
+    start, records = 0, _records(path, "replace") if of_json else _texts(path, columns[0], encoding)
     while some := list(islice(records, size)):
         bad = {start + at: error for at, (_, error) in enumerate(some) if error}
         good = [start + at for at, (_, error) in enumerate(some) if not error]
@@ -75,8 +77,9 @@ def first_keys(path: Path) -> list[str]:
     return next((list(record) for record, error in _records(path, errors="replace") if not error), [])
 
 
-def _texts(path: Path, column: str) -> Iterator[tuple[dict[str, Any], str]]:
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
+def _texts(path: Path, column: str, encoding: str) -> Iterator[tuple[dict[str, Any], str]]:
+    encoding = "utf-8-sig" if encoding == "utf-8" else encoding
+    with path.open(encoding=encoding, errors="replace") as file:
         yield from (({column: line.rstrip("\n")}, "") for line in file)
 
 

@@ -56,7 +56,10 @@ def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str =
             values, missing = column, blank_texts(column)
             foreign = ~missing & column.astype(str).str.contains("\ufffd", regex=False).to_numpy(dtype=bool)
             _note(
-                judged.warnings, foreign, column, f"{learned.name!r} is {{}}, which is not all text in UTF-8"
+                judged.warnings,
+                foreign,
+                column,
+                "is {}, which is not all text in UTF-8 (--encoding names another)",
             )
         elif learned.kind in ("category", "words"):
             values, missing = column, column.isna().to_numpy()
@@ -66,17 +69,22 @@ def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str =
             of_date = learned.kind == "date"
             values, bad = _dates(column, learned.form) if of_date else _numbers(column, decimal)
             what = f"a date such as {_example(learned.form)}" if of_date else "a number"
-            _note(judged.errors, bad, column, f"{learned.name!r} is {{}}, not {what}")
+            _note(judged.errors, bad, column, f"is {{}}, not {what}")
             missing = values.isna().to_numpy() & ~bad
+            far = learned.far_off(values)
             if learned.kind == "number":
                 numbers = values.to_numpy()
                 large = (np.abs(numbers) > _LARGEST) & (np.isfinite(numbers) | (learned.fill is None))
-                _note(judged.errors, large, column, f"{learned.name!r} is {{}}, which is too large")
+                _note(judged.errors, large, column, "is {}, which is too large")
+                missing, far = missing | (np.isinf(numbers) & ~large), far & ~large
+            _note(
+                judged.warnings, far, column, f"is {{}}, far outside the training range, {learned.span_text}"
+            )
         if learned.fill is None:
             what = "text" if learned.kind == "text" else "value"
-            _note(judged.errors, missing, column, f"{learned.name!r} has no {what}")
+            _note(judged.errors, missing, column, f"has no {what}")
         elif not learned.gaps:
-            filled = f"{learned.name!r} has no value, which each training row has: it is filled in"
+            filled = "has no value, which each training row has: it is filled in"
             _note(judged.warnings, missing, column, filled)
         judged.frame[learned.name] = values
     return judged
@@ -95,23 +103,18 @@ def _judge_categories(judged: JudgedRows, learned: Column, column: pd.Series[Any
         return
     texts = category_texts(column).reindex(column.index, fill_value="")
     foreign = unknown & texts.str.contains("\ufffd", regex=False).to_numpy()
-    _note(judged.errors, foreign, column, f"{learned.name!r} is {{}}, which is not text in UTF-8")
+    _note(judged.errors, foreign, column, "is {}, which is not text in UTF-8 (--encoding names another)")
     lines = unknown & texts.str.contains("\n", regex=False).to_numpy()
-    _note(judged.errors, lines, column, f"{learned.name!r} is {{}}: is a quote not closed there?")
+    _note(judged.errors, lines, column, "is {}: is a quote not closed there?")
     counts = "with the rarest ones" if learned.other is not None else "as none of the known ones"
     odd = unknown & ~foreign & ~lines
-    _note(
-        judged.warnings,
-        odd,
-        column,
-        f"{learned.name!r} is {{}}, which no training row has: it counts {counts}",
-    )
+    _note(judged.warnings, odd, column, f"is {{}}, which no training row has: it counts {counts}")
 
 
 def _note(noted: dict[int, str], wrong: NDArray[np.bool_], column: pd.Series[Any], sentence: str) -> None:
     for row in np.flatnonzero(wrong):
-        said = sentence.format(repr(str(column.iloc[row])[:_SHOWN]))
-        noted[int(row)] = f"{noted[int(row)]}; {said}" if int(row) in noted else said
+        message = f"{column.name!r} {sentence.format(repr(str(column.iloc[row])[:_SHOWN]))}"
+        noted[int(row)] = f"{noted[int(row)]}; {message}" if int(row) in noted else message
 
 
 def _numbers(column: pd.Series[Any], decimal: str) -> tuple[pd.Series[float], NDArray[np.bool_]]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
-import warnings
 from dataclasses import dataclass, field
+from io import StringIO
+from itertools import islice
 from typing import TYPE_CHECKING, Any, final
 
 import pandas as pd
 
 from assay.data.tabular.column_kind import plain_numbers
-from assay.data.tabular.csv_dialect import is_csv, resolved
+from assay.data.tabular.csv_dialect import is_csv, read_records, resolved
 from assay.data.tabular.line_file import first_keys, is_json_lines, line_chunks
 from assay.data.tabular.table_file import check_names, check_separator, read_excel
 from assay.errors import DataError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from assay.data.tabular.column import ColumnEncoder
 
-_SKIPPED = re.compile(r"Skipping line (\d+): expected (\d+) fields, saw (\d+)")
 _TRUTH = {"True", "False"}
 
 
@@ -117,7 +116,7 @@ def table_chunks(
         size: Rows of a chunk.
         separator: Between the columns of a CSV file: one character, or `\s+`.
         decimal: Decimal point of a CSV file.
-        encoding: Of a CSV file.
+        encoding: Of a CSV or .txt file.
         na_values: More texts in a CSV or Excel file that stand for a missing value.
         sheet: Of an Excel file; None: its only one.
 
@@ -135,7 +134,7 @@ def table_chunks(
         raise DataError(f"{path}: {error.message.removeprefix('data: ')}", hint=error.hint) from error
     try:
         if of_texts or is_json_lines(path):
-            yield from (TableChunk(*chunk) for chunk in line_chunks(path, wanted, size))
+            yield from (TableChunk(*chunk) for chunk in line_chunks(path, wanted, size, encoding))
             return
         if is_parquet(path):
             yield from _of_parquet(path, wanted, size)
@@ -147,9 +146,8 @@ def table_chunks(
                 some = frame.iloc[start : start + size].reset_index(drop=True)
                 yield TableChunk(some, range(start, start + len(some)))
             return
-        options = {"sep": separator, "decimal": decimal, "na_values": list(na_values), "dtype": texts}
-        options["encoding"] = encoding
-        yield from _of_csv(path, size, options)
+        options = {"decimal": decimal, "na_values": list(na_values), "dtype": texts, "low_memory": False}
+        yield from _of_csv(path, size, separator, encoding, options | {"index_col": False, "engine": "c"})
     except (OSError, ValueError, EOFError) as error:
         raise _unreadable(path, error) from error
 
@@ -191,48 +189,25 @@ def _of_parquet(path: Path, names: list[str], size: int) -> Iterator[TableChunk]
             start += len(frame)
 
 
-def _of_csv(path: Path, size: int, options: dict[str, Any]) -> Iterator[TableChunk]:
-    reader = pd.read_csv(
-        path,
-        **options,
-        chunksize=size,
-        index_col=False,
-        low_memory=False,
-        engine="c",
-        on_bad_lines="warn",
-        encoding_errors="replace",
-    )
-    next_row = 0
-    frame: pd.DataFrame | None = pd.DataFrame()
-    with reader:
-        while frame is not None:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                try:
-                    frame = next(reader, None)
-                except ValueError as error:
-                    raise ValueError(f"{error} (from row {next_row} on; rows count from 0)") from error
-            told = "\n".join(str(one.message) for one in caught)
-            if "does not match length of data" in told:
-                raise ValueError("the rows have more values than the header has names")
-            found = pd.DataFrame() if frame is None else plain_numbers(frame.reset_index(drop=True))
-            found.columns = found.columns.map(str)
-            chunk = _numbered(found, next_row, _SKIPPED.findall(told))
-            next_row += len(found) + len(chunk.bad)
-            if frame is not None or chunk.bad:
-                yield chunk
-
-
-def _numbered(frame: pd.DataFrame, start: int, skipped: list[tuple[str, str, str]]) -> TableChunk:
-    """Rows with their numbers: lines that were skipped count as rows."""
-    numbers, bad = range(start, start + len(frame) + len(skipped)), dict[int, str]()
-    last = numbers.stop - 1
-    for line, wanted, saw in reversed(skipped):
-        # Lines count from 1 with the header. An empty line counts as well, and is no row.
-        last = min(int(line) - 2, last)
-        bad[last] = f"line {line} has {saw} values; {wanted} were expected"
-        last -= 1
-    return TableChunk(frame, [number for number in numbers if number not in bad] if bad else numbers, bad)
+def _of_csv(path: Path, size: int, separator: str, encoding: str, options: Any) -> Iterator[TableChunk]:
+    records = read_records(path, separator, encoding)
+    header, start = next(records), 0
+    while some := list(islice(records, size)):
+        rows = range(start, start + len(some))
+        bad = {
+            row: f"line {record.line} has {record.width} values, expected {header.width}"
+            if record.width
+            else f"line {record.line}: a quote is not closed"
+            for row, record in zip(rows, some, strict=True)
+            if record.width != header.width
+        }
+        text = "".join([header.text, *(record.text for record in some if record.width == header.width)])
+        frame = plain_numbers(pd.read_csv(StringIO(text), sep=separator, **options))
+        frame.columns = frame.columns.map(str)
+        if len(frame) + len(bad) != len(some):
+            raise ValueError(f"rows {start} to {rows[-1]} cannot be told apart (rows count from 0)")
+        yield TableChunk(frame, [row for row in rows if row not in bad] if bad else rows, bad)
+        start += len(some)
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:

@@ -78,7 +78,8 @@ class TableEncoder:
             numbers = _numbers(column, name)
             known = numbers[~np.isnan(numbers)]
             fill = float(np.median(known)) if len(known) else 0.0
-            return Column(name, kind, fill if self._impute else None, gaps=len(known) < len(numbers))
+            gaps = len(known) < len(numbers)
+            return Column(name, kind, fill if self._impute else None, gaps=gaps, span=_span(known))
         # By their number, and of equally many by their name.
         counts = (
             category_texts(column).value_counts().sort_index().sort_values(ascending=False, kind="stable")
@@ -108,6 +109,7 @@ class TableEncoder:
             start=start,
             form=form,
             gaps=len(known) < len(days),
+            span=_span(known),
         )
 
     def transform(self, raw: pd.DataFrame) -> Tensor:
@@ -123,19 +125,22 @@ class TableEncoder:
         if not self.columns:
             raise RuntimeError("fit() comes first")
         self.check_columns([str(name) for name in raw.columns])
-        numbers = [_filled(raw[one.name], one) for one in self.columns if one.kind in ("number", "date")]
-        one_hot = [_one_hot(raw[one.name], one) for one in self.columns if one.kind == "category"]
-        hashed = [hashed_texts(raw[one.name], one) for one in self.columns if one.kind == "words"]
+        encode = {"category": _one_hot, "words": hashed_texts}
+        encoded = [encode.get(one.kind, _filled)(raw[one.name], one) for one in self._in_order()]
         if not len(raw):
             return torch.zeros(0, sum(column.width for column in self.columns))
         with np.errstate(over="ignore"):
-            values = np.column_stack([*numbers, *one_hot, *hashed]).astype(np.float32)
+            values = np.column_stack(encoded).astype(np.float32)
         return torch.from_numpy(np.ascontiguousarray(values))
 
     @property
     def feature_names(self) -> list[str]:
         """What each of the F inputs is called: its column, and of which category, part or word it is."""
-        return [name for column in self.columns for name in column.names]
+        return [name for column in self._in_order() for name in column.names]
+
+    def _in_order(self) -> list[Column]:
+        order = {"number": 0, "date": 0, "category": 1, "words": 2}
+        return sorted(self.columns, key=lambda column: order[column.kind])
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Refuse a table that lacks a column.
@@ -158,6 +163,11 @@ class TableEncoder:
                 told.append(
                     f"{missing:,} of {len(raw):,} rows have no {column.name!r}, which each training row has: "
                     "it is filled in"
+                )
+            if number := int(column.far_off(raw[column.name]).sum()):
+                told.append(
+                    f"{number:,} of {len(raw):,} rows have a {column.name!r} far outside the training range, "
+                    f"{column.span_text}"
                 )
             if column.kind != "category":
                 continue
@@ -187,15 +197,23 @@ class TableEncoder:
         encoder = cls()
         try:
             encoder.columns = tuple(
-                checked(Column(**{**column, "parts": tuple(column.get("parts", ()))}))
+                checked(
+                    Column(**column | {"parts": tuple(column.get("parts", ())), "span": span and tuple(span)})
+                )
                 for column in plain["columns"]
+                for span in [column.get("span")]
             )
             encoder.csv = {key: str(plain["csv"][key]) for key in plain.get("csv", ())}
         except (TypeError, KeyError) as error:
             raise ValueError(f"not what a table's encoder has learned: {error}") from error
-        if not encoder.columns:
-            raise ValueError("not what a table's encoder has learned: no column")
+        names = [column.name for column in encoder.columns]
+        if not names or len(set(names)) < len(names):
+            raise ValueError("not what a table's encoder has learned: no column, or two of one name")
         return encoder
+
+
+def _span(known: NDArray[np.float64]) -> tuple[float, float] | None:
+    return (float(known.min()), float(known.max())) if len(known) else None
 
 
 def _kind(column: pd.Series[Any]) -> str:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from assay.data.source_paths import check_argument
 from assay.data.tabular.column_kind import is_number, plain_numbers
-from assay.data.tabular.csv_dialect import AUTO, SEPARATORS, is_csv, resolved
+from assay.data.tabular.csv_dialect import AUTO, SEPARATORS, is_csv, read_records, resolved
 from assay.data.tabular.line_file import is_json_lines, read_json_lines
 from assay.errors import DataError
 from assay.quoting import counted, override, reads_as_number
@@ -84,13 +84,9 @@ def read_table(  # noqa: PLR0912 - a branch for each kind of file
     except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
         header: Any = {"sep": csv["separator"], "encoding": encoding, "encoding_errors": "replace"}
         check_separator(pd.read_csv(path, **header, nrows=0, index_col=False).columns, key, csv["separator"])
-        if isinstance(error, pd.errors.ParserError):
-            what = " ".join(str(error).split())
-            raise DataError(f"{key} cannot be read: {what}", hint="repair or convert it") from error
-        raise DataError(
-            f"{key}: the rows have more values than the header has names",
-            hint="remove the separator at the end of the rows, or set data.source.separator",
-        ) from error
+        _check_widths(path, key, csv)
+        what = " ".join(str(error).split())
+        raise DataError(f"{key} cannot be read: {what}", hint="repair or convert it") from error
     except UnicodeDecodeError as error:
         name = {"utf-8": "UTF-8"}.get(encoding, encoding)
         other = "utf-16" if _begins_as_utf_16(path) else "latin-1" if encoding == "utf-8" else "utf-8"
@@ -107,9 +103,10 @@ def read_table(  # noqa: PLR0912 - a branch for each kind of file
         check_names(path, key, csv["separator"], list(map(str, frame.columns)), encoding)
     frame.columns = frame.columns.map(str)
     _check_header(frame, key, csv["separator"] if is_csv(path) else "")
-    if is_csv(path) and columns is None and csv["separator"] != r"\s+":
+    if is_csv(path) and columns is None:
         _check_quotes(frame, key, csv["separator"], csv["decimal"])
-        _check_lengths(frame, path, key, csv)
+        if frame.iloc[:, -1].isna().any():  # pandas takes fields that are not there for missing values
+            _check_widths(path, key, csv)
     return plain_numbers(frame.reset_index(drop=True))
 
 
@@ -255,18 +252,20 @@ def check_separator(names: pd.Index[str], key: str, separator: str) -> None:
             )
 
 
-def _check_lengths(frame: pd.DataFrame, path: str, key: str, csv: Mapping[str, str]) -> None:
-    """Refuse rows that lack fields: pandas takes these for missing values."""
-    if not frame.iloc[:, -1].isna().any():
-        return
-    options: Any = {"sep": csv["separator"], "encoding": csv["encoding"], "dtype": str, "index_col": False}
-    # Python's parser tells a field that is not there from an empty one.
-    last = pd.read_csv(path, **options, usecols=[frame.shape[1] - 1], keep_default_na=False, engine="python")
-    if (short := last.iloc[:, 0].isna()).any():
+def _check_widths(path: str, key: str, csv: Mapping[str, str]) -> None:
+    """Refuse rows that have more or fewer fields than the header."""
+    header, *rows = read_records(path, csv["separator"], csv["encoding"])
+    wrong = [(row, record) for row, record in enumerate(rows) if record.width != header.width]
+    if wrong:
+        row, first = wrong[0]
+        at_the_end = all(record.width == header.width + 1 for record in rows)
         raise DataError(
-            f"{key}: {counted(int(short.sum()), 'row')} with fewer fields than the header, first row "
-            f"{int(short.argmax())} (rows count from 0)",
-            hint="complete them, or leave them out",
+            f"{key}: the header has {counted(header.width, 'field')}, and {len(wrong):,} of {len(rows):,} rows "
+            f"have more or fewer: first row {row} (line {first.line}; rows count from 0) with "
+            f"{first.width or 'a quote that is not closed'}",
+            hint="remove the separator at the end of the rows, or set data.source.separator"
+            if at_the_end
+            else "repair them, or leave them out",
         )
 
 

@@ -69,7 +69,7 @@ def given_scale(by: Any) -> Scale | None:
     if isinstance(by, Mapping) and set(by) == {"mean", "std"}:
         with suppress(TypeError, ValueError):
             mean, std = tuple(map(float, by["mean"])), tuple(map(float, by["std"]))
-            if len(mean) == len(std) and all(map(math.isfinite, (*mean, *std))):
+            if len(mean) == len(std) and all(map(math.isfinite, (*mean, *std))) and min(std) > 0:
                 return mean, std
     raise DataError(
         f"data.transform.normalize: {by!r} was given; auto, data, imagenet, null or a mapping of mean and "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ from assay.data.text.text_encoder import TextEncoder
 from assay.data.text_table import TextTable
 from assay.data.transform.normalize import Normalize
 from assay.data.transform.transforms import Transforms, stack
-from assay.errors import DataError
+from assay.errors import ConfigError, DataError
 from assay.run.predict.picture_decoding import decoding_of
 from assay.run.predict.raw_rows import as_frame, as_rows
 from assay.run.predict.sample_type import of_type
@@ -227,6 +228,25 @@ class Preprocess(nn.Module):
                 hint=f"give an array [B, {self._wanted}], such as frame.to_numpy()",
             )
         return self.encoder
+
+    def read_as(self, encoding: str) -> None:
+        """Read CSV and .txt files in an encoding that is not the one of the run's own data.
+
+        Args:
+            encoding: Its name, such as `latin-1`.
+
+        Raises:
+            ConfigError: There is none of this name, or the model reads no tables.
+        """
+        known = True
+        try:
+            codecs.lookup(encoding)
+        except LookupError:
+            known = False
+        if not known or self.encoder is None:
+            wanted = "the model reads no tables" if known else "expected an encoding such as latin-1"
+            raise ConfigError(f"{encoding}: {wanted}", key="--encoding", hint="leave --encoding out")
+        self.file_options = {**self.file_options, "encoding": encoding}
 
     def no_samples(self) -> Tensor:
         """`[0, *input_shape]`, in the data's own type."""
