@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from assay.callbacks.non_finite_origin import gradients, is_finite, note_non_finite, spoilt_rows, weights
+from assay.callbacks.non_finite import gradients, is_finite, note_non_finite, spoilt_rows, weights
 
 
 def mark(tensors: list[torch.Tensor]) -> float:

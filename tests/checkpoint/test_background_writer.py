@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkpoint import background_writer
-from assay.checkpoint.background_writer import BackgroundWriter
+from assay.checkpoint import checkpoint_file
+from assay.checkpoint.checkpoint_file import BackgroundWriter
 
 BEST, LAST = Path("best"), Path("last")
 
@@ -99,7 +99,7 @@ def test_a_step_that_has_to_be_done_parts_what_may_be_left_out(writes: Writes) -
 
 
 def test_what_replaces_nothing_is_done_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background_writer, "_PAUSE", 3600.0)
+    monkeypatch.setattr(checkpoint_file, "_PAUSE", 3600.0)
     writes = Writes()
     writes.put("best", BEST, 0)
     writes.go.set()
@@ -112,7 +112,7 @@ def test_what_replaces_nothing_is_done_at_once(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_was_removed_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background_writer, "_PAUSE", 3600.0)
+    monkeypatch.setattr(checkpoint_file, "_PAUSE", 3600.0)
     writes = Writes()
     writes.go.set()
     for moment, label in enumerate(("written", "removed", "written again")):
@@ -122,7 +122,7 @@ def test_what_was_removed_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_replacement_waits_and_is_done_after_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background_writer, "_PAUSE", 0.2)
+    monkeypatch.setattr(checkpoint_file, "_PAUSE", 0.2)
     writes = Writes()
     writes.go.set()
     writes.put("best", BEST, 0)

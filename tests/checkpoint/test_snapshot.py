@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from assay.checkpoint.snapshot import Snapshot
+from assay.checkpoint.checkpoint_file import Snapshot
 
 
 def words(tensor: torch.Tensor) -> bytes:

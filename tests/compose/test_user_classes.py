@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from assay.compose.user_classes import settle_own_parts
+from assay.compose.compose import settle_own_parts
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 
 

@@ -6,7 +6,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from assay.errors import ConfigError
-from assay.run.evaluated_data import change_data
+from assay.run.evaluate import change_data
 
 
 def config() -> DictConfig:

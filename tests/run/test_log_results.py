@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 )
 
 from assay.record import predictions_file
-from assay.run import log_results
+from assay.run import execute
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def shown(run: Trained) -> tuple[dict[str, float], set[str]]:
     """Scores and names of figures of the run's predictions."""
     predictions = predictions_file.read(run.run_dir / predictions_file.FILE)
     task = task_of(predictions.task)
-    scores = {log_results.name_of("test", one.name): one.value for one in task.scores(predictions)}
+    scores = {execute.name_of("test", one.name): one.value for one in task.scores(predictions)}
     return {**scores, **run.result.metrics}, {one.name for one in task.figures(predictions)}
 
 
@@ -92,7 +92,7 @@ def test_what_fails_is_said_and_ends_no_run(train: Train, monkeypatch: pytest.Mo
     def fails(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(log_results, "to_matplotlib", fails)
+    monkeypatch.setattr(execute, "to_matplotlib", fails)
     run = train(*WINE, "logger=[tensorboard]")
     assert run.result.status == "finished"
     assert "scores and figures are not in every log" in (run.run_dir / "log.txt").read_text()

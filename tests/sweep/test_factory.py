@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
-from assay.sweep.factory import arguments, made, target
+from assay.sweep.definition import arguments, made, target
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.search.search import Search

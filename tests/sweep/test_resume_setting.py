@@ -9,10 +9,10 @@ import pytest
 
 from assay.errors import AssayError
 from assay.record.journal import Journal
-from assay.sweep.resume_setting import merged, setting_of, without_trust
+from assay.sweep.session import merged, setting_of, without_trust
 
 if TYPE_CHECKING:
-    from assay.sweep.resume_setting import Setting
+    from assay.sweep.session import Setting
 
 
 class Sweeps:

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from assay.build.node import build
 from assay.compose.hydra_node import SWEEP_PARTS
 from assay.errors import ConfigError
-from assay.sweep.factory import made, target
+from assay.sweep.definition import made, target
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.search.samplers import import_sampler
 from assay.sweep.search.search import Search

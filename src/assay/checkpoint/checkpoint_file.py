@@ -4,25 +4,211 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 import weakref
 import zipfile
+from collections import OrderedDict
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any, final
 
 import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 
-from assay.checkpoint.background_writer import BackgroundWriter
 from assay.checkpoint.container import plain, plain_part
-from assay.checkpoint.snapshot import Snapshot
 from assay.errors import AssayError, first_line
 from assay.files.atomic import Output, remove_unfinished, replacing, sync_directory
 from assay.files.checksum import damage, sum_file, sums_of_content, write_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
     from io import BufferedReader
+
+_MAY_DIFFER = 0.1
+_WORD = 8
+
+
+@final
+class Snapshot:
+    """Copies of the memory behind tensors, each piece once, whatever shares it.
+
+    A save of what another one has just copied (the best and the last checkpoint of one step) shares the
+    copies: comparing costs less than copying, and no further memory.
+
+    Args:
+        earlier: A snapshot that is still being written; None when there is none.
+        release: Called, at most once, before much is copied that the earlier snapshot does not have; it
+            should wait until that is written and its memory is free.
+    """
+
+    def __init__(self, earlier: Snapshot | None = None, release: Callable[[], None] = lambda: None) -> None:
+        self._copies: dict[tuple[str, int, int], torch.UntypedStorage] = {}
+        self._earlier = earlier._copies if earlier is not None else {}
+        self._release = release
+        self._free = _MAY_DIFFER * (0 if earlier is None else earlier.nbytes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds, with those that it shares."""
+        return sum(copy.nbytes() for copy in self._copies.values())
+
+    def copy(self, value: Any) -> Any:
+        """The same value with tensors in the CPU's memory, of which nothing changes any more.
+
+        Args:
+            value: What `assay.checkpoint.container.plain` returned.
+        """
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        if isinstance(value, OrderedDict):
+            copied = OrderedDict((name, self.copy(one)) for name, one in value.items())
+            vars(copied).update(vars(value))  # the versions of the modules
+            return copied
+        if isinstance(value, dict):
+            return type(value)({name: self.copy(one) for name, one in value.items()})
+        if isinstance(value, list | tuple) and type(value) in (list, tuple):
+            return type(value)(self.copy(one) for one in value)
+        return value
+
+    def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        tensor = tensor.detach()
+        device = "meta" if tensor.is_meta else "cpu"
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
+            return tensor.to(device, copy=True)
+        if tensor.is_conj() or tensor.is_neg():  # has no memory as it reads
+            return tensor.resolve_conj().resolve_neg().to(device, copy=True)
+        storage = self._storage(tensor.untyped_storage())
+        empty = torch.empty(0, dtype=tensor.dtype)
+        return empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+    def _storage(self, storage: torch.UntypedStorage) -> torch.UntypedStorage:
+        key = (str(storage.device), storage.data_ptr(), storage.nbytes())
+        if key not in self._copies:
+            here = storage.cpu()  # type: ignore[no-untyped-call]  # itself, where it lies there already
+            earlier = self._earlier.get(key)
+            if earlier is not None and _equal(earlier, here):
+                self._copies[key] = earlier
+            else:
+                self._make_room(storage.nbytes())
+                self._copies[key] = storage.clone() if here is storage else here
+        return self._copies[key]
+
+    def _make_room(self, size: int) -> None:
+        self._free -= size
+        if self._earlier and self._free < 0:
+            self._earlier = {}
+            self._release()
+
+
+def _equal(one: torch.UntypedStorage, other: torch.UntypedStorage) -> bool:
+    """Whether the bytes are the same: as numbers, -0.0 would equal 0.0, and no NaN itself."""
+    whole = one.nbytes() // _WORD * _WORD
+    a, b = (torch.empty(0, dtype=torch.uint8).set_(storage) for storage in (one, other))
+    # As 64-bit words; bytes take eight times as long.
+    return torch.equal(a[:whole].view(torch.int64), b[:whole].view(torch.int64)) and torch.equal(
+        a[whole:], b[whole:]
+    )
+
+
+_PAUSE = 1.0
+"""Seconds between two writes of a file: a process that is killed loses as much more of its training."""
+
+
+@final
+@dataclass(frozen=True)
+class _Step:
+    work: Callable[[], None]
+    moment: Hashable
+    path: Path | None
+    """What it replaces, and a later step may replace in its place; None: it has to be done."""
+
+
+@final
+class BackgroundWriter:
+    """Does steps one after the other in a thread, which ends when nothing is left to do.
+
+    A file that was written before is written again after a pause only. Of several versions that come in
+    between, the last is written, so that short epochs are not held up by checkpoints that nobody will read.
+    The files of one moment (the best and the last checkpoint of a step) go together: no version is left
+    out before all files of a later moment are known.
+    """
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._steps: list[_Step] = []
+        self._written: set[Path] = set()
+        self._thread: Thread | None = None
+        self._at_once = False
+        self._busy = False
+        self._moment: Hashable = None
+        self._begun: Hashable = None
+        self._last = 0.0
+
+    def put(
+        self, work: Callable[[], None], path: Path, moment: Hashable = None, *, may_wait: bool = False
+    ) -> None:
+        """Have something done after what was put before.
+
+        Args:
+            work: Raises nothing.
+            path: The file that it writes or removes.
+            moment: Equal for all files that are saved at the same time; None: as the last one.
+            may_wait: It writes the whole file, and need not be done if a later step writes it again.
+        """
+        with self._changed:
+            if moment not in (None, self._moment):
+                self._leave_out()
+                self._moment = moment
+            replaces = may_wait and path in self._written
+            self._steps.append(_Step(work, self._moment, path if replaces else None))
+            (self._written.add if may_wait else self._written.discard)(path)
+            if not replaces or self._moment == self._begun:
+                self._at_once = True
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="checkpoint")
+                self._thread.start()
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Return when all is done; what waits is done now."""
+        with self._changed:
+            self._at_once = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._steps and not self._busy)
+
+    def _leave_out(self) -> None:
+        """Drop what a later step replaces, with none in between that has to be done."""
+        kept: list[_Step] = []
+        later: set[Path] = set()
+        for step in reversed(self._steps):
+            if step.path is None:
+                later.clear()
+            elif step.path in later:
+                continue
+            else:
+                later.add(step.path)
+            kept.append(step)
+        self._steps = kept[::-1]
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._steps:
+                    self._at_once, self._thread = False, None
+                    return
+                while not self._at_once and (left := self._last + _PAUSE - time.monotonic()) > 0:
+                    self._changed.wait(left)
+                self._at_once = True  # until nothing is left
+                step = self._steps.pop(0)
+                self._busy, self._begun = True, step.moment
+            step.work()
+            del step  # its memory is free once it is written
+            with self._changed:
+                self._busy, self._last = False, time.monotonic()
+                self._changed.notify_all()
+
 
 log = logging.getLogger(__name__)
 _PIECE = 1 << 16

@@ -13,7 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
@@ -22,11 +22,18 @@ from assay.compose.fused import settle_fused
 from assay.compose.hydra_node import check_hydra
 from assay.compose.pretrained_network import settle_network
 from assay.compose.task_choice import is_of_task, suited, task_to_choose
-from assay.compose.user_classes import settle_own_parts
 from assay.config.hydra_internals import create_config_search_path, open_hydra
 from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
-from assay.config.unread_keys import check_options, check_read
+from assay.config.unread_keys import (
+    OF_MODULE,
+    OUR_DATA,
+    OUR_MODULE,
+    check_options,
+    check_read,
+    is_read,
+    keys_read,
+)
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
 from assay.targets.external_values import (
@@ -36,6 +43,7 @@ from assay.targets.external_values import (
     check_outside,
     check_place,
 )
+from assay.targets.objects import TARGET, name_of
 from assay.targets.trust import (
     Trust,
     check_project,
@@ -49,6 +57,49 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from assay.config.hydra_internals import Hydra
+
+_NAME = re.compile(r"\w+(\.\w+)+", re.ASCII)
+
+
+def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
+    """Leave custom parts what is theirs alone, and name them by their option or class.
+
+    A typed `data._target_` gets what was typed for it: the other keys are arguments of assay's datamodule.
+    A job with a custom module has no model, loss, optimizer and so on unless something reads them.
+
+    Args:
+        config: A composed job; changed in place.
+        hydra_node: Its `hydra` node, whose choices name the parts; changed in place.
+    """
+    words: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)  # they may hold `${…}`
+    typed = [str(text).lstrip("+~").partition("=")[0].split(".") for text in words]
+    data, module = (OmegaConf.select(config, f"{node}._target_") for node in ("data", "module"))
+    own_data = ["data", "_target_"] in typed and data != OUR_DATA
+    model = OmegaConf.select(config, "model._target_") == TARGET
+    for node in [*(["data"] if own_data else []), *(["model"] if model else [])]:
+        kept = {parts[1] for parts in typed if parts[0] == node and len(parts) > 1}
+        with open_dict(config):
+            for key in [str(key) for key in config[node] if str(key) not in kept]:
+                del config[node][key]
+    names: dict[str, str] = {}
+    if own_data and isinstance(data, str) and _NAME.fullmatch(data):
+        names["data"] = name_of(config.data)
+    chosen = hydra_node.runtime.choices
+    with read_write(hydra_node), open_dict(hydra_node), open_dict(config):
+        if isinstance(module, str) and module != OUR_MODULE and _NAME.fullmatch(module):
+            option = chosen.get("module", "default")
+            names["model"] = name_of(config.module) if option == "default" else option
+            read = keys_read(list(walk(config)), without=OF_MODULE)
+            for name in OF_MODULE:
+                if name in config and not is_read(name, read):
+                    del config[name]
+                    chosen[name] = None
+        elif model:
+            names["model"] = name_of(config.model)
+        for group, name in names.items():
+            if group in chosen:
+                chosen[group] = name
+
 
 PRIMARY = "train"
 _CALL = re.compile(r"\$\{[\w.]+:")

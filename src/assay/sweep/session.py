@@ -5,9 +5,13 @@ from __future__ import annotations
 import shlex
 import time
 from contextlib import ExitStack, chdir, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 
 from assay.check.checker import Checker
 from assay.check.static.output_paths import check_folder
@@ -15,6 +19,7 @@ from assay.compose.compose import loader
 from assay.compose.origin import located
 from assay.errors import AssayError
 from assay.files.symlinks import check_links
+from assay.paths import project_conf
 from assay.quoting import counted, quoted
 from assay.record.journal import JobRecord, Journal, refuse_existing, unfinished
 from assay.record.log_file import FILE as LOG
@@ -32,11 +37,11 @@ from assay.sweep.definition import (
 from assay.sweep.output.progress import SweepProgress, shown
 from assay.sweep.output.summary import gathered, importance_of, say_results, write_results
 from assay.sweep.result import SweepResult
-from assay.sweep.resume_setting import merged, setting_of, without_trust
 from assay.sweep.scheduler import Scheduler, job_record_of
 from assay.sweep.stop_request import StopRequest
 from assay.sweep.worker.check_process import CheckProcess
 from assay.sweep.worker.fork_client import ForkServer
+from assay.targets.trust import KEY, trust, typed_packages
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -49,6 +54,102 @@ if TYPE_CHECKING:
     from assay.record.objective import Objective
     from assay.record.outcome import Outcome
     from assay.sweep.launcher.launcher import Launcher
+
+_SEARCH_PATH: Final = "hydra.searchpath"
+
+
+@final
+@dataclass(frozen=True)
+class Setting:
+    """What a sweep goes on with.
+
+    Attributes:
+        cwd: Working directory.
+        config_dir: The user's folder of config groups; None for the one in the working directory.
+    """
+
+    cwd: Path
+    config_dir: Path | None
+
+
+def setting_of(
+    directory: Path, journal: Journal, overrides: Sequence[str], config_dir: Path | None
+) -> Setting:
+    """Where a sweep goes on.
+
+    The journal says where it was begun and with which config folder. Where that is not what the person who
+    types has here, and a project of somebody's lies there, it has to be confirmed.
+
+    Raises:
+        AssayError: Something has to be confirmed: the message says what, the hint what to type.
+    """
+    here = Path.cwd()
+    began = Path(journal.header["cwd"])
+    recorded = Path(journal.header["config_dir"]) if journal.header["config_dir"] else None
+    is_there = began.is_absolute() and began.is_dir()
+    at_home = not is_there or began.samefile(here)
+    own = is_there and at_home and recorded is not None and _is_own(recorded, here, directory)
+    flags: list[str] = []
+    if recorded is not None and config_dir is None and not own:
+        flags.append(f"--config-dir {shlex.quote(str(recorded))}")
+    typed_now = _keys(overrides)
+    words = [
+        word
+        for word in merged(journal.commands)
+        if (key := word.partition("=")[0].lstrip("+~")) == _SEARCH_PATH and key not in typed_now
+    ]
+    recorded_packages = typed_packages(merged(journal.commands))
+    missing = [name for name in recorded_packages if name not in trust(overrides).packages]
+    if missing and KEY not in typed_now:
+        words.append(f"{KEY}=[{','.join(missing)}]")
+    go = ""
+    if not at_home and (words or flags or recorded is not None or project_conf(began) is not None):
+        go, directory = f"cd {shlex.quote(str(began))} && ", directory.resolve()
+    if go or flags or words:
+        asked = [*([f"to run in {began}"] if go else []), *flags, *words]
+        again = map(shlex.quote, (str(directory), *overrides, *words))
+        command = " ".join(["assay resume", *again, *flags])
+        raise AssayError(
+            f"{directory} asks for what only you can allow: {', '.join(asked)}",
+            hint=f"if that is yours, or you know whose it is: {go}{command}",
+        )
+    return Setting(here if at_home else began, config_dir if config_dir is not None else recorded)
+
+
+def without_trust(command: Sequence[str]) -> list[str]:
+    """What was typed before, without whom it trusts: that is said anew each time."""
+    return [word for word in command if KEY not in _keys([word])]
+
+
+def merged(commands: Sequence[Sequence[str]]) -> list[str]:
+    """What was typed, first to last, as one command: a later override takes the place of an earlier one.
+
+    >>> merged([["seed=1,2", "optimizer.lr=0.1"], ["seed=range(3)"]])
+    ['optimizer.lr=0.1', 'seed=range(3)']
+    """
+    overrides_by_key: dict[str, str] = {}
+    for override in (override for command in commands for override in command):
+        key = override.partition("=")[0].lstrip("+~")
+        overrides_by_key.pop(key, None)
+        overrides_by_key[key] = override
+    return list(overrides_by_key.values())
+
+
+def _is_own(folder: Path, here: Path, directory: Path) -> bool:
+    """Whether a recorded config folder is of the project that the person stands in, and not of the sweep."""
+    whole = folder.resolve()
+    return whole.is_relative_to(here.resolve()) and not whole.is_relative_to(directory.resolve())
+
+
+def _keys(overrides: Sequence[str]) -> set[str]:
+    keys = set()
+    for word in overrides:
+        try:
+            keys |= {override.key_or_group for override in OverridesParser.create().parse_overrides([word])}
+        except HydraException:
+            keys.add(word.partition("=")[0].lstrip("+~"))
+    return keys
+
 
 _PATIENCE: Final = 30.0
 """Seconds that the processes of a killed sweep have to save and end."""

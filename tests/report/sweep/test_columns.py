@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.report.sweep.made import contents, job
 
-from assay.report.sweep.columns import Column, columns_of
+from assay.report.sweep.figures import Column, columns_of
 from assay.report.sweep.groups import ranked
 
 

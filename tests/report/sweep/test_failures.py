@@ -9,9 +9,8 @@ import pytest
 from tests.report.sweep.made import contents, job
 
 from assay.report.page.render import render
-from assay.report.sweep.failures import failures, log_tail
 from assay.report.sweep.read_sweep import read_sweep
-from assay.report.sweep.sweep_page import sweep_page
+from assay.report.sweep.sweep_page import failures, log_tail, sweep_page
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from tests.report.sweep.made import contents, job
 
 from assay.figure.figure import Spans
 from assay.report.sweep.contents import Span
+from assay.report.sweep.figures import timeline
 from assay.report.sweep.read_sweep import read_sweep
-from assay.report.sweep.timeline import timeline
 
 if TYPE_CHECKING:
     from pathlib import Path

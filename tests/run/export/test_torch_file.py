@@ -12,7 +12,7 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
-from assay.run.export.torch_file import (
+from assay.run.export.export import (
     METADATA,
     open_torch_export,
     read_safetensors,

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from assay.errors import AssayError, ConfigError
-from assay.run.predict.beside import writing_beside
 from assay.run.predict.output_file import writing
+from assay.run.predict.predict import writing_beside
 from assay.task.prediction.mask_prediction import MaskPredictions
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.data.image_folder import ImageFolder
-from assay.run.predict.picture_decoding import decoding_of
+from assay.run.predict.preprocess import decoding_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from assay.errors import DataError
-from assay.run.predict.raw_rows import as_frame, as_rows
+from assay.run.predict.preprocess import as_frame, as_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from assay.errors import DataError
-from assay.run.predict.sample_type import of_type
+from assay.run.predict.preprocess import of_type
 
 
 @pytest.mark.parametrize(

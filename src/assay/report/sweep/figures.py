@@ -2,22 +2,134 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from assay.figure.figure import Bars, Figure, Line, ParallelCoordinates, Points
+from assay.figure.figure import Bars, Figure, Line, ParallelCoordinates, Points, Spans, is_logarithmic
+from assay.quoting import counted, duration, reads_as_number
 from assay.record.runs.importance import importance
 from assay.record.score_text import format_score, is_share
-from assay.report.sweep.columns import columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from assay.record.objective import Objective
-    from assay.report.sweep.columns import Column
-    from assay.report.sweep.contents import Contents
+    from assay.report.sweep.contents import Contents, Job, Span
     from assay.report.sweep.groups import Group
+
+MISSING: Final = "–"
+_IN_DECADES: Final = ("lr", "learning_rate", "weight_decay", "eps")
+"""Ends of keys whose values are compared by their ratios, however few they are."""
+
+
+@final
+@dataclass(frozen=True)
+class Column:
+    """One key in which configurations differ.
+
+    Attributes:
+        key: Such as `optimizer.lr`.
+        values: A number each, or a text each; `–` for one that has no such key.
+        is_log: Whether its axis is logarithmic.
+    """
+
+    key: str
+    values: tuple[float | str, ...]
+    is_log: bool = False
+
+    @property
+    def is_number(self) -> bool:
+        """Whether every value is one."""
+        return all(isinstance(value, float) for value in self.values)
+
+
+def columns_of(groups: Sequence[Group], scales: Mapping[str, bool]) -> list[Column]:
+    """The keys in which some configurations differ, in the order in which they appear.
+
+    Args:
+        groups: Configurations.
+        scales: Whether a key's axis is logarithmic, where that is known.
+    """
+    keys = list(dict.fromkeys(key for group in groups for key in group.values))
+    columns = [_column(key, [group.values.get(key) for group in groups], scales.get(key)) for key in keys]
+    return [column for column in columns if len(set(column.values)) > 1]
+
+
+def _column(key: str, texts: Sequence[str | None], scale: bool | None) -> Column:
+    there = [text for text in texts if text is not None]
+    finite = all(reads_as_number(text) and math.isfinite(float(text)) for text in there)
+    if not there or not finite or len(there) < len(texts):
+        return Column(key, tuple(MISSING if text is None else text for text in texts))
+    values = tuple(float(text) for text in there)
+    if scale is None:
+        scale = key.endswith(_IN_DECADES) or is_logarithmic(values)
+    return Column(key, values, min(values) > 0 and scale)
+
+
+def timeline(contents: Contents) -> Figure | None:
+    """The times in which jobs ran; None where none is known."""
+    ran = sorted(((span, job) for job in contents.jobs for span in job.spans), key=lambda pair: pair[0].start)
+    if not ran:
+        return None
+    begin = ran[0][0].start
+    lanes = _lanes([span for span, _ in ran])
+    hosts = list(dict.fromkeys(span.place for span, _ in ran))
+    several = {
+        place: max(lane for (span, _), lane in zip(ran, lanes, strict=True) if span.place == place)
+        for place in hosts
+    }
+    order = sorted(
+        range(len(ran)), key=lambda at: (hosts.index(ran[at][0].place), lanes[at], ran[at][0].start)
+    )
+    rows = [
+        f"{ran[at][0].place or 'unknown host'}{f' · {lanes[at] + 1}' if several[ran[at][0].place] else ''}"
+        for at in order
+    ]
+    spans = Spans(
+        rows,
+        [(ran[at][0].start - begin).total_seconds() for at in order],
+        [(ran[at][0].end - begin).total_seconds() for at in order],
+        [_text(*ran[at], is_sweep=contents.is_sweep) for at in order],
+        [ran[at][0].status for at in order],
+    )
+    busy = sum((span.end - span.start).total_seconds() for span, _ in ran)
+    length = (max(span.end for span, _ in ran) - begin).total_seconds()
+    caption = (
+        f"From {begin:%Y-%m-%d %H:%M:%S} UTC on: {duration(busy)} of "
+        f"{counted(len(contents.jobs), 'job' if contents.is_sweep else 'run')} in {duration(length)}."
+    )
+    return Figure(
+        "timeline",
+        "What ran where",
+        (spans,),
+        x_label="seconds since the first start",
+        is_wide=True,
+        caption=caption,
+    )
+
+
+def _lanes(spans: list[Span]) -> list[int]:
+    """The first row of its place in which each span has room; spans in the order of their starts."""
+    ends: dict[str, list[Span]] = {}
+    lanes = []
+    for span in spans:
+        here = ends.setdefault(span.place, [])
+        free = next((lane for lane, before in enumerate(here) if before.end <= span.start), len(here))
+        here[free : free + 1] = [span]
+        lanes.append(free)
+    return lanes
+
+
+def _text(span: Span, job: Job, *, is_sweep: bool) -> str:
+    attempt = f", attempt {span.attempt}" if span.attempt > 1 else ""
+    lasted = duration((span.end - span.start).total_seconds())
+    seed = f" seed={job.seed}" if job.seed else ""
+    name = f"job {job.name}" if is_sweep else job.name
+    return f"{name}{attempt}: {span.status}, {lasted}\n{job.label if job.values else ''}{seed}"
+
 
 _ROWS: Final = 500
 """Lines across parallel axes."""

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
+from assay.files.symlinks import read_end
 from assay.quoting import counted, duration
+from assay.record.log_file import FILE as LOG
+from assay.record.log_file import logs_of
+from assay.record.out_of_fold import FoldRun, gathered, mean_scores, tested_values
 from assay.record.runs.statistics import mean_of
-from assay.record.runs.varying import in_short
+from assay.record.runs.varying import INNER_FOLDS, in_short
 from assay.record.score_text import format_score, score_text
+from assay.record.secrets import redact
 from assay.report.page.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
 from assay.report.sweep.curves import curve_figures
-from assay.report.sweep.failures import failures
-from assay.report.sweep.figures import parameter_figures, tradeoff
-from assay.report.sweep.folds import FOLDS, fold_blocks
+from assay.report.sweep.figures import parameter_figures, timeline, tradeoff
 from assay.report.sweep.groups import ranked, verdict
-from assay.report.sweep.timeline import timeline
+from assay.targets.own_task import import_trusted
+from assay.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,11 +30,191 @@ if TYPE_CHECKING:
 
     from assay.figure.figure import Figure
     from assay.record.objective import Objective
+    from assay.record.out_of_fold import OutOfFold
+    from assay.record.outcome import Cause
     from assay.record.runs.statistics import Mean
     from assay.report.page.page import Block, Tone
     from assay.report.sweep.contents import Contents, Job
-    from assay.report.sweep.failures import Failure
     from assay.report.sweep.groups import Group
+
+_LINES: Final = 25
+_BYTES: Final = 16 << 10
+_LONGEST: Final = 400
+"""Letters of a line."""
+_TAILS: Final = 40
+"""Kinds of failures whose log is shown: the page is to stay small."""
+_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+"""Sequences that a terminal obeys: colours, the cursor, titles."""
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+
+
+@final
+@dataclass(frozen=True)
+class Failure:
+    """Jobs that failed for the same reason.
+
+    Attributes:
+        status: How they ended.
+        cause: Kind of the failure.
+        reason: Of the first one.
+        jobs: Which.
+        log: The file that `tail` is from; None without one.
+        tail: The last lines of the first job's log, as text without control characters.
+    """
+
+    status: str
+    cause: str
+    reason: str
+    jobs: tuple[Job, ...]
+    log: Path | None
+    tail: str
+
+
+def failures(contents: Contents) -> list[Failure]:
+    """What did not come to its end, most jobs first; reasons that differ in numbers alone are one."""
+    together: dict[tuple[str, Cause, str], list[Job]] = {}
+    for job in contents.jobs:
+        if job.status in ("failed", "broken", "interrupted"):
+            cause: Cause = job.outcome.cause if job.outcome is not None else ""
+            together.setdefault((job.status, cause, _NUMBER.sub("0", _reason(job))), []).append(job)
+    found: list[Failure] = []
+    for (status, cause, _), jobs in sorted(together.items(), key=lambda item: -len(item[1])):
+        shown = len(found) < _TAILS
+        log, tail = _last_words(jobs[0], died=cause == "killed") if shown else (None, "")
+        found.append(Failure(status, cause, printable(_reason(jobs[0])), tuple(jobs), log, tail))
+    return found
+
+
+def _reason(job: Job) -> str:
+    return job.outcome.reason if job.outcome is not None else ""
+
+
+def _last_words(job: Job, *, died: bool) -> tuple[Path | None, str]:
+    """The end of the run's own log; of what its process printed, where it died or has no log."""
+    own = job.run_dir / LOG if job.run_dir is not None else None
+    for place in logs_of(own, job.output, died=died):
+        if text := log_tail(place):
+            return place, text
+    return None, ""
+
+
+def log_tail(path: Path) -> str:
+    """The last lines of a log, without what a terminal would obey, and without secrets.
+
+    Args:
+        path: Of a run or sweep directory; a link is not followed.
+
+    Returns:
+        Empty where there is nothing to be read.
+    """
+    try:
+        content = read_end(path, _BYTES)
+    except OSError:
+        return ""
+    text = _ESCAPES.sub("", content.decode(errors="replace")).replace("\r\n", "\n")
+    # A progress bar overwrites its line; the last state of it counts.
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+    whole = lines[1:] if len(content) == _BYTES else lines
+    kept = [line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…" for line in whole]
+    while kept and not kept[-1].strip():
+        kept.pop()
+    return printable(redact("\n".join(kept[-_LINES:])))
+
+
+FOLDS: Final = (
+    "Each sample is tested once, by the run that has not trained on it. The interval is over the folds "
+    "(Student's t), seeds of a fold averaged; folds share training samples, so it is rather too narrow. "
+    "Scores out of fold are of all samples at once."
+)
+
+
+def fold_blocks(contents: Contents, groups: Sequence[Group]) -> list[Block]:
+    """Tables of folds; nothing where no job has one."""
+    runs = [
+        FoldRun(job.name, values, job.seed, job.fold, job.run_dir)
+        for job in contents.jobs
+        if job.fold is not None and job.status == "finished" and job.run_dir is not None
+        if (values := tested_values(job.values)) is not None
+    ]
+    if not runs:
+        return []
+    names = {run.name for run in runs}
+    best = next(group for group in groups if any(job.name in names for job in group.jobs))
+    nested = [job for job in contents.jobs if job.name in names and INNER_FOLDS in job.values]
+    together: dict[tuple[tuple[str, str], ...], list[OutOfFold]] = {}
+    every = gathered(runs)
+    import_trusted(one.predictions.task for one in every)
+    for one in every:
+        together.setdefault(tuple(one.values.items()), []).append(one)
+    blocks: list[Block] = [
+        _folds(nested or best.jobs, "" if nested else best.label),
+        _scores(list(together.values()), contents.keys, is_sweep=contents.is_sweep),
+    ]
+    problems = dict.fromkeys(
+        f"{_label(one)}{problem}"
+        for several in together.values()
+        for one in several
+        for problem in one.problems
+    )
+    return [*[Note(f"{problem[:1].upper()}{problem[1:]}.", "warn") for problem in problems], *blocks]
+
+
+def _folds(tested: Sequence[Job], label: str) -> Table:
+    of_fold: dict[int, list[Job]] = {}
+    for job in tested:
+        if job.fold is not None and job.status == "finished":
+            of_fold.setdefault(job.fold, []).append(job)
+    names = dict.fromkeys(name for jobs in of_fold.values() for job in jobs for name in job.tested)
+    rows: list[list[Cell | str]] = []
+    for fold, jobs in sorted(of_fold.items()):
+        means = [mean_of(job.tested.get(name) for job in jobs) for name in names]
+        cells = [
+            Cell("" if mean is None else format_score(name, mean.mean), None if mean is None else mean.mean)
+            for name, mean in zip(names, means, strict=True)
+        ]
+        chosen = dict.fromkeys(_chosen(job) for job in jobs)
+        own = [] if label else [", ".join(chosen)]
+        rows.append([Cell(str(fold), fold), ", ".join(job.name for job in jobs), *own, *cells])
+    every = [(fold, job) for fold, jobs in sorted(of_fold.items()) for job in jobs]
+    whole = [
+        mean_of([job.tested.get(name) for _, job in every], [fold for fold, _ in every]) for name in names
+    ]
+    scores = ["" if mean is None else score_text(name, mean) for name, mean in zip(names, whole, strict=True)]
+    rows.append([Cell("mean"), f"{len(of_fold)} folds", *([] if label else [""]), *scores])
+    title = f"The best configuration: {label}" if label else "What the inner folds of each fold have chosen"
+    head = ["fold", "run", *([] if label else ["chosen"]), *names]
+    return Table(head, rows, numeric=frozenset(names), title=title)
+
+
+def _scores(found: Sequence[Sequence[OutOfFold]], keys: Sequence[str], *, is_sweep: bool) -> Table:
+    scores = [mean_scores(several) for several in found]
+    names = dict.fromkeys(name for own in scores for name in own)
+    rows: list[list[Cell | str]] = []
+    for several, own in zip(found, scores, strict=True):
+        short = in_short(several[0].values)
+        cells = [
+            Cell(format_score(name, own[name]), own[name]) if name in own else Cell("") for name in names
+        ]
+        samples = len(several[0].predictions.keys)
+        rows.append([*(short.get(key, "") for key in keys), Cell(f"{samples:,}", samples), *cells])
+    return Table(
+        [*keys, "samples", *names],
+        rows,
+        numeric=frozenset(("samples", *names)),
+        caption="Each prediction is in out_of_fold.parquet." if is_sweep else "",
+        title="Out of fold",
+    )
+
+
+def _chosen(job: Job) -> str:
+    values = in_short({key: value for key, value in job.values.items() if key != INNER_FOLDS})
+    return " ".join(f"{key}={value}" for key, value in values.items()) or "as typed"
+
+
+def _label(one: OutOfFold) -> str:
+    short = " ".join(f"{key}={value}" for key, value in in_short(one.values).items())
+    return f"{short}: " if short else ""
+
 
 _TONES: Final[dict[str, Tone]] = {
     **dict.fromkeys(("failed", "broken"), "bad"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import importlib.util
+import io
+import json
 import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -20,9 +22,82 @@ from assay.run.export.description import Exported, describe
 from assay.run.export.model_card import MARK, model_card
 from assay.run.export.original import read_original
 from assay.run.export.table_inputs import codes_of
-from assay.run.export.trace import trace
+from assay.run.export.trace import quiet, trace
 from assay.run.kept.tokenizer_file import FILE as TOKENIZER_FILE
 from assay.run.kept.tokenizer_file import write_tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from torch import nn
+    from torch.export import ExportedProgram
+
+METADATA: Final = "assay.json"
+"""What the description is called among the file's extra files."""
+
+
+def write_torch_export(path: Path, program: ExportedProgram, metadata: Mapping[str, Any]) -> None:
+    """Write a traced model.
+
+    Args:
+        path: The file.
+        program: The traced model.
+        metadata: Kept as JSON in the extra file `assay.json`.
+    """
+    # Into memory first: where the disk is full, torch's own writer ends the process (SIGABRT).
+    content = io.BytesIO()
+    with quiet():
+        torch.export.save(
+            program, content, extra_files={METADATA: json.dumps(dict(metadata), ensure_ascii=False)}
+        )
+    path.write_bytes(content.getbuffer())
+
+
+def open_torch_export(path: Path) -> Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]:
+    """A file as a function of its inputs, on the CPU."""
+    with quiet():
+        module = torch.export.load(path).module()
+
+    def run(inputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        with torch.no_grad():
+            outputs: NDArray[np.float32] = module(*map(torch.from_numpy, inputs.values())).numpy()
+        return outputs
+
+    return run
+
+
+def write_safetensors(path: Path, model: nn.Module, metadata: Mapping[str, Any]) -> None:
+    """Write the weights in the type they have.
+
+    Args:
+        path: The file.
+        model: The bare model.
+        metadata: Kept as JSON under the key `assay`.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_model
+
+    text = json.dumps(dict(metadata), ensure_ascii=False)
+    try:
+        save_model(model, str(path), metadata={"format": "pt", "assay": text})
+    except SafetensorError as error:
+        raise OSError(first_line(error)) from error
+
+
+def read_safetensors(path: Path, model: nn.Module) -> None:
+    """Load a file's weights into a model; whatever it had is gone before.
+
+    Raises:
+        RuntimeError: The file does not fit.
+    """
+    from safetensors.torch import load_model
+
+    for tensor in model.state_dict().values():
+        tensor.zero_()
+    load_model(model, str(path), strict=True)
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -185,8 +260,6 @@ def _write_checked(
 def _write(original: Original, samples: CheckSamples, made: Path, file_format: str, *, inside: bool) -> None:
     metadata = describe(original, samples, file_format=file_format, inside=inside)
     if file_format == "safetensors":
-        from assay.run.export.torch_file import write_safetensors
-
         write_safetensors(made, original.stored, metadata)
         return
     example = tuple(
@@ -200,8 +273,6 @@ def _write(original: Original, samples: CheckSamples, made: Path, file_format: s
         longest=0 if original.texts is None else original.texts.max_length,
     )
     if file_format == "torch_export":
-        from assay.run.export.torch_file import write_torch_export
-
         write_torch_export(made, program, metadata)
         return
     from assay.run.export.onnx_file import write_onnx
@@ -275,13 +346,11 @@ def _opened(made: Path, file_format: str) -> _Run:
         from assay.run.export.onnx_file import open_onnx
 
         return open_onnx(made)
-    from assay.run.export.torch_file import open_torch_export
 
     return open_torch_export(made)
 
 
 def _reloaded_outputs(original: Original, samples: CheckSamples, made: Path) -> NDArray[np.float32]:
-    from assay.run.export.torch_file import read_safetensors
 
     fresh = copy.deepcopy(original.stored)
     read_safetensors(made, fresh)

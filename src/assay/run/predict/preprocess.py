@@ -22,6 +22,7 @@ from assay.data.image_folder import ImageFolder, images_below
 from assay.data.images.image_file import as_tensor as picture_as_tensor
 from assay.data.images.image_file import read_image, size_of, upright_size
 from assay.data.loading.placement import padded_length
+from assay.data.segmentation_folder import SegmentationFolder
 from assay.data.table import Table
 from assay.data.tabular.csv_dialect import AUTO
 from assay.data.tabular.row_errors import judge_rows
@@ -31,15 +32,113 @@ from assay.data.text_table import TextTable
 from assay.data.transform.normalize import Normalize
 from assay.data.transform.transforms import Transforms, stack
 from assay.errors import ConfigError, DataError
-from assay.run.predict.picture_decoding import decoding_of
-from assay.run.predict.raw_rows import as_frame, as_rows
-from assay.run.predict.sample_type import of_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from assay.data.segmentation_folder import SegmentationFolder
     from assay.data.tabular.table_encoder import TableEncoder
+
+_MODE_OF = {1: "GRAY", 3: "RGB"}
+
+
+def decoding_of(
+    source: Any, raw_shape: tuple[int, ...], dtype: str
+) -> tuple[str, tuple[int, int] | None] | None:
+    """Mode and size of pictures as the run's source decodes them; None where they are no pictures.
+
+    Args:
+        source: Of the run.
+        raw_shape: Of a sample before the transforms, where that is known.
+        dtype: Of the samples.
+    """
+    if isinstance(source, ImageFolder | SegmentationFolder):
+        return source.mode, source.image_size
+    if len(raw_shape) == 3 and raw_shape[0] in _MODE_OF and dtype == "uint8":
+        return _MODE_OF[raw_shape[0]], None
+    return None
+
+
+def of_type(samples: Tensor, name: str) -> Tensor:
+    """Samples in the type that the data had, where that changes no value's meaning.
+
+    Args:
+        samples: Of any type.
+        name: Of the type, such as `uint8`; any other text leaves them as they are.
+
+    Raises:
+        DataError: It would.
+    """
+    trained_on = getattr(torch, name, None)
+    if not isinstance(trained_on, torch.dtype) or samples.dtype == trained_on:
+        return samples
+    if trained_on.is_floating_point and samples.dtype != torch.uint8:
+        return samples if samples.is_floating_point() else samples.float()
+    low, high = (float(samples.min()), float(samples.max())) if samples.numel() else (0.0, 0.0)
+    hint = "convert it as the training data was, for example inputs.float()"
+    if trained_on == torch.uint8 and samples.is_floating_point():
+        if low >= 0 and high <= 1:
+            return samples
+        hint = "floats from 0 to 1 may stand for it: inputs / 255; or inputs.to(torch.uint8)"
+    elif not samples.is_floating_point() and not trained_on.is_floating_point:
+        least, most = (0, 1) if trained_on == torch.bool else _limits(trained_on)
+        if least <= low and high <= most:
+            return samples.to(trained_on)
+    raise DataError(
+        f"the input is {samples.dtype} from {low:.4g} to {high:.4g}; the model was trained on {trained_on}",
+        hint=hint,
+    )
+
+
+def _limits(dtype: torch.dtype) -> tuple[int, int]:
+    info = torch.iinfo(dtype)
+    return info.min, info.max
+
+
+_LONGEST_PATH = 200
+
+
+def as_rows(raw: Any, column: str) -> Any:
+    """Texts as rows of a table; anything else as it is.
+
+    Args:
+        raw: A string, or a list, array or series of strings, among others.
+        column: What the texts are called.
+
+    Raises:
+        DataError: The string is the name of a file.
+
+    >>> as_rows("some text", "text")
+    {'text': 'some text'}
+    """
+    if isinstance(raw, str):
+        if len(raw) < _LONGEST_PATH and "\n" not in raw and Path(raw).is_file():
+            raise DataError(
+                f"{raw!r} is a text for this model, and there is a file of this name",
+                hint=f"for the texts in the file: pathlib.Path({raw!r})",
+            )
+        return {column: raw}
+    of_texts = (isinstance(raw, pd.Series) and column not in raw.index) or (
+        isinstance(raw, list | tuple | np.ndarray) and len(raw) and all(isinstance(one, str) for one in raw)
+    )
+    return pd.DataFrame({column: list(raw)}) if of_texts else raw
+
+
+def as_frame(raw: Sequence[Any]) -> pd.DataFrame:
+    """One table of rows.
+
+    Args:
+        raw: Tables, rows, mappings of values, or one mapping of columns.
+    """
+    if not any(isinstance(one, pd.DataFrame) for one in raw):
+        rows = [dict(one) for one in raw]
+        if len(rows) == 1 and any(
+            isinstance(value, list | np.ndarray | pd.Series) for value in rows[0].values()
+        ):
+            return pd.DataFrame(rows[0])  # a mapping of columns
+        return pd.DataFrame(rows)
+    frames = [one if isinstance(one, pd.DataFrame) else pd.DataFrame([dict(one)]) for one in raw]
+    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+
 
 _SCALING = (
     nn.Identity,
