@@ -34,7 +34,9 @@ def test_the_stated_spec_is_that_of_the_data(option: str, typed: list[str]) -> N
         assert getattr(stated, subset) == getattr(real, subset), subset
 
 
-@pytest.mark.parametrize("typed", [["data.thin_classes=0.1"], ["data.thin_classes=0.02", "data.split.val=0.2"]])
+@pytest.mark.parametrize(
+    "typed", [["data.thin_classes=0.1"], ["data.thin_classes=0.02", "data.split.val=0.2"]]
+)
 def test_a_long_tail_too(typed: list[str]) -> None:
     config = job_config(compose(["data=digits", "data.drop_last=false", *typed]))
     real: Any = open_data(config).spec  # type: ignore[attr-defined]  # ours has one

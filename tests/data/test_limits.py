@@ -68,7 +68,10 @@ def test_what_is_taken(values: dict[str, Any]) -> None:
             for key in ("split.time", "split.column")
         ),
         ({"split.val": 0.5, "split.test": 0.5}, "data.split.val, data.split.test: 0.5 and 0.5 leave nothing"),
-        *(({"thin_classes": ratio}, f"data.thin_classes: {ratio} was given") for ratio in (0.0, -1.0, 1.5, "x")),
+        *(
+            ({"thin_classes": ratio}, f"data.thin_classes: {ratio} was given")
+            for ratio in (0.0, -1.0, 1.5, "x")
+        ),
     ],
     ids=str,
 )

@@ -83,7 +83,9 @@ def test_what_is_kept_is_used(tmp_path: Path, data_module: Callable[..., DataMod
 
 def test_dates_in_the_test_table_are_written_alike(tmp_path: Path) -> None:
     path, other = save(messy(), tmp_path), messy(10).assign(signed="31st of May")
-    with pytest.raises(DataError, match=r"'31st of May' in the column 'signed', row 0 .*, is not a date like"):
+    with pytest.raises(
+        DataError, match=r"'31st of May' in the column 'signed', row 0 .*, is not a date like"
+    ):
         Table(path, "kind", test_path=save(other, tmp_path, "test.csv")).read()
 
 

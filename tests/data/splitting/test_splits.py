@@ -28,7 +28,10 @@ def samples(targets: Tensor = LABELS) -> Samples:
 @pytest.fixture
 def divide(given_source: Any) -> Callable[..., Splits]:
     def read(
-        subsets: Any, task: str = "multiclass", names: tuple[str, ...] = NAMES, thin_classes: float | None = None
+        subsets: Any,
+        task: str = "multiclass",
+        names: tuple[str, ...] = NAMES,
+        thin_classes: float | None = None,
     ) -> Splits:
         divided = read_splits(given_source(subsets, task, names), SPLIT, thin_classes)
         divided.check(1)

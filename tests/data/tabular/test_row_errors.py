@@ -45,7 +45,11 @@ def fitted(impute: bool = False) -> TableEncoder:
         ("rooms", datetime.date(2020, 1, 1), "'rooms' is '2020-01-01', not a number"),
         ("garden", "perhaps", "'garden' is 'perhaps', not a number"),
         ("code", None, "'code' has no value"),
-        ("code", "M\ufffdnchen", "'code' is 'M\ufffdnchen', which is not text in UTF-8 (--encoding names another)"),
+        (
+            "code",
+            "M\ufffdnchen",
+            "'code' is 'M\ufffdnchen', which is not text in UTF-8 (--encoding names another)",
+        ),
         ("code", "x,3\ny,4", "'code' is 'x,3\\ny,4': is a quote not closed there?"),
         ("since", "2021-13-01", "'since' is '2021-13-01', not a date such as 2024-12-31"),
         ("since", 20210101, "'since' is '20210101', not a date such as 2024-12-31"),
@@ -75,7 +79,11 @@ def test_what_is_wrong_with_a_row(column: str, value: Any, error: str) -> None:
         ("size", np.nan, None),
         ("rooms", "8", "'rooms' is '8', far outside the training range, 1 to 4"),
         ("garden", False, None),
-        ("since", "2029-01-01", "'since' is '2029-01-01', far outside the training range, 2020-01-01 to 2023-04-05"),
+        (
+            "since",
+            "2029-01-01",
+            "'since' is '2029-01-01', far outside the training range, 2020-01-01 to 2023-04-05",
+        ),
         ("since", "2025-01-01", None),
     ],
 )

@@ -12,7 +12,16 @@ from assay.errors import DataError
 
 
 @pytest.mark.parametrize(
-    "by", ["mine", 3, {"mean": [0.5]}, {"mean": [0.5], "std": [1, 2]}, {"mean": ["a"], "std": [1]}, {"mean": [0], "std": [-0.5]}, {"mean": [0, 0], "std": [1, 0]}]
+    "by",
+    [
+        "mine",
+        3,
+        {"mean": [0.5]},
+        {"mean": [0.5], "std": [1, 2]},
+        {"mean": ["a"], "std": [1]},
+        {"mean": [0], "std": [-0.5]},
+        {"mean": [0, 0], "std": [1, 0]},
+    ],
 )
 def test_what_is_not_a_scale_is_refused(by: Any) -> None:
     with pytest.raises(DataError, match=r"data\.transform\.normalize"):

@@ -192,10 +192,14 @@ def test_the_order_of_columns_and_blank_lines_change_nothing(
         if csv.writer(buffer := StringIO(), lineterminator="\n").writerow(record)
     ]
     bad = data.draw(st.sets(st.integers(0, 11), max_size=4))
-    rows = [f"1,{row}" if at in bad and at % 2 else "1\n" if at in bad else row for at, row in enumerate(rows)]
+    rows = [
+        f"1,{row}" if at in bad and at % 2 else "1\n" if at in bad else row for at, row in enumerate(rows)
+    ]
     blank = data.draw(st.lists(st.integers(0, 3), min_size=13, max_size=13))
     (folder / "x.csv").write_text(
-        "".join(["\n" * blank[12], header, *("\n" * count + row for count, row in zip(blank, rows, strict=False))])
+        "".join(
+            ["\n" * blank[12], header, *("\n" * count + row for count, row in zip(blank, rows, strict=False))]
+        )
     )
     found = pd.DataFrame(predict(predictor, kind_run.run_dir, [folder / "x.csv"]).rows)
     assert found["row"].tolist() == list(range(12))
@@ -211,7 +215,9 @@ def test_an_encoding_that_is_not_that_of_training(kind_run: Trained, table: Path
     told = runner.invoke(app, ["predict", run, str(tmp_path / "latin.csv"), "--json"])
     errors = {row["error"] for row in json.loads(told.stdout)["rows"]} - {None}
     assert errors == {"'district' is 'S\ufffdd', which is not text in UTF-8 (--encoding names another)"}
-    latin = runner.invoke(app, ["predict", run, str(tmp_path / "latin.csv"), "--json", "--encoding", "latin-1"])
+    latin = runner.invoke(
+        app, ["predict", run, str(tmp_path / "latin.csv"), "--json", "--encoding", "latin-1"]
+    )
     plain = runner.invoke(app, ["predict", run, str(table / "rows.csv"), "--json"])
     assert [{**row, "input": ""} for row in json.loads(latin.stdout)["rows"]] == [
         {**row, "input": ""} for row in json.loads(plain.stdout)["rows"]

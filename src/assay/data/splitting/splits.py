@@ -305,7 +305,8 @@ def _check_lengths(subset: str, data: Samples | Stream | Unfitted) -> None:
     num_targets = len(data.targets)
     if not num_targets:
         raise DataError(
-            f"data: {subset_in_words(subset)} has no samples", hint="add some, or do not name it in data.source"
+            f"data: {subset_in_words(subset)} has no samples",
+            hint="add some, or do not name it in data.source",
         )
     num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))
     if num_inputs != num_targets:

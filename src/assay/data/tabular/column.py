@@ -73,7 +73,6 @@ class Column:
         fill = np.array([np.nan if self.fill is None else float(self.fill)])
         return tuple(dates.parts_of(fill, self.parts, self.start)[0].tolist())
 
-
     def far_off(self, column: pd.Series[Any]) -> NDArray[np.bool_]:
         """Where numbers or dates lie outside of those of training by more than these differ.
 
@@ -95,7 +94,9 @@ class Column:
         """How messages write the span."""
         ends = self.span or ()
         of_date = self.kind == "date"
-        return " to ".join(str(np.datetime64(int(end // 1), "D")) if of_date else f"{end:.6g}" for end in ends)
+        return " to ".join(
+            str(np.datetime64(int(end // 1), "D")) if of_date else f"{end:.6g}" for end in ends
+        )
 
 
 class ColumnEncoder(Protocol):

@@ -55,7 +55,12 @@ def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str =
         if learned.kind == "text":
             values, missing = column, blank_texts(column)
             foreign = ~missing & column.astype(str).str.contains("\ufffd", regex=False).to_numpy(dtype=bool)
-            _note(judged.warnings, foreign, column, "is {}, which is not all text in UTF-8 (--encoding names another)")
+            _note(
+                judged.warnings,
+                foreign,
+                column,
+                "is {}, which is not all text in UTF-8 (--encoding names another)",
+            )
         elif learned.kind in ("category", "words"):
             values, missing = column, column.isna().to_numpy()
             if learned.kind == "category":

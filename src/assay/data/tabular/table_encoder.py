@@ -197,7 +197,9 @@ class TableEncoder:
         encoder = cls()
         try:
             encoder.columns = tuple(
-                checked(Column(**column | {"parts": tuple(column.get("parts", ())), "span": span and tuple(span)}))
+                checked(
+                    Column(**column | {"parts": tuple(column.get("parts", ())), "span": span and tuple(span)})
+                )
                 for column in plain["columns"]
                 for span in [column.get("span")]
             )
