@@ -7,7 +7,7 @@ from zipfile import BadZipFile
 import numpy as np
 import pytest
 
-from assay.data.array_file import NoArrayError, header_of, read_array
+from assay.data.arrays import NoArrayError, header_of, read_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

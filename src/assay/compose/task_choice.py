@@ -118,7 +118,7 @@ def _of_arrays(source: dict[str, Any]) -> str:
         return Reconstruction.name
     if "???" in (root, name) or not isinstance(root, str) or not isinstance(name, str):
         return ""
-    from assay.data.array_file import NoArrayError, header_of
+    from assay.data.arrays import NoArrayError, header_of
 
     try:
         shape, dtype = header_of(Path(root), name)

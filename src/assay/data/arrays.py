@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import torch
 
-from assay.data.array_file import NoArrayError, read_array
 from assay.data.samples import Samples
 from assay.data.source_paths import check_argument
 from assay.errors import DataError
@@ -24,6 +23,113 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.task_name import TaskName
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+class NoArrayError(Exception):
+    """There is no array of a name.
+
+    Args:
+        known: Names of those that there are.
+    """
+
+    def __init__(self, known: Sequence[str]) -> None:
+        super().__init__(known)
+        self.known = known
+
+
+def read_array(root: Path, name: str) -> NDArray[Any]:
+    """One array; of a folder mapped into memory, so that only what is used is read.
+
+    Args:
+        root: A .npz archive, or a folder of .npy files.
+        name: Of the array.
+
+    Raises:
+        NoArrayError: There is none of this name.
+        ValueError: It is not an array of plain values.
+        OSError: It cannot be read.
+    """
+    if root.is_dir():
+        # Copy-on-write, because torch shares writable memory only; the file itself stays as it is.
+        mapped: NDArray[Any] = np.lib.format.open_memmap(_file(root, name), mode="c")
+        return mapped
+    # A ValueError of numpy's would name pickle, which is not the point.
+    with root.open("rb") as file, ZipFile(file):
+        file.seek(0)
+        archive = np.load(file, allow_pickle=False)
+        if name not in archive.files:
+            raise NoArrayError(archive.files)
+        array: NDArray[Any] = archive[name]
+    return array
+
+
+def read_inputs(path: Path, wanted: Sequence[str]) -> NDArray[Any]:
+    """The array of a .npy file, mapped into memory, or of a .npz archive the only one or the one wanted.
+
+    Args:
+        path: Of the file.
+        wanted: Names of arrays of an archive, the first that it has is taken.
+
+    Raises:
+        DataError: It is not there or cannot be read, or an archive has several arrays.
+    """
+    try:
+        if path.suffix.lower() == ".npy":
+            mapped: NDArray[Any] = np.lib.format.open_memmap(path, mode="c")  # as in `read_array`
+            return mapped
+        with ZipFile(path) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+        name = next((name for name in wanted if name in names), "")
+        if not name and len(names) != 1:
+            raise DataError(
+                f"{path} has {len(names)} arrays: {', '.join(names[:10])}",
+                hint=f"call the one to predict {wanted[0]}",
+            )
+        return read_array(path, name or names[0])
+    except (ValueError, OSError, EOFError, BadZipFile, NoArrayError) as error:
+        raise DataError(
+            f"{path} cannot be read: {error}", hint="save plain numbers with numpy.save or numpy.savez"
+        ) from error
+
+
+def header_of(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of an array, of which no more is read.
+
+    Args:
+        root: As for `read_array`.
+        name: Of the array.
+
+    Raises:
+        NoArrayError: There is none of this name.
+        ValueError: It is not numpy's file, or one of a version without plain arrays.
+        OSError: It cannot be read.
+    """
+    if root.is_dir():
+        with _file(root, name).open("rb") as file:
+            return _header(file)
+    with ZipFile(root) as archive:
+        if f"{name}.npy" not in archive.namelist():
+            raise NoArrayError([one.removesuffix(".npy") for one in archive.namelist()])
+        with archive.open(f"{name}.npy") as file:
+            return _header(file)
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"version {version} holds no plain array")
+    shape, _, dtype = _HEADERS[version](file)
+    return shape, dtype
+
+
+def _file(folder: Path, name: str) -> Path:
+    path = folder / f"{name}.npy"
+    if not path.exists():
+        raise NoArrayError(sorted(entry.stem for entry in folder.glob("*.npy")))
+    return path
+
 
 _LAYOUTS = ("NHW", "NHWC")
 

@@ -22,7 +22,7 @@ from assay.build.node import build
 from assay.build.trainer.device import check_device
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.data.data_module import DataModule
-from assay.data.shown.tested_samples import sample_names
+from assay.data.shown.shown_samples import sample_names
 from assay.data.spec import Spec
 from assay.data.trained import Trained
 from assay.errors import AssayError, ConfigError, first_line

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.array_file import read_inputs
-from assay.data.arrays import Arrays
+from assay.data.arrays import Arrays, read_inputs
 from assay.data.image_folder import images_below
 from assay.data.tabular.row_errors import judge_rows
 from assay.data.tabular.table_chunks import columns_of, found_options, is_texts, table_chunks

@@ -16,8 +16,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.array_file import read_inputs
-from assay.data.arrays import Arrays, as_tensor
+from assay.data.arrays import Arrays, as_tensor, read_inputs
 from assay.data.image_folder import ImageFolder, images_below
 from assay.data.images.image_file import as_tensor as picture_as_tensor
 from assay.data.images.image_file import read_image, size_of, upright_size
