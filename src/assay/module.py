@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import lightning as L
 import torch
 
-from assay.data.shown.evaluated_samples import labelled_samples
+from assay.data.shown.shown_samples import labelled_samples
 from assay.loss.targets import at_least_float32
 from assay.metrics.tracker import Tracker
 from assay.metrics.values import LARGEST, is_scalar, listed, size
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch.optim.lr_scheduler import LRScheduler
     from torchmetrics import MetricCollection
 
-    from assay.data.transform.target_scale import TargetScale
+    from assay.data.transform.normalize import TargetScale
     from assay.finetune.interface import FineTuning
     from assay.task.prediction.predictions import Kind
 

@@ -11,9 +11,8 @@ from PIL import Image
 
 from assay.data.data_module import DataModule
 from assay.data.images.image_file import read_image
-from assay.data.images.mask_file import read_mask
 from assay.data.samples import Samples, Stream
-from assay.data.segmentation_folder import SegmentationFolder
+from assay.data.segmentation_folder import SegmentationFolder, read_mask
 from assay.errors import ConfigError, DataError
 from assay.task.segmentation import IGNORED
 

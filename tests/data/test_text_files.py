@@ -10,7 +10,6 @@ import torch
 
 from assay.data import text_files
 from assay.data.data_module import DataModule
-from assay.data.text import text_reader
 from assay.data.text.alphabet import Alphabet
 from assay.data.text_files import TextFiles
 from assay.errors import ConfigError, DataError
@@ -154,11 +153,11 @@ def test_other_texts_are_evaluated_as_a_whole(folder: Path) -> None:
 
 
 def test_the_standard_library_is_the_default() -> None:
-    files = text_reader.standard_library("*.py")
+    files = text_files.standard_library("*.py")
     assert {"ast.py", "typing.py"} <= {name for name, _ in files}
     subsets = TextFiles(pattern="[st]*.py", context_length=64, seed=3).read()
     assert {subset: len(samples) > 100 for subset, samples in subsets.items()} == dict.fromkeys(subsets, True)
-    nested = {name.split("/")[0] for name, _ in text_reader.standard_library("**/*.py")}
+    nested = {name.split("/")[0] for name, _ in text_files.standard_library("**/*.py")}
     assert not nested & {"test", "site-packages", "idlelib"}
 
 
@@ -180,7 +179,7 @@ def test_what_is_left_out_is_said(folder: Path) -> None:
 def test_more_text_than_memory_is_refused_before_it_is_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_reader, "free_memory", lambda: 1000)
+    monkeypatch.setattr(text_files, "free_memory", lambda: 1000)
     with pytest.raises(DataError, match="GB are free"):
         TextFiles(folder).read()
 

@@ -40,7 +40,7 @@ def test_rows_without_a_text_are_refused_or_left_out_and_counted(tmp_path: Path)
 
 
 def test_the_hint_about_a_missing_label_can_be_typed(tmp_path: Path) -> None:
-    frame = FRAME.assign(kind=[None, *FRAME["kind"][1:]])
+    frame = FRAME.assign(kind=FRAME["kind"].where(FRAME.index > 0))
     with pytest.raises(DataError, match="no finite value in row 0") as told:
         source(tmp_path, frame).read()
     assert "data.source.missing=drop" in (told.value.hint or "")

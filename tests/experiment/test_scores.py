@@ -21,8 +21,7 @@ from assay.data.digits_segmentation import DigitsSegmentation
 from assay.data.splitting.split_rows import Split
 from assay.data.splitting.splits import read_splits
 from assay.data.stdlib_docs import StdlibDocs
-from assay.data.text.text_reader import read, standard_library
-from assay.data.text.text_split import by_files
+from assay.data.text_files import by_files, read, standard_library
 from assay.metrics.linear_probe import LinearProbe
 from assay.run.train import train
 

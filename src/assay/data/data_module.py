@@ -19,16 +19,26 @@ from assay.data.loading.loaders import MemoryLoader, StreamLoader
 from assay.data.loading.placement import Placement, Prepared
 from assay.data.loading.preview import preview
 from assay.data.samples import Samples
-from assay.data.splitting.read_for_trained import read_for_trained
-from assay.data.splitting.sample_forms import check_forms
-from assay.data.splitting.split_columns import ask_for_columns
 from assay.data.splitting.split_rows import Split
-from assay.data.splitting.splits import Splits, check_inputs, read_splits
+from assay.data.splitting.splits import (
+    Splits,
+    ask_for_columns,
+    check_forms,
+    check_inputs,
+    read_for_trained,
+    read_splits,
+)
 from assay.data.splitting.subset import Subset
 from assay.data.training_statistics import input_statistics, target_statistics
 from assay.data.transform.normalize import Normalize, input_dtype
-from assay.data.transform.pretrained_scale import PretrainedScale
-from assay.data.transform.transform_options import chain_of, check_tokens, given, given_for, given_scale
+from assay.data.transform.transform_options import (
+    PretrainedScale,
+    chain_of,
+    check_tokens,
+    given,
+    given_for,
+    given_scale,
+)
 from assay.data.transform.transforms import Transforms
 from assay.errors import DataError
 from assay.task.task_of import task_of

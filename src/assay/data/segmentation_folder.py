@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import numpy as np
 import torch
+from PIL import Image
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.image_folder import images_below
-from assay.data.images.image_file import MODES, check_reading, decode, read_image
+from assay.data.images.image_file import MODES, check_reading, decode, read_bytes, read_image
 from assay.data.images.image_survey import Look, look_at, survey
-from assay.data.images.mask_file import decode_mask, read_mask
-from assay.data.images.mask_values import NUM_VALUES, ClassValues
 from assay.data.memory import free_memory
 from assay.data.samples import Samples, Stream
 from assay.data.source_paths import check_argument
 from assay.errors import DataError
+from assay.task.segmentation import IGNORED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +31,162 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.task_name import TaskName
+
+_FORMATS = ("PNG", "BMP", "DIB", "PPM", "TIFF", "GIF")
+"""Those that keep values as they are: a JPEG would make others of them."""
+
+
+def read_mask(path: str, size: tuple[int, int] | None = None) -> Tensor:
+    """The values of a mask's pixels.
+
+    Args:
+        path: A PNG, BMP, PPM, TIFF or GIF file of grey values, of a palette, or of black and white.
+        size: Height and width to scale to, by the nearest pixel; None leaves it as it is.
+
+    Returns:
+        uint8 `[H, W]`.
+
+    Raises:
+        DataError: The file is not a mask, or is damaged.
+    """
+    try:
+        return decode_mask(read_bytes(path), size)
+    except ValueError as error:
+        raise DataError(
+            f"{path} cannot be read as a mask: {error}",
+            hint="repair or remove this file (data.source.root)",
+        ) from error
+
+
+def decode_mask(content: bytes, size: tuple[int, int] | None = None) -> Tensor:
+    """The values of a mask's pixels.
+
+    Args:
+        content: Of a file.
+        size: As for `read_mask`.
+
+    Raises:
+        ValueError: It is not a mask, or is damaged; the message says why.
+    """
+    try:
+        with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
+            opened.load()
+            values = _values(opened)
+    except ValueError:
+        raise
+    except Exception as error:  # the decoders raise whatever comes to them
+        raise ValueError(
+            "it is a JPEG, which changes the values"
+            if content.startswith(b"\xff\xd8")
+            else f"it is not a PNG file: {error}"
+        ) from error
+    if size is not None and values.shape != tuple(size):
+        scaled = Image.fromarray(values, "L").resize((size[1], size[0]), Image.Resampling.NEAREST)
+        values = np.asarray(scaled)
+    return torch.from_numpy(np.array(values))
+
+
+def _values(image: Image.Image) -> NDArray[np.uint8]:
+    if image.mode == "1":
+        return np.asarray(image).astype(np.uint8)
+    if image.mode in ("L", "P"):  # of a palette the indices, not the colours
+        return np.asarray(image)
+    if image.mode in ("LA", "PA"):
+        return np.asarray(image)[:, :, 0]
+    if image.mode in ("RGB", "RGBA"):
+        channels = np.asarray(image)[:, :, :3]
+        if (channels == channels[:, :, :1]).all():
+            return channels[:, :, 0]
+        raise ValueError("it has colours; a class per pixel, as grey values or a palette, was expected")
+    if image.mode.startswith("I"):
+        whole = np.asarray(image)
+        if whole.min() >= 0 and whole.max() <= 255:
+            return whole.astype(np.uint8)
+        raise ValueError(f"it has values up to {whole.max()}; 0 to 255 were expected")
+    raise ValueError(
+        f"Pillow's mode {image.mode} is not that of a mask; grey values or a palette were expected"
+    )
+
+
+NUM_VALUES: Final = 256
+
+
+@final
+class ClassValues:
+    """The values that stand for classes, given or found.
+
+    Args:
+        class_names: A name for each class; None: their numbers.
+        values: The value of each class; None: their numbers, or 0 and 255 where there are no other ones.
+        ignore_value: Of pixels that are left out; None for none.
+
+    Attributes:
+        in_words: The values of classes, once they are known.
+
+    Raises:
+        ValueError: Names or values are not what they have to be.
+    """
+
+    def __init__(
+        self, class_names: Sequence[str] | None, values: Sequence[int] | None, ignore_value: int | None
+    ) -> None:
+        if class_names is not None and not 2 <= len(set(class_names)) == len(class_names) <= IGNORED:
+            raise ValueError(
+                f"class_names={list(class_names)}: two to {IGNORED} different names were expected"
+            )
+        for value in (*(values or ()), *([] if ignore_value is None else [ignore_value])):
+            if type(value) is not int or not 0 <= value < NUM_VALUES:
+                raise ValueError(
+                    f"values and ignore_value: whole numbers from 0 to 255 were expected, not {value!r}"
+                )
+        if values is not None and not 2 <= len(set(values)) == len(values):
+            raise ValueError(f"values={list(values)}: two or more different numbers were expected")
+        if class_names is not None and values is not None and len(class_names) != len(values):
+            raise ValueError(f"there are {len(class_names)} class_names for {len(values)} values")
+        self._names = None if class_names is None else tuple(map(str, class_names))
+        self._values = None if values is None else tuple(values)
+        self._ignored = ignore_value
+        self.in_words = ""
+
+    def found(self, counts: NDArray[np.int32]) -> tuple[tuple[str, ...], Tensor, str]:
+        """Names of the classes, the class of each value, and what was decided.
+
+        Args:
+            counts: Pixels of each value in each mask, `[N, 256]`.
+
+        Returns:
+            C names; int64 `[256]`, where `IGNORED` is left out and -1 unknown; a sentence or nothing.
+
+        Raises:
+            DataError: What is there cannot be told to be classes.
+        """
+        there = np.flatnonzero(counts.any(0)).tolist()
+        values, note = self._values, ""
+        if values is None and there == [0, 255] and (self._names is None or len(self._names) == 2):
+            values = (0, 255)
+            note = "the masks have the values 0 and 255 alone: these are the two classes"
+        if values is None:
+            known = [value for value in there if value != self._ignored]
+            if self._names is None and known != list(range(len(known))):
+                raise DataError(
+                    f"data.source.values: the masks have the values {_listed(known)}, which do not number "
+                    "classes from 0",
+                    hint=f"data.source.values=[{','.join(map(str, known[:20]))}], or data.source.class_names="
+                    "[…] with a name for each, those without a pixel included",
+                )
+            values = tuple(range(len(self._names) if self._names is not None else len(known)))
+        names = self._names or tuple(map(str, range(len(values))))
+        table = torch.full((NUM_VALUES,), -1, dtype=torch.int64)
+        if self._ignored is not None:
+            table[self._ignored] = IGNORED
+        table[list(values)] = torch.arange(len(values))
+        self.in_words = _listed(list(values))
+        return names, table, note
+
+
+def _listed(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values[:20])) + (", …" if len(values) > 20 else "")
+
 
 _SUBSETS = ("train", "val", "test")
 _IMAGES, _MASKS = "images", "masks"

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import sysconfig
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final, overload
+from typing import TYPE_CHECKING, Final, NamedTuple, final, overload
 
 import torch
 from typing_extensions import override
 
+from assay.data.memory import free_memory
 from assay.data.samples import Samples
 from assay.data.source_paths import check_argument
 from assay.data.text.alphabet import END, UNKNOWN, Alphabet
-from assay.data.text.text_reader import find, read, standard_library
-from assay.data.text.text_split import Text, by_files, by_tail
 from assay.data.text.tokenizer import Tokenizer, check_tokenizer
 from assay.errors import DataError
 from assay.quoting import counted
@@ -27,6 +29,166 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.task_name import TaskName
+
+_ORDER = ("train", "val", "test")
+
+
+class Text(NamedTuple):
+    """What a file holds, or a piece of it.
+
+    Attributes:
+        name: Of the file, within its folder.
+        text: Decoded.
+    """
+
+    name: str
+    text: str
+
+
+def by_files(texts: Sequence[Text], shares: Mapping[str, float], seed: int) -> dict[str, list[Text]]:
+    """Whole texts, drawn until a subset has its share of the characters; each in the order of the texts.
+
+    The draw goes by names, so that another file moves few of the others.
+
+    Args:
+        texts: All of them.
+        shares: Of `test` and `val`; one of 0 gets none.
+        seed: Of the draw.
+    """
+    drawn = sorted(
+        range(len(texts)), key=lambda at: hashlib.sha256(f"{seed}:{texts[at].name}".encode()).digest()
+    )
+    total = sum(len(one.text) for one in texts)
+    chosen: dict[str, list[int]] = {}
+    for subset in ("test", "val"):  # test first, so that the share of validation leaves it as it is
+        chosen[subset] = []
+        size = 0
+        while drawn and size < shares[subset] * total:
+            chosen[subset].append(drawn.pop(0))
+            size += len(texts[chosen[subset][-1]].text)
+    chosen["train"] = drawn
+    return {subset: [texts[at] for at in sorted(chosen[subset])] for subset in _ORDER if chosen[subset]}
+
+
+def by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[str, list[Text]]:
+    """The end of all texts in their order is the test subset, what comes before it the validation subset.
+
+    A text that a cut meets is cut at the end of a line.
+
+    Args:
+        texts: All of them.
+        shares: Of `test` and `val`; one of 0 gets none.
+    """
+    starts = [0, *accumulate(len(one.text) for one in texts)]
+    total = starts[-1]
+    test_from = total - round(shares["test"] * total)
+    bounds = {"train": 0, "val": test_from - round(shares["val"] * total), "test": test_from}
+    cuts = [_after_line(texts, starts, bounds[subset]) for subset in _ORDER] + [total]
+    subsets: dict[str, list[Text]] = {}
+    for subset, low, high in zip(_ORDER, cuts, cuts[1:], strict=False):
+        pieces = [
+            Text(one.name, one.text[max(0, low - start) : high - start])
+            for one, start in zip(texts, starts, strict=False)
+            if max(low, start) < min(high, start + len(one.text))
+        ]
+        if pieces:
+            subsets[subset] = pieces
+    return subsets
+
+
+def _after_line(texts: Sequence[Text], starts: Sequence[int], at: int) -> int:
+    """The end of the line that a position lies in, where that is near."""
+    for one, start in zip(texts, starts, strict=False):
+        if start < at < start + len(one.text):
+            end = one.text.find("\n", at - start - 1, at - start + 10_000)
+            return start + end + 1 if end >= 0 else at
+    return at
+
+
+_NAMED: Final = 5
+_BYTES_EACH: Final = 12
+"""Memory per byte of text at most: bytes, text, its tokens as they are made, and as they are kept."""
+_LEFT_OUT: Final = {"site-packages", "dist-packages", "test", "tests", "idlelib", "__pycache__"}
+"""Folders of the standard library that some systems leave out, or that hold other packages."""
+
+
+def standard_library(pattern: str) -> list[tuple[str, Path]]:
+    """Names and paths of the modules of Python's standard library.
+
+    Args:
+        pattern: As for `find`.
+    """
+    found = find(Path(sysconfig.get_path("stdlib")), pattern)
+    parts = ((name, path, name.split("/")) for name, path in found)
+    return [
+        (name, path)
+        for name, path, parts in parts
+        if not _LEFT_OUT & {*parts} and parts[-1][:11] != "_sysconfigd"
+    ]
+
+
+def find(root: Path, pattern: str) -> list[tuple[str, Path]]:
+    """Names within a folder and paths of its files, ordered by name; a file is itself.
+
+    Args:
+        root: The folder, or one file.
+        pattern: Of the names, as `pathlib` takes it; hidden files and folders are not found.
+    """
+    if root.is_file():
+        return [(root.name, root)]
+    named = ((path.relative_to(root).as_posix(), path) for path in root.glob(pattern) if path.is_file())
+    return sorted((name, path) for name, path in named if not any(one[0] == "." for one in name.split("/")))
+
+
+def read(files: Sequence[tuple[str, Path]], where: str, *, skips: bool) -> tuple[list[Text], str, list[str]]:
+    """What files hold.
+
+    Args:
+        files: Names and paths.
+        where: Key and value that named them, for messages.
+        skips: Leave out what is not UTF-8.
+
+    Returns:
+        Texts that are not empty, the SHA-256 of names and contents, and sentences on what was left out.
+
+    Raises:
+        DataError: A file is not UTF-8 or cannot be read, or all together need more memory than there is.
+    """
+    size, free = sum(path.stat().st_size for _, path in files), free_memory()
+    if size * _BYTES_EACH > free:
+        raise DataError(
+            f"{where}: {size / 1e9:,.2f} GB of text take up to {size * _BYTES_EACH / 1e9:,.1f} GB of memory "
+            f"while they become tokens; {free / 1e9:,.1f} GB are free",
+            hint="name fewer files with data.source.pattern, or cut them",
+        )
+    texts, bad, digest, empty = list[Text](), list[str](), hashlib.sha256(), 0
+    for name, path in files:
+        try:
+            content = path.read_bytes()
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            bad.append(f"{name} is not UTF-8 at byte {error.start:,}")
+            continue
+        except OSError as error:
+            bad.append(f"{name} cannot be read: {os.strerror(error.errno or 0)}")
+            continue
+        empty += not text
+        if text:
+            texts.append(Text(name, text))
+        digest.update(f"{len(name)}:{name};{len(content)};".encode())
+        digest.update(content)
+    notes = [f"{where}: {counted(empty, 'empty file')} left out"] if empty else []
+    if bad:
+        more = f"; and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
+        told = f"{where}: {len(bad)} of {counted(len(files), 'file')} cannot be used: "
+        told += "; ".join(bad[:_NAMED]) + more
+        if not skips:
+            raise DataError(
+                told, hint="convert them, name others with data.source.pattern, or data.source.on_bad=skip"
+            )
+        notes.append(f"{told}; left out, as data.source.on_bad=skip says")
+    return texts, digest.hexdigest(), notes
+
 
 TOKENS: Final = ("bytes", "characters", "bpe")
 _VOCAB_SIZE: Final = 1024

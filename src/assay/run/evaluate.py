@@ -26,7 +26,7 @@ from assay.callbacks.seed_each_step import SeedEachStep
 from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import OF_MODULE, OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
-from assay.data.shown.tested_samples import sample_names
+from assay.data.shown.shown_samples import sample_names
 from assay.data.spec import Spec
 from assay.data.trained import Trained
 from assay.errors import AssayError, ConfigError, first_line

@@ -73,8 +73,8 @@ class Segmentation(Task):
             strange = masks[(masks != IGNORED) & ((masks > highest) | (masks < 0))]
             if len(strange):
                 raise DataError(
-                    f"data: a mask of {subset_in_words(subset)} has the value {int(strange[0])}; classes go from 0 "
-                    f"to {highest}, and {IGNORED} is left out",
+                    f"data: a mask of {subset_in_words(subset)} has the value {int(strange[0])}; classes go "
+                    f"from 0 to {highest}, and {IGNORED} is left out",
                     hint="number the classes from 0",
                 )
 

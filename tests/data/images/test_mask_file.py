@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from assay.data.images.mask_file import decode_mask, read_mask
+from assay.data.segmentation_folder import decode_mask, read_mask
 from assay.errors import DataError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.data.images.mask_values import ClassValues
+from assay.data.segmentation_folder import ClassValues
 from assay.errors import DataError
 from assay.task.segmentation import IGNORED
 

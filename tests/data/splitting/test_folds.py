@@ -10,7 +10,7 @@ from sklearn.model_selection import (  # type: ignore[import-untyped]  # scikit-
     StratifiedKFold,
 )
 
-from assay.data.splitting.folds import cut_fold
+from assay.data.splitting.divide import cut_fold
 from assay.data.splitting.split_rows import Split
 from assay.errors import DataError
 

@@ -7,9 +7,8 @@ import torch
 
 from assay.data.samples import Samples
 from assay.data.spec import Spec
-from assay.data.splitting.read_for_trained import read_for_trained
 from assay.data.splitting.split_rows import Split
-from assay.data.splitting.splits import read_splits
+from assay.data.splitting.splits import read_for_trained, read_splits
 from assay.data.trained import Trained
 from assay.errors import DataError
 

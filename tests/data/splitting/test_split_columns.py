@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from assay.data.declared import Declared
-from assay.data.splitting.split_columns import ask_for_columns
 from assay.data.splitting.split_rows import Split
+from assay.data.splitting.splits import ask_for_columns
 from assay.errors import DataError
 
 DECLARED = Declared("regression", input_shape=[3], num_targets=1, num_samples={"all": 9})

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from assay.data.tabular.column import Column, check_columns, checked
+from assay.data.tabular.table_encoder import Column, check_columns, checked
 from assay.errors import DataError
 
 CITY = Column("city", "category", codes={"Bonn": 0, "Aue": 1, "Ulm": 1}, other=1)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pytest
 
-from assay.data.tabular.line_file import first_keys, is_json_lines, line_chunks, read_json_lines
+from assay.data.tabular.table_file import first_keys, is_json_lines, line_chunks, read_json_lines
 from assay.errors import DataError
 
 if TYPE_CHECKING:

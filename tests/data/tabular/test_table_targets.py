@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.preprocessing import LabelEncoder  # type: ignore[import-untyped]  # scikit-learn ships no types
 
-from assay.data.tabular.table_targets import TableTargets
+from assay.data.table import TableTargets
 from assay.errors import DataError
 
 FRAME = pd.DataFrame(

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from assay.data.tabular.target_leak import leak
+from assay.data.tabular.feature_choice import leak
 
 if TYPE_CHECKING:
     from collections.abc import Callable

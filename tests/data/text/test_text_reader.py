@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.data.text.text_reader import find, read, standard_library
+from assay.data.text_files import find, read, standard_library
 from assay.errors import DataError
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.data.text.text_split import Text, by_files, by_tail
+from assay.data.text_files import Text, by_files, by_tail
 
 SHARES = {"val": 0.1, "test": 0.2}
 TEXTS = [Text(f"{at:02}.txt", f"line {at}\n" * (at + 1)) for at in range(40)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from assay.data.tabular.column import Column
+from assay.data.tabular.table_encoder import Column
 from assay.run.export.check_samples import read_samples
 from assay.run.export.description import describe, describe_columns
 from assay.run.export.original import read_original

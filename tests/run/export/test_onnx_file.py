@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from assay.data.tabular.column import Column
+from assay.data.tabular.table_encoder import Column
 from assay.errors import AssayError
 from assay.run.export import onnx_file
 from assay.run.export.onnx_file import open_onnx, quantize, write_onnx

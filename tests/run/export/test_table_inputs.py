@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from assay.data.tabular.column import Column
+from assay.data.tabular.table_encoder import Column
 from assay.run.export.table_inputs import MISSING, UNKNOWN, codes_of, table_inputs, text_codes
 
 

@@ -90,8 +90,8 @@ def test_a_table(kind_run: Trained, table: Path, tmp_path: Path, form: str, suff
 def test_arrays(label_run: Trained, arrays: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "some.npz", inputs=np.load(arrays / "inputs.npy"), more=np.zeros(3))
     expected, rows = said_in_test(label_run), rows_of_test(label_run)
-    for given in (arrays, arrays / "inputs.npy", tmp_path / "some.npz"):
-        found = predicted(label_run, given, batch_size=64)
+    for source in (arrays, arrays / "inputs.npy", tmp_path / "some.npz"):
+        found = predicted(label_run, source, batch_size=64)
         assert found.num_samples == 200
         frame = pd.DataFrame(found.rows)
         scores = frame[[f"probability {name}" for name in ("odd", "large", "threes")]].to_numpy(np.float32)

@@ -14,7 +14,7 @@ from assay.build.module import build_optimization
 from assay.build.node import build
 from assay.check.proof.fake_step import StepError, take_step, try_sizes
 from assay.config.tree import walk, written_at
-from assay.data.transform.target_scale import TargetScale
+from assay.data.transform.normalize import TargetScale
 from assay.errors import AssayError, ConfigError
 from assay.module import Module
 from assay.task.task_of import task_of

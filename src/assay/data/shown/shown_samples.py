@@ -11,15 +11,92 @@ from PIL import Image
 from assay.data.loading.loaders import KeyedDataset
 from assay.data.loading.preview import input_of
 from assay.data.transform.transforms import stack
+from assay.quoting import to_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
+    from torch import Tensor
 
+    from assay.data.data_module import DataModule
     from assay.data.splitting.subset import Subset
     from assay.data.transform.normalize import Normalize
+
+
+def evaluated_samples(data: DataModule, name: str, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Inputs, normalised and on the device of the run, and targets.
+
+    Args:
+        data: Has been set up.
+        name: `train`, `val`, `test` or `all`.
+        positions: In the subset.
+
+    Raises:
+        DataError: A sample cannot be read.
+    """
+    subset = data.ready_subset(name, "eval")
+    dataset = KeyedDataset(subset.data, subset.transforms, data.seed)
+    keys = [(0, int(subset.rows[at]), int(subset.keys[at])) for at in positions]
+    with torch.random.fork_rng(devices=[]):
+        inputs = torch.stack([input_of(dataset[key]) for key in keys])
+    targets = subset.data.targets[subset.rows[list(positions)]]
+    return data.prepared(inputs.to(data.device), targets.to(data.device), data.dtype)
+
+
+def labelled_samples(data: DataModule, choose: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor] | None:
+    """Training samples with their labels; None without labels, or of data that the model was not trained on.
+
+    Args:
+        data: Has been set up.
+        choose: From the labels of all training samples, int64 `[N]`, to the positions of those wanted.
+    """
+    labels = data.splits.targets("train")
+    if data.tested == "all" or labels.ndim != 1:
+        return None
+    return evaluated_samples(data, "train", choose(labels).tolist())
+
+
+def sample_names(data: DataModule) -> list[str]:
+    """Paths within the data's folder, or rows of the source.
+
+    Args:
+        data: Has been set up.
+    """
+    samples, rows = data.splits.data[data.tested], data.splits.rows[data.tested].tolist()
+    return [to_utf8(samples.names[row]) for row in rows] if samples.names else list(map(str, rows))
+
+
+def feature_names(data: DataModule) -> Sequence[str]:
+    """What each value of a flat input is called; nothing where nobody knows.
+
+    Args:
+        data: Has been set up.
+    """
+    encoded: Sequence[str] = getattr(data.encoder, "feature_names", ())
+    names: Sequence[str] = getattr(data.splits.data[data.tested], "columns", ())
+    return encoded or names
+
+
+def show_tested(data: DataModule, positions: Sequence[int]) -> list[Shown]:
+    """Some tested samples, as a person can look at them.
+
+    Args:
+        data: Has been set up.
+        positions: In the tested subset.
+
+    Raises:
+        DataError: A sample cannot be read.
+    """
+    splits = data.splits
+    if (pieces := getattr(data.encoder, "pieces", None)) is not None:
+        targets = splits.targets(data.tested)[torch.as_tensor(positions)]
+        return [Shown(None, {TOKENS: pieces(tokens)}) for tokens in targets.tolist()]
+    columns = getattr(splits.data[data.tested], "columns", ())
+    subset = data.ready_subset(data.tested, "eval")
+    return show(subset, positions, data.seed, splits.raw.get(data.tested), columns)
+
 
 TOKENS: Final = "tokens"
 """The column of a text, token by token."""

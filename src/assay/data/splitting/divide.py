@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 import pandas as pd
+from sklearn.model_selection import (  # type: ignore[import-untyped]  # scikit-learn ships no types
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
 
 from assay.data.samples import Unfitted
-from assay.data.splitting.folds import cut_fold
-from assay.data.splitting.hold_out_by import hold_out_groups, hold_out_latest
 from assay.data.splitting.split_rows import hold_out
-from assay.data.splitting.split_values import groups_of, subsets_of, times_of, values_of
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -25,6 +29,306 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64]
     Data = Samples | Stream | Unfitted
+
+
+def cut_fold(
+    indices: Rows,
+    split: Split,
+    labels: Rows | None,
+    groups: Rows | None,
+    class_names: Sequence[str],
+    *,
+    key: str = "data.split.folds",
+) -> tuple[Rows, Rows]:
+    """The samples without fold `split.fold` of `split.folds`, and that fold.
+
+    Over all folds each sample is in exactly one. Classes are divided in proportion; groups stay whole, and
+    classes are in proportion as far as that allows.
+
+    Args:
+        indices: What there is.
+        split: Says how many folds, which one, and the seed.
+        labels: Class of every sample of the data set; None for other tasks.
+        groups: Group of every sample of the data set; None where samples stand alone.
+        class_names: For messages.
+        key: That says how many folds, for messages.
+
+    Returns:
+        The rest and the fold, each in ascending order.
+
+    Raises:
+        DataError: There are fewer samples, groups, or samples of a class than folds.
+    """
+    folds = int(split.folds or 0)
+    told = f"{key}={folds}"
+    what, there = (
+        ("group", len(np.unique(groups[indices]))) if groups is not None else ("sample", len(indices))
+    )
+    if there < folds:
+        raise DataError(f"{told}: there are only {there} {what}s, fewer than folds", hint=_fewer(key, there))
+    own = None if labels is None else labels[indices]
+    if own is not None and groups is None:
+        present, counts = np.unique(own, return_counts=True)
+        if (least := int(counts.min())) < folds:
+            name = class_names[int(present[counts.argmin()])]
+            raise DataError(
+                f"{told}: the class {name!r} has only {least} sample(s), fewer than folds",
+                hint=f"{_fewer(key, least)}, or add samples of it, or leave the class out",
+            )
+    seeded = {"n_splits": folds, "shuffle": True, "random_state": split.seed}
+    classes = np.zeros(len(indices), np.int64) if own is None else own
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a class in fewer groups than folds, which is said
+        if groups is not None:
+            cuts = StratifiedGroupKFold(**seeded).split(classes, classes, groups[indices])
+        else:
+            cuts = (KFold if own is None else StratifiedKFold)(**seeded).split(classes, classes)
+        try:
+            rest, fold = list(cuts)[int(split.fold or 0)]
+        except ValueError as error:  # groups of classes each of which has fewer samples than folds
+            raise DataError(
+                f"{told}: each class has fewer samples than folds", hint=_fewer(key, folds - 1)
+            ) from error
+    if not len(fold) or not len(rest):
+        raise DataError(
+            f"{told}: fold {split.fold} is empty, as some groups are too large", hint=_fewer(key, folds - 1)
+        )
+    return indices[rest], indices[fold]
+
+
+def _fewer(key: str, most: int) -> str:
+    fold = key.rpartition(".")[2].removesuffix("s")
+    return f"{key}={most}" if most > 1 else f"{key}=null {fold}=null"
+
+
+_ORDERS: Final = 10
+"""Random orders of groups that are tried."""
+
+
+def hold_out_groups(
+    indices: Rows, fraction: float, labels: Rows | None, groups: Rows, *, seed: int, subset: str
+) -> tuple[Rows, Rows]:
+    """Take whole groups away, so that the subset has the share that was asked for, of each class too.
+
+    Groups come in a random order, and one is taken where the subset's numbers of samples of each class come
+    closer to the share by it; of several orders the one that comes closest counts.
+
+    Args:
+        indices: What there is.
+        fraction: Share (0 to 1) of `indices` to take.
+        labels: Class of every sample of the data set; None where the number of samples alone counts.
+        groups: Group of every sample of the data set, numbers from 0.
+        seed: Of the draw.
+        subset: `val` or `test`, for messages.
+
+    Returns:
+        The rest and the subset, each in ascending order.
+
+    Raises:
+        DataError: There are fewer than two groups.
+    """
+    if fraction == 0:
+        return indices, indices[:0]
+    names, group = np.unique(groups[indices], return_inverse=True)
+    if len(names) < 2:
+        raise DataError(
+            f"data.split.{subset}: {len(names)} group(s) are left to cut it from; at least two were expected",
+            hint=f"data.split.{subset}=0, or data.split.group=null",
+        )
+    classes = np.zeros(len(indices), np.int64) if labels is None else labels[indices]
+    table = np.zeros((len(names), int(classes.max()) + 1))
+    np.add.at(table, (group, classes), 1)
+    # Each class counts alike, and so does the subset's size.
+    table = np.column_stack([table, table.sum(1)])
+    table = table[:, table.any(0)] / table.sum(0)[table.any(0)]
+    generator = np.random.default_rng(seed)
+    drawn = [_drawn(table, fraction, generator.permutation(len(names))) for _ in range(_ORDERS)]
+    taken = min(drawn, key=lambda one: one[0])[1][group]
+    return indices[~taken], indices[taken]
+
+
+def _drawn(table: NDArray[np.float64], fraction: float, order: Rows) -> tuple[float, NDArray[np.bool_]]:
+    """How far a subset is from its share of each class, and which groups are in it."""
+    missing = np.full(table.shape[1], fraction)
+    taken = np.zeros(len(table), dtype=bool)
+    for group in order:
+        after = missing - table[group]
+        if after @ after < missing @ missing:
+            missing, taken[group] = after, True
+    if not taken.any():  # each is larger than the share
+        smallest = order[table[order, -1].argmin()]
+        missing, taken[smallest] = missing - table[smallest], True
+    if taken.all():
+        missing, taken[order[-1]] = missing + table[order[-1]], False
+    return float(missing @ missing), taken
+
+
+def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], subset: str) -> tuple[Rows, Rows]:
+    """Take the latest samples away; samples of one time stay together.
+
+    Args:
+        indices: What there is.
+        fraction: Share (0 to 1) of `indices` to take, as nearly as ties allow.
+        times: Of every sample of the data set.
+        subset: `val` or `test`, for messages.
+
+    Returns:
+        The rest and the subset, each in ascending order.
+
+    Raises:
+        DataError: All samples are of one time.
+    """
+    if fraction == 0:
+        return indices, indices[:0]
+    own = times.iloc[indices].to_numpy()
+    order = np.argsort(own, kind="stable")
+    cuts = np.flatnonzero(own[order][1:] != own[order][:-1]) + 1
+    if not len(cuts):
+        raise DataError(
+            f"data.split.{subset}: {len(indices)} sample(s), all of one time, are left to cut it from",
+            hint=f"data.split.{subset}=0, or another column: data.split.time=COLUMN",
+        )
+    cut = cuts[np.abs(cuts - (1 - fraction) * len(indices)).argmin()]
+    return np.sort(indices[order[:cut]]), np.sort(indices[order[cut:]])
+
+
+_SUBSETS: Final = {
+    "train": "train",
+    "training": "train",
+    "test": "test",
+    "testing": "test",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+}
+
+
+def values_of(data: Samples | Stream | Unfitted, key: str, name: str) -> pd.Series[Any]:
+    """A value for each sample.
+
+    Args:
+        data: The samples.
+        key: That names the column, for messages.
+        name: Of the column, or a regular expression over `data.names`.
+
+    Raises:
+        DataError: There is none, or a sample has no value.
+    """
+    if name in data.split_values:
+        values = pd.Series(data.split_values[name])
+        if len(values) != len(data.targets):
+            raise DataError(
+                f"{key}={name}: {len(values)} values for {len(data.targets)} samples; one each was expected",
+                hint=f"{key}=null, or one value per sample",
+            )
+    elif not isinstance(data, Unfitted) and data.names:
+        values = pd.Series(_found_in(data.names, key, name))
+    else:
+        raise DataError(
+            f"{key}={name}: this data has neither columns beside its inputs nor file names to split by",
+            hint=f"{key}=null: samples are drawn at random then",
+        )
+    if (missing := values.isna().to_numpy()).any():
+        raise DataError(
+            f"{key}={name}: no value in row {values.index[int(missing.argmax())]} (rows count from 0; "
+            f"{int(missing.sum())} of {len(values)} rows)",
+            hint="fill them in, or leave such rows out of the file",
+        )
+    return values
+
+
+def _found_in(names: Sequence[str], key: str, pattern: str) -> list[str]:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise DataError(
+            f"{key}={pattern}: not a regular expression: {error}", hint=_pattern(key, names)
+        ) from error
+    if compiled.groups != 1:
+        raise DataError(
+            f"{key}={pattern}: this data has no columns; a regular expression over the paths of its files "
+            f"was expected, with one group in parentheses, not with {compiled.groups}",
+            hint=_pattern(key, names),
+        )
+    matches = [compiled.search(name) for name in names]
+    for name, match in zip(names, matches, strict=True):
+        if match is None or match[1] is None:
+            raise DataError(
+                f"{key}={pattern}: finds nothing in {name!r} ({sum(not one for one in matches)} of "
+                f"{len(names)} files)",
+                hint=_pattern(key, names),
+            )
+    return [match[1] for match in matches if match is not None]
+
+
+def _pattern(key: str, names: Sequence[str]) -> str:
+    return f"such as {key}='\"([^/_]+)_[^/]*$\"', for what stands before a _ in {names[0]!r}"
+
+
+def groups_of(values: pd.Series[Any]) -> NDArray[np.int64]:
+    """Groups as numbers from 0, in the order in which they first occur.
+
+    Args:
+        values: One for each sample.
+    """
+    return np.asarray(pd.factorize(values)[0], dtype=np.int64)
+
+
+def times_of(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
+    """Times that can be ordered: numbers as they are, texts as dates.
+
+    Args:
+        values: One for each sample.
+        key: For messages.
+        name: Of the column.
+
+    Raises:
+        DataError: A value is neither a number nor a date.
+    """
+    if values.dtype.kind in "iufM":
+        return values
+    if isinstance(values.dtype, pd.DatetimeTZDtype):
+        plain: pd.Series[Any] = values.dt.tz_convert("UTC").dt.tz_localize(None)
+        return plain
+    texts = values.astype(str).str.strip()
+    if texts.str.fullmatch(r"\d{1,15}").all():  # years, or 20240131
+        numbers: pd.Series[Any] = pd.to_numeric(texts)
+        return numbers
+    dates: pd.Series[Any] = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce").dt.tz_localize(
+        None
+    )
+    if (wrong := dates.isna().to_numpy()).any():
+        row = int(wrong.argmax())
+        raise DataError(
+            f"{key}={name}: {texts.iloc[row]!r} in row {values.index[row]} is neither a number nor a date "
+            f"written as 2024-12-31 ({int(wrong.sum())} of {len(wrong)} rows)",
+            hint="rewrite such values: pandas.to_datetime(column, format=…), or name another column",
+        )
+    return dates
+
+
+def subsets_of(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
+    """`train`, `val` or `test` for each sample.
+
+    Args:
+        values: One for each sample.
+        key: For messages.
+        name: Of the column.
+
+    Raises:
+        DataError: A value is none of these.
+    """
+    texts = values.astype(str).str.strip().str.casefold()
+    subsets = texts.map(_SUBSETS)
+    if (wrong := subsets.isna().to_numpy()).any():
+        unknown = values[wrong].astype(str).unique()
+        more = ", …" if len(unknown) > 5 else ""
+        raise DataError(
+            f"{key}={name}: the column holds {', '.join(map(repr, unknown[:5]))}{more}; train, val and test "
+            "were expected",
+            hint="rename these values, or name another column",
+        )
+    return subsets.to_numpy(dtype=np.str_)
 
 
 @final

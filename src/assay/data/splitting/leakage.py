@@ -27,8 +27,8 @@ _SHARED = 0.1
 """Rows of a subset with a group in training, below which a column rather holds names than groups."""
 
 
-def leaks(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> str:
-    """Say how many samples of val and test are in training, too; empty where none is.
+def leaks(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> list[str]:
+    """Say how many samples of val and test are in training, too; nothing where none is.
 
     Rows of a table are equal where their columns are, pictures in files where the files are, other samples
     where their inputs are. Samples that are streamed from elsewhere are not looked at.
@@ -39,7 +39,7 @@ def leaks(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> s
     """
     hashes = _hashes(every)
     if hashes is None:
-        return ""
+        return []
     of = {subset: (subset if subset in every else "train") for subset in rows}
     inputs = {subset: hashes[of[subset]][own] for subset, own in rows.items()}
     found = []
@@ -56,12 +56,12 @@ def leaks(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> s
                 f"{len(shared):,} of {len(inputs[subset]):,} in {subset} ({both:,} with the same target; "
                 f"such as {name}, like {_name(every['train'], twin)})"
             )
-    if not found:
-        return ""
-    return (
-        f"data: samples that are in training, too: {' and '.join(found)}; scores on them say little about "
-        "new data: leave copies out, or keep them in one subset with data.split.group"
+    copies = " and ".join(found)
+    hint = "leave copies out, or keep them in one subset with data.split.group"
+    told = (
+        f"data: samples that are in training, too: {copies}; scores on them say little about new data: {hint}"
     )
+    return [told] if found else []
 
 
 def undivided_columns(
@@ -91,8 +91,8 @@ def undivided_columns(
         share = own.isin(values[rows["train"]]).sum() / len(rows[drawn[0]])
         if share >= _SHARED:
             notes.append(
-                f"data: {100 * share:.0f} % of the rows in {drawn[0]} have a {name!r} whose other rows are in "
-                "training, too; scores are too good if new ones are to be predicted: "
+                f"data: {100 * share:.0f} % of the rows in {drawn[0]} have a {name!r} whose other rows "
+                "are in training, too; scores are too good if new ones are to be predicted: "
                 f"{override('data.split.group', name)}"
             )
     return notes

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import torch
 
+from assay.data.declared import Declared
 from assay.data.samples import Samples, Unfitted
 from assay.data.spec import Spec
 from assay.data.splitting.divide import divide
 from assay.data.splitting.leakage import leaks, undivided_columns
 from assay.data.splitting.split_rows import long_tail
 from assay.data.splitting.subset import blocks
-from assay.data.transform.normalize import stored_type
+from assay.data.transform.normalize import scaled_alike, stored_type
 from assay.errors import DataError
 from assay.quoting import subset_in_words
 from assay.task.task_of import task_of
@@ -31,6 +32,108 @@ if TYPE_CHECKING:
     from assay.data.splitting.split_rows import Split
     from assay.data.trained import Trained
     from assay.task.task import Task
+
+
+def check_forms(first: Tensor, trained: Tensor, others: Mapping[str, Tensor]) -> None:
+    """Refuse subsets, and transforms of training, whose samples are not what is evaluated.
+
+    Args:
+        first: Some training samples after the transforms of evaluation, `[B, ...]`.
+        trained: The same after those of training; they may have another size.
+        others: Some of each other subset after the transforms of evaluation.
+
+    Raises:
+        DataError: Shape, number of channels or type differ.
+    """
+    for name, samples in others.items():
+        if samples.shape[1:] != first.shape[1:] or not scaled_alike(samples, first):
+            raise DataError(
+                f"data: a sample of the {name} subset has shape {tuple(samples.shape[1:])} and type "
+                f"{samples.dtype}, one of the training subset {tuple(first.shape[1:])} and {first.dtype}",
+                hint="bring the subsets to one shape and type, for example with data.transform.eval",
+            )
+    same_channels = trained.ndim == first.ndim and trained.shape[1] == first.shape[1]
+    if not same_channels or not scaled_alike(trained, first):
+        raise DataError(
+            f"data.transform: after data.transform.train a sample has shape {tuple(trained.shape[1:])}, "
+            f"{trained.dtype}, after data.transform.eval {tuple(first.shape[1:])} and {first.dtype}",
+            hint="give both the transforms that change channels or type",
+        )
+
+
+def ask_for_columns(source: Source, split: Split) -> None:
+    """Have a source give the values that its samples are divided by.
+
+    Args:
+        source: Not read yet.
+        split: Names the columns.
+
+    Raises:
+        DataError: The source has no columns, or divides its samples itself.
+    """
+    columns = split.columns
+    if columns and isinstance(source, Declared):
+        key, name = next(iter(columns.items()))
+        raise DataError(
+            f"{key}={name}: this data is declared (data.spec), without such a column",
+            hint=f"{key}=null; where the data has it: ~data.spec, so that it is read",
+        )
+    asked = {**columns, **({"data.split.folds": split.folds} if split.folds else {})}
+    if asked and getattr(source, "divides_itself", False):
+        key, value = next(iter(asked.items()))
+        raise DataError(
+            f"{key}={value}: this source divides its texts itself, and not into samples that stand alone",
+            hint=f"{key}=null fold=null; data.source.split_by says how they are divided",
+        )
+    if hasattr(source, "split_columns"):
+        source.split_columns = columns
+
+
+def read_for_trained(
+    source: Source,
+    split: Split,
+    thin_classes: float | None,
+    trained: Trained,
+    *,
+    asked: str | None,
+    digest: str,
+    whole: bool,
+) -> Splits:
+    """Read a source and divide it as its run did, or take other samples as a whole.
+
+    Args:
+        source: Of the run's data, or of other data.
+        split: Of the run.
+        thin_classes: Of the run.
+        trained: What the run knows of its data.
+        asked: The task, where it is not the source's own.
+        digest: Of the run's data.
+        whole: Other samples are taken as a whole, where the source would cut them (its `divides`).
+
+    Raises:
+        DataError: The model does not take the samples.
+    """
+
+    def read(by: Split) -> Splits:
+        return read_splits(source, by, thin_classes, trained, asked=asked)
+
+    joins = whole and bool(getattr(source, "divides", False))
+    ask_for_columns(source, split)
+    try:
+        splits = read(split)
+        is_other = joins and splits.digest != digest
+    except DataError:
+        if not (split.columns or joins):
+            raise
+        ask_for_columns(source, replace(split, group=None, time=None, column=None))
+        is_other = True
+    if is_other:
+        if hasattr(source, "divides"):
+            source.divides = False
+        splits = read(split)
+    if split.folds and splits.digest != digest:  # folds of other samples are of no use
+        splits = read(replace(split, folds=None, fold=None, inner_folds=None, inner_fold=None))
+    return splits
 
 
 @final
@@ -224,15 +327,13 @@ def read_splits(
     if thin_classes is not None:
         if labels is None:
             raise DataError(
-                f"data.thin_classes={thin_classes}: only classes can be thinned out; this is a {task.name} task",
+                f"data.thin_classes={thin_classes}: only classes are thinned out, and the task is {task.name}",
                 hint="data.thin_classes=null",
             )
         rows["train"] = long_tail(rows["train"], labels, len(class_names), thin_classes, split.seed)
     every = {"train": whole, **given}
-    if compare and trained is None and (leak := leaks(every, rows)):
-        notes.append(leak)
     if compare and trained is None:
-        notes += undivided_columns(whole, given, rows, folds=bool(split.folds))
+        notes += [*leaks(every, rows), *undivided_columns(whole, given, rows, folds=bool(split.folds))]
     encoded = _encode(every, None if trained else rows["train"])
     shared = {subset: encoded.get(subset, encoded["train"]) for subset in ("train", "val", "test")}
     if trained and undivided:
@@ -315,7 +416,7 @@ def _check_lengths(subset: str, data: Samples | Stream | Unfitted) -> None:
     num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))
     if num_inputs != num_targets:
         raise DataError(
-            f"data: {subset_in_words(subset)} has {num_inputs} inputs and {num_targets} targets, expected as many",
+            f"data: {subset_in_words(subset)} has {num_inputs} inputs and {num_targets} targets",
             hint="check which files or arrays data.source names",
         )
 

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pandas as pd
-from pandas.io.common import get_handle
+from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its stubs lack it
 
 from assay.targets.objects import is_place
 
@@ -59,7 +59,7 @@ def read_records(path: str | Path, separator: str, encoding: str) -> Iterator[Re
     handles = get_handle(path, "r", encoding=encoding, errors="replace", compression="infer")
     with handles as opened:
         number = 1
-        lines: Iterator[str] = iter(opened.handle)  # type: ignore[arg-type]  # text, as its mode says
+        lines: Iterator[str] = iter(opened.handle)
         for line in lines:
             if not line.strip(" \t\r\n") and not line.startswith(separator):
                 number += 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.data.tabular.column import Column
+    from assay.data.tabular.table_encoder import Column
 
 _LARGEST = float(np.finfo(np.float32).max)
 _TRUTH = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}

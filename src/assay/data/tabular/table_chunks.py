@@ -11,15 +11,21 @@ import pandas as pd
 
 from assay.data.tabular.column_kind import plain_numbers
 from assay.data.tabular.csv_dialect import is_csv, read_records, resolved
-from assay.data.tabular.line_file import first_keys, is_json_lines, line_chunks
-from assay.data.tabular.table_file import check_names, check_separator, read_excel
+from assay.data.tabular.table_file import (
+    check_names,
+    check_separator,
+    first_keys,
+    is_json_lines,
+    line_chunks,
+    read_excel,
+)
 from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from assay.data.tabular.column import ColumnEncoder
+    from assay.data.tabular.table_encoder import ColumnEncoder
 
 _TRUTH = {"True", "False"}
 

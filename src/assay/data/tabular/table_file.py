@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import codecs
 import difflib
+import json
 import lzma
 import re
 import warnings
 import zlib
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -17,13 +19,102 @@ import pandas as pd
 from assay.data.source_paths import check_argument
 from assay.data.tabular.column_kind import is_number, plain_numbers
 from assay.data.tabular.csv_dialect import AUTO, SEPARATORS, is_csv, read_records, resolved
-from assay.data.tabular.line_file import is_json_lines, read_json_lines
 from assay.errors import DataError
 from assay.quoting import counted, override, reads_as_number
 from assay.targets.objects import take_from
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+def is_json_lines(path: str | Path) -> bool:
+    """Whether each line of a file is a JSON object, by its name."""
+    return str(path).lower().endswith((".jsonl", ".ndjson"))
+
+
+def read_json_lines(path: str, key: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """A table of the objects of a .jsonl file; a key that an object lacks is a missing value.
+
+    Args:
+        path: The file.
+        key: What a message calls it.
+        columns: Read these alone; None for all.
+
+    Raises:
+        DataError: A line is not a JSON object.
+        OSError: It cannot be read.
+    """
+    records = []
+    for number, (record, error) in enumerate(_records(Path(path), errors="strict"), start=1):
+        if error:
+            raise DataError(f"{key}: line {number} {error}", hint="repair it, or leave it out")
+        wanted = record if columns is None else {name: record[name] for name in columns if name in record}
+        records.append(wanted)
+    return pd.DataFrame(records)
+
+
+def line_chunks(
+    path: Path, columns: Sequence[str], size: int, encoding: str = "utf-8"
+) -> Iterator[tuple[pd.DataFrame, Sequence[int], dict[int, str]]]:
+    """Columns of a file of lines, chunk by chunk.
+
+    Args:
+        path: A .jsonl file; or a .txt file, whose lines are texts of the one column.
+        columns: Read these alone.
+        size: Lines of a chunk.
+        encoding: Of a .txt file.
+
+    Yields:
+        Rows that could be read, their numbers in the file, and why others could not be, by number.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    of_json = is_json_lines(path)
+    start, records = 0, _records(path, "replace") if of_json else _texts(path, columns[0], encoding)
+    while some := list(islice(records, size)):
+        bad = {start + at: error for at, (_, error) in enumerate(some) if error}
+        good = [start + at for at, (_, error) in enumerate(some) if not error]
+        frame = pd.DataFrame([some[row - start][0] for row in good], columns=list(columns))
+        yield frame, good, bad
+        start += len(some)
+
+
+def first_keys(path: Path) -> list[str]:
+    """Keys of the first object of a .jsonl file.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    return next((list(record) for record, error in _records(path, errors="replace") if not error), [])
+
+
+def _texts(path: Path, column: str, encoding: str) -> Iterator[tuple[dict[str, Any], str]]:
+    encoding = "utf-8-sig" if encoding == "utf-8" else encoding
+    with path.open(encoding=encoding, errors="replace") as file:
+        yield from (({column: line.rstrip("\n")}, "") for line in file)
+
+
+def _records(path: Path, errors: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Each line's object, and what is wrong with it; empty lines are passed over at the end alone."""
+    with path.open(encoding="utf-8-sig", errors=errors) as file:
+        blank = 0
+        for line in file:
+            if not line.strip():
+                blank += 1
+                continue
+            yield from (({}, "is empty") for _ in range(blank))
+            blank = 0
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                yield {}, f"is not JSON: {error}"
+                continue
+            if isinstance(record, dict):
+                yield {str(name): value for name, value in record.items()}, ""
+            else:
+                yield {}, f"is a {type(record).__name__}, not an object"
+
 
 _RENAMED = re.compile(r"\.\d+$")
 
@@ -260,8 +351,8 @@ def _check_widths(path: str, key: str, csv: Mapping[str, str]) -> None:
         row, first = wrong[0]
         at_the_end = all(record.width == header.width + 1 for record in rows)
         raise DataError(
-            f"{key}: the header has {counted(header.width, 'field')}, and {len(wrong):,} of {len(rows):,} rows "
-            f"have more or fewer: first row {row} (line {first.line}; rows count from 0) with "
+            f"{key}: the header has {counted(header.width, 'field')}, and {len(wrong):,} of {len(rows):,} "
+            f"rows have more or fewer: first row {row} (line {first.line}; rows count from 0) with "
             f"{first.width or 'a quote that is not closed'}",
             hint="remove the separator at the end of the rows, or set data.source.separator"
             if at_the_end

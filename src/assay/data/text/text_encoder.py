@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, final
 import numpy as np
 import torch
 
-from assay.data.tabular.column import Column, check_columns
+from assay.data.tabular.table_encoder import Column, check_columns
 from assay.data.text.tokenizer import UNKNOWN, Kind, Tokenizer, check_tokenizer, pretrained_tokenizer
 from assay.errors import DataError
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from assay.data.tabular.column import Column
+    from assay.data.tabular.table_encoder import Column
     from assay.data.text.text_encoder import TextEncoder
     from assay.run.export.agreement import Agreement
     from assay.run.export.check_samples import CheckSamples

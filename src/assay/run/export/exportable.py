@@ -14,7 +14,7 @@ from assay.run.export.table_inputs import MISSING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.data.tabular.column import Column
+    from assay.data.tabular.table_encoder import Column
     from assay.data.transform.normalize import Normalize
     from assay.data.transform.transforms import Transforms
     from assay.run.predict.predictor import Predictor

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch.export import ExportedProgram
 
-    from assay.data.tabular.column import Column
+    from assay.data.tabular.table_encoder import Column
 
 _IN_ONE_FILE: Final = 1_500_000_000
 """Bytes of weights; protobuf, in which the graph is written, ends at 2 GiB."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.data.tabular.column import Column
+    from assay.data.tabular.table_encoder import Column
 
 MISSING: Final = -2
 """Code of a category that is not given, where training has learned nothing to put there."""

@@ -10,9 +10,13 @@ import numpy as np
 
 from assay.callbacks.keep_predictions import KeepPredictions, drawn
 from assay.data.data_module import DataModule
-from assay.data.shown.evaluated_samples import evaluated_samples
-from assay.data.shown.shown_samples import show_pairs
-from assay.data.shown.tested_samples import feature_names, sample_names, show_tested
+from assay.data.shown.shown_samples import (
+    evaluated_samples,
+    feature_names,
+    sample_names,
+    show_pairs,
+    show_tested,
+)
 from assay.module import Module
 from assay.record import predictions_file, samples_file
 from assay.record.failure_cause import reason_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from torch import Tensor, nn
 
-from assay.data.transform.target_scale import target_scale
+from assay.data.transform.normalize import target_scale
 from assay.errors import AssayError, DataError
 from assay.quoting import counted
 from assay.task.generate import Sampling, generate
