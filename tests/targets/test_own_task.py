@@ -83,7 +83,7 @@ def test_nothing_of_a_stranger_is_imported(package: str, packages: list[str], ke
     [
         ("multiclas", "'multiclas' is not a task; did you mean 'multiclass'"),
         ("os.system", "'os.system' is not a task"),
-        ("assay.task.binary.Binary", "'assay.task.binary.Binary' is not a task"),
+        ("assay.task.task_of.Binary", "'assay.task.task_of.Binary' is not a task"),
         ("a..b", r"'a\.\.b' is not a task"),
     ],
 )
@@ -98,8 +98,8 @@ def test_what_is_not_a_task_by_its_name(name: str, message: str) -> None:
     [
         ("from assay.task.task import Task as Grades", "not a subclass of assay.task.task.Task", "derive"),
         (
-            "from assay.task.binary import Binary as Grades",
-            "is assay.task.binary.Binary, which is not",
+            "from assay.task.task_of import Binary as Grades",
+            "is assay.task.task_of.Binary, which is not",
             "wrote",
         ),
         ("class Grades: pass", "not a subclass of assay.task.task.Task", "derive"),

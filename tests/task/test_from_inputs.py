@@ -7,7 +7,7 @@ import torch
 
 from assay.errors import DataError
 from assay.task.reconstruction import Reconstruction
-from assay.task.self_supervised import SelfSupervised
+from assay.task.task_of import SelfSupervised
 
 TASKS = [Reconstruction(), SelfSupervised()]
 

@@ -7,7 +7,7 @@ import pytest
 from torch import nn
 
 from assay.task.prediction.predictions import Predictions
-from assay.task.self_supervised import SelfSupervised
+from assay.task.task_of import SelfSupervised
 
 TASK = SelfSupervised()
 

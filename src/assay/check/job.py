@@ -9,8 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from assay.build.trainer.num_processes import refuse_foreign_ranks
-from assay.check.static.data_root import check_data_root
-from assay.check.static.output_paths import check_output_paths
+from assay.check.static.output_paths import check_data_root, check_output_paths
 from assay.check.static.ranges import check_ranges, check_values
 from assay.check.static.trainer import check_trainer
 from assay.compose.fused import check_fused

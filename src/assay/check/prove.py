@@ -43,8 +43,6 @@ from assay.check.proof.fake_step import (
     take_step,
     try_sizes,
 )
-from assay.check.proof.in_pieces import check_in_pieces
-from assay.check.proof.initial_outputs import far_from_targets
 from assay.check.proof.optimization import follow_lr, unfinished
 from assay.check.proof.proof_key import but_for_rates, copy_of, elsewhere, plain_node, trainer_key
 from assay.check.proof.real_step import (
@@ -56,14 +54,13 @@ from assay.check.proof.real_step import (
     module_of,
     refusal,
 )
-from assay.check.proof.smoke_batch import Trial, try_parts
+from assay.check.proof.smoke_batch import Trial, check_in_pieces, far_from_targets, try_parts
 from assay.check.report import Proof, Report
 from assay.check.signature import check_signatures
 from assay.check.static.callbacks import check_callbacks, notes_on
-from assay.check.static.loggers import check_loggers
 from assay.check.static.monitor import check_checkpoint_names, check_monitors, out_of_reach, scores
 from assay.check.static.processes import check_processes
-from assay.check.static.trainer import check_manual, may_end_early
+from assay.check.static.trainer import check_loggers, check_manual, may_end_early
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule

@@ -25,7 +25,7 @@ from assay.build.compatibility.fine_tuning_checks import notes_on_model
 from assay.build.module import notes_on_hyper_parameters
 from assay.build.trainer.monitor_mode import known_directions, monitors
 from assay.callbacks.pruning import Pruned
-from assay.check.proof.initial_outputs import far_from_targets
+from assay.check.proof.smoke_batch import far_from_targets
 from assay.check.static.callbacks import notes_on
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.checkpoint.weights_hash import weights_sha256

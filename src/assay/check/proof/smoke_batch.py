@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import torch
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from omegaconf import OmegaConf
 from torch import nn
 
+from assay.check.static.trainer import KEY, OFF
 from assay.config.tree import walk
 from assay.data.transform.normalize import input_dtype
 from assay.error_location import defined_at, own_frame
 from assay.errors import AssayError, ConfigError, first_line
+from assay.loss.targets import is_mean_over_samples
 from assay.metrics.multitask import Multitask
 from assay.metrics.per_target import PerTarget
 from assay.metrics.values import is_scalar, listed
@@ -26,12 +29,93 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import lightning as L
     from omegaconf import DictConfig
     from torch import Tensor
     from torchmetrics import MetricCollection
 
     from assay.metrics.tracker import Tracker
     from assay.module import Observation
+
+
+def check_in_pieces(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -> None:
+    """Refuse what is not the same for a batch and for its pieces together.
+
+    Args:
+        config: The job.
+        loss: As it will be used.
+        trainer: Of the job.
+
+    Raises:
+        ConfigError: Naming what does not go together.
+    """
+    asked = config.trainer.get("micro_batch")
+    if asked is None:
+        return
+    callbacks = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+    weighing = [type(one).__name__ for one in callbacks if getattr(one, "weighs_classes", False)]
+    if weighing or not is_mean_over_samples(loss):
+        name = type(loss).__name__ + (f" with {weighing[0]}" if weighing else "")
+        raise ConfigError(
+            f"{name} is not known to be a mean over samples: that of a batch is not that of its pieces",
+            key=KEY,
+            hint=f"{OFF}, a loss without class weights, or, in a class of your own that is such a mean, "
+            "mean_over_samples = True",
+        )
+    if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+        raise ConfigError(f"cannot be used with {type(trainer.strategy).__name__}", key=KEY, hint=OFF)
+    if asked == "auto" and isinstance(trainer.strategy, DDPStrategy):
+        raise ConfigError(
+            "with several processes one would take its step again while the others wait for its gradients",
+            key=KEY,
+            hint=f"{KEY}=32, which all of them keep to",
+        )
+
+
+_SAMPLES, _FAR = 16, 10.0
+
+
+def far_from_targets(
+    model: nn.Module, input_shape: Sequence[int], mean: Sequence[float], std: Sequence[float]
+) -> str:
+    """A warning where targets lie further from the model's initial outputs than a run may bring them.
+
+    Layers of torch's own start with outputs around 0 of a deviation below 1, and an optimizer's step changes
+    them by about its learning rate.
+
+    Args:
+        model: Untrained, on the CPU; left as it is.
+        input_shape: Of one sample.
+        mean: Of each target, over the training subset.
+        std: As `mean`.
+
+    Returns:
+        A sentence; empty where the targets are near, or the model's outputs cannot be known from noise.
+    """
+    training = model.training
+    dtype = next((value.dtype for value in model.parameters()), torch.float32)
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(0)
+            outputs: torch.Tensor = model.eval()(torch.randn(_SAMPLES, *input_shape).to(dtype)).double()
+    except Exception:  # what the model takes is looked at elsewhere
+        return ""
+    finally:
+        model.train(training)
+    if outputs.shape[1:] != (len(mean),) or not len(mean):
+        return ""
+    start, spread = outputs.mean(0), outputs.std(0)
+    distance = ((torch.tensor(mean) - start).square() + torch.tensor(std).square()).sqrt()
+    worst = int((distance / spread.clamp(min=1)).argmax())
+    if distance[worst] <= _FAR * max(1.0, float(spread[worst])):
+        return ""
+    which = f" (number {worst})" if len(mean) > 1 else ""
+    return (
+        f"the targets{which} lie around {mean[worst]:.4g} (deviation {std[worst]:.3g}), the untrained "
+        f"model's outputs around {float(start[worst]):.2g}: training may not get there; "
+        "data.standardize_targets=true"
+    )
+
 
 _FEW, _MANY = 4, 16
 _VIEWS = "augment=two_views"

@@ -13,7 +13,7 @@ from lightning.pytorch.loggers import CSVLogger
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.check.static.micro_batch import is_lbfgs
+from assay.check.static.trainer import is_lbfgs
 from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
 from assay.errors import ConfigError

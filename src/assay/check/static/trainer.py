@@ -7,15 +7,85 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from assay.build.trainer.run_end import has_no_end
-from assay.check.static.micro_batch import check_micro_batch, is_lbfgs
+from assay.config.unread_keys import OUR_MODULE
 from assay.config.value import check_choice, check_whole_number, is_number, is_whole, value_of
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+KEY = "trainer.micro_batch"
+OFF = f"{KEY}=null"
+
+
+def check_micro_batch(config: DictConfig) -> None:
+    """Refuse values that are not a size, and jobs whose steps are not assay's.
+
+    Raises:
+        ConfigError: Naming the key.
+    """
+    asked = value_of(config, KEY)
+    if asked is None:
+        return
+    if asked != "auto":
+        if isinstance(asked, str):
+            raise ConfigError(
+                f"{asked} was given; auto, a number of samples, or null for the whole batch was expected",
+                key=KEY,
+                hint=f"{KEY}=auto",
+            )
+        check_whole_number(KEY, asked, 1)
+    if OmegaConf.select(config, "trainer._target_") != "lightning.Trainer":
+        raise ConfigError("a trainer of your own takes its steps itself", key=KEY, hint=OFF)
+    if OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE):
+        raise ConfigError("a LightningModule of your own does its steps as it likes", key=KEY, hint=OFF)
+    if asked == "auto" and is_lbfgs(config):
+        raise ConfigError(
+            "LBFGS asks for the loss several times a step, which must all be of the same pieces",
+            key=KEY,
+            hint=f"{KEY}=32",
+        )
+
+
+def is_lbfgs(config: DictConfig) -> bool:
+    """Whether the optimizer asks for the loss and its gradient several times in a step."""
+    return str(value_of(config, "optimizer._target_")).endswith(".LBFGS")
+
+
+def check_loggers(config: DictConfig) -> None:
+    """Refuse settings that Weights & Biases would refuse once the run has begun.
+
+    Args:
+        config: A job, past `check_installed`.
+
+    Raises:
+        ConfigError: Naming the setting.
+    """
+    for name, node in (config.get("logger") or {}).items():
+        if not isinstance(node, DictConfig) or not str(node.get("_target_")).endswith(".WandbLogger"):
+            continue
+        settings = OmegaConf.to_container(node, resolve=True).get("settings")  # type: ignore[union-attr]  # of a mapping
+        if isinstance(settings, dict):
+            _check_wandb(f"logger.{name}.settings", settings)
+
+
+def _check_wandb(key: str, settings: Mapping[str, Any]) -> None:
+    import wandb
+    from pydantic import ValidationError
+
+    try:
+        wandb.Settings(**settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        at = ".".join([key, *map(str, first["loc"])])
+        value = first["input"]
+        raise ConfigError(
+            f"{value!r} was given: {first['msg']}", key=at, hint=f"~{at}, or see wandb.Settings"
+        ) from error
+
 
 _TRAINER = "lightning.Trainer"
 _WHOLE = {
