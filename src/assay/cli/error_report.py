@@ -43,7 +43,7 @@ def reported(
     Raises:
         typer.Exit: With the exit code, where there was an error.
     """
-    with _told(debug), printed_document(as_json) as document:
+    with _told(debug), printed_document(as_json) as document, _interrupts_kept():
         try:
             yield document
         except ConfigError as error:
@@ -52,6 +52,21 @@ def reported(
 
                 locate(error, overrides, config_dir)
             raise
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Raise Ctrl-C anew where a library that cleans up after it, as OmegaConf does, fails in its place."""
+    try:
+        yield
+    except Exception as error:
+        errors: list[BaseException | None] = [error]
+        for one in errors:
+            if isinstance(one, KeyboardInterrupt):
+                raise one from None
+            if one is not None:
+                errors += [one.__cause__, one.__context__]
+        raise
 
 
 @contextmanager
