@@ -18,11 +18,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image
 from tests.command import ASSAY
 from typer.testing import CliRunner
 
 from assay.cli.app import app
+from assay.cli.error_report import reported
+from assay.config.yaml_file import load_mapping
+from assay.errors import AssayError
+from assay.process.stop_signals import Stopped
 
 LINES, WIDTH = 6, 330
 QUICK = ["debug=one_batch", "device=cpu", "hydra.run.dir=run"]
@@ -303,6 +308,55 @@ def test_a_reader_that_goes_away() -> None:
     done = subprocess.run([bash, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.stdout.splitlines() == ["augment"]
     assert not done.stderr
+
+
+def test_ctrl_c_while_a_config_is_read(tmp_path: Path) -> None:
+    """OmegaConf sets flags back when it is interrupted, and may fail at that with an error of its own."""
+    path, calls = tmp_path / "config.yaml", 0
+    path.write_text("model: {hidden: [1, 2], name: mlp}\n", encoding="utf-8")
+    load_mapping(path)  # what is done once
+
+    def read(interrupted_in_call: int) -> None:
+        nonlocal calls
+        calls = 0
+
+        def trace(frame: object, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == interrupted_in_call:
+                raise KeyboardInterrupt
+
+        with reported(debug=False):
+            sys.settrace(trace)
+            try:
+                load_mapping(path)
+            finally:
+                sys.settrace(None)
+
+    before = sys.gettrace()
+    try:
+        read(0)
+        number_of_calls = calls
+        assert number_of_calls > 500
+        for number in range(1, number_of_calls - 5):
+            with pytest.raises(typer.Exit) as caught:
+                read(number)
+            assert caught.value.exit_code == 130, number
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("chained", [True, False])
+def test_an_interrupt_behind_an_error_is_one(chained: bool) -> None:
+    def fail() -> None:
+        try:
+            raise Stopped("SIGTERM")
+        except KeyboardInterrupt as stop:
+            raise AssayError("cannot be read") from (ValueError(str(stop)) if chained else None)
+
+    with pytest.raises(typer.Exit) as caught, reported(debug=False):
+        fail()
+    assert caught.value.exit_code == 143
 
 
 def test_ctrl_c_leaves_a_record_and_a_clean_terminal(tmp_path: Path) -> None:

@@ -45,7 +45,8 @@ def reported(
         typer.Exit: With the exit code, where there was an error.
     """
     note_given(overrides or [])
-    with _told(debug), printed_document(as_json) as document, stopped_by_signals():
+    stopping = stopped_by_signals()
+    with _told(debug), printed_document(as_json) as document, stopping, _interrupts_kept():
         try:
             yield document
         except ConfigError as error:
@@ -54,6 +55,21 @@ def reported(
 
                 locate(error, overrides, config_dir)
             raise
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Raise Ctrl-C anew where a library that cleans up after it, as OmegaConf does, fails in its place."""
+    try:
+        yield
+    except Exception as error:
+        errors: list[BaseException | None] = [error]
+        for one in errors:
+            if isinstance(one, KeyboardInterrupt):
+                raise one from None
+            if one is not None:
+                errors += [one.__cause__, one.__context__]
+        raise
 
 
 @contextmanager
