@@ -10,8 +10,7 @@ import torch
 
 from assay.data.shown.shown_samples import labelled_samples
 from assay.loss.targets import at_least_float32
-from assay.metrics.tracker import Tracker
-from assay.metrics.values import LARGEST, is_scalar, listed, size
+from assay.metrics.tracker import LARGEST, Tracker, is_scalar, listed, size
 from assay.optimizer.fused_layout import keep_layout
 from assay.task.output_kind import kind_of_outputs
 from assay.task.task import Task

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from assay.check.signature import supplied
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 from assay.config.tree import walk
 from assay.errors import AssayError
 from assay.targets.call_signature import call_of

@@ -12,7 +12,7 @@ from tests.check.test_generated import fault_of
 
 from assay.compose.compose import loader, trust_for
 from assay.compose.job_composer import compose_whole
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError
 from assay.sweep.definition import read_definition

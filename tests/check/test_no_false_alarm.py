@@ -17,7 +17,7 @@ from tests.suited_losses import SUITED_LOSSES
 from assay.check.job import check_job
 from assay.check.prove import Prover
 from assay.compose.compose import compose_with, job_config, loader
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

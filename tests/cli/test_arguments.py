@@ -4,7 +4,7 @@ from tests.cli.typed import in_an_empty_folder, typed
 
 __all__ = ["in_an_empty_folder"]
 
-from assay.compose.options import groups
+from assay.compose.listing import groups
 
 
 def test_help_of_train_names_every_group_and_shows_examples() -> None:

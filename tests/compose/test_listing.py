@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.compose import listing
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 from assay.errors import ConfigError
 from assay.terminal import Console
 

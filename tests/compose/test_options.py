@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.compose.options import describe, groups, list_options
+from assay.compose.listing import describe, groups, list_options
 
 if TYPE_CHECKING:
     from pathlib import Path

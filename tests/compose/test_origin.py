@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from assay.compose.compose import compose
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 from assay.compose.origin import Origins, locate, located, origins
 from assay.config.source_location import COMMAND_LINE, Setting, split
 from assay.config.tree import walk

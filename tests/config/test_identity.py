@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from omegaconf import OmegaConf
 
-from assay.config.fingerprint import config_fingerprint, fingerprint
-from assay.config.identity import NOT_IDENTITY, REPETITIONS
+from assay.config.fingerprint import NOT_IDENTITY, REPETITIONS, config_fingerprint, fingerprint
 
 
 def test_each_key_leaves_the_fingerprint_as_it_is() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from assay.config.value import check_choice, check_whole_number, is_number, is_whole, shown, value_of
+from assay.config.serialize import check_choice, check_whole_number, is_number, is_whole, shown, value_of
 from assay.errors import ConfigError
 
 

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from assay.check.signature import check_signatures
 from assay.compose.compose import PRIMARY, compose_with, job_config, loader
-from assay.compose.options import Option, list_options
+from assay.compose.listing import Option, list_options
 from assay.config.tree import walk
 from assay.paths import CONF_DIR
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 from assay.paths import CONF_DIR
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # no
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # no types
 from tests.experiment.n_gram import kneser_ney_bits
 
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 from assay.data.digits import Digits
 from assay.data.digits_segmentation import DigitsSegmentation
 from assay.data.splitting.split_rows import Split

@@ -23,7 +23,7 @@ import assay
 from assay.build.datamodule import open_data
 from assay.cli.app import app
 from assay.compose.compose import compose, job_config
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 from assay.data.samples import Unfitted
 from assay.record import predictions_file
 from assay.run.evaluate import evaluate

@@ -18,8 +18,7 @@ from assay.callbacks.seed_each_step import SeedEachStep
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.data.loading.seeded_loader import seed_loaders
 from assay.logger.run_csv import RunCSV
-from assay.loop.install import install
-from assay.loop.moved_run import MovedRun
+from assay.loop.install import MovedRun, install
 
 if TYPE_CHECKING:
     from pathlib import Path

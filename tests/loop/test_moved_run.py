@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
-from assay.loop.moved_run import MovedRun
+from assay.loop.install import MovedRun
 
 if TYPE_CHECKING:
     from pathlib import Path

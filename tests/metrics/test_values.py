@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from assay.metrics.values import is_scalar, listed, size
+from assay.metrics.tracker import is_scalar, listed, size
 
 if TYPE_CHECKING:
     from tests.conftest import Train

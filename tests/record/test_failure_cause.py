@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from assay.errors import AssayError, ConfigError, DataError, NonFiniteError
-from assay.record.failure_cause import of_exception, of_signal, reason_of, signal_name
+from assay.record.outcome import of_exception, of_signal, reason_of, signal_name
 
 DETERMINISTIC = "exception"
 PASSING = "machine"

@@ -3,7 +3,7 @@ from pathlib import Path
 import torch
 
 from assay.checkpoint.checkpoint_file import CheckpointFile
-from assay.record.manifest import changed_since, files_of
+from assay.record.run_directory import changed_since, files_of
 
 
 def test_what_changes_after_the_run_is_named(tmp_path: Path) -> None:

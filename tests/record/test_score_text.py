@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from assay.record.objective import format_score, score_text
 from assay.record.runs.statistics import mean_of
-from assay.record.score_text import format_score, score_text
 
 
 @pytest.mark.parametrize(

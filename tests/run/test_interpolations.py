@@ -9,12 +9,12 @@ import pytest
 from omegaconf import OmegaConf, open_dict
 
 from assay.compose.compose import compose, job_config
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 from assay.config.fingerprint import fingerprint
 from assay.config.serialize import known, to_yaml
 from assay.data.spec import Spec
-from assay.run.interpolations import as_written, interpolations
 from assay.run.resume.resume_overrides import change
+from assay.run.saved_config import as_written, interpolations
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,8 +19,7 @@ from assay.run.evaluate import evaluate
 from assay.run.export.export import export
 from assay.run.load import checkpoint_path, read_predictor
 from assay.run.predict.predict import predict
-from assay.run.saved_config import read_config
-from assay.run.unfinished import unfinished
+from assay.run.saved_config import read_config, unfinished
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 import assay
 from assay.errors import AssayError, DataError
 from assay.record import predictions_file
-from assay.record.score_text import format_score
+from assay.record.objective import format_score
 from assay.run.evaluate import evaluate
 from assay.run.train import train
 from assay.task.multitask import Multitask

@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.utils.multiclass import type_of_target  # type: ignore[import-untyped]  # scikit-learn ships no types
 
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 from assay.data.spec import Spec
 from assay.errors import DataError
 from assay.task.task import LOSS_KINDS

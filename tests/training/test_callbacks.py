@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 import assay
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 from assay.data.loading.placement import Prepared
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 from assay.errors import DeviceError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from tests.suited_losses import SUITED_LOSSES
 from typing_extensions import override
 
 import assay
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

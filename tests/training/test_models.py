@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torchvision.models as zoo  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 
 if TYPE_CHECKING:
     from tests.conftest import Train

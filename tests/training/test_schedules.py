@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pytest
 
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable

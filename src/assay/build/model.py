@@ -10,7 +10,7 @@ from omegaconf import DictConfig, open_dict
 
 from assay.build.build_error import build_error
 from assay.build.node import build
-from assay.config.value import value_of
+from assay.config.serialize import value_of
 from assay.errors import ConfigError
 from assay.finetune.lora import LoRA, adapted_in, merge
 from assay.targets.allowed_targets import trusted_in

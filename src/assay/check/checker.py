@@ -11,7 +11,7 @@ from assay.check.job import check_job
 from assay.compose.job_composer import compose_job
 from assay.compose.origin import located
 from assay.config.fingerprint import fingerprint_of
-from assay.config.value import LARGEST_SEED, check_whole_number
+from assay.config.serialize import LARGEST_SEED, check_whole_number
 from assay.errors import AssayError, ConfigError, ProcessError
 from assay.quoting import reads_as_number
 from assay.record.provenance.provenance import check_clean

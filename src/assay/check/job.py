@@ -15,9 +15,9 @@ from assay.check.static.trainer import check_trainer
 from assay.compose.fused import check_fused
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import root_of
+from assay.config.serialize import LARGEST_SEED, check_whole_number
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
-from assay.config.value import LARGEST_SEED, check_whole_number
 from assay.errors import ConfigError, first_line
 from assay.record.secrets import STRUCK, holds_secret, note_given
 from assay.targets.allowed_targets import check_targets

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.check.report import Report
-    from assay.compose.options import Option
+    from assay.compose.listing import Option
     from assay.sweep.result import SweepResult
 
 KINDS: Final[dict[str, tuple[str, str]]] = {

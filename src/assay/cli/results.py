@@ -111,8 +111,8 @@ def best(
         from assay.record.runs.read_runs import read_runs
         from assay.report.table.comparison import compare as compared
         from assay.report.table.ranking import default_metric, in_words, ranking_of
+        from assay.report.table.text_table import best_run
         from assay.report.table.to_document import Best, to_document
-        from assay.report.table.to_terminal import best_run
 
         runs = read_runs([path])
         ranking_of(runs, metric)  # a metric, where `compare` would sort by any key
@@ -211,7 +211,7 @@ def _show(
 
         document.say(kind, to_document(found))
     elif form == "table":
-        from assay.report.table.to_terminal import print_comparison
+        from assay.report.table.text_table import print_comparison
 
         asked = bool(choice["metrics"])
         print_comparison(Console(highlight=False), found, each=kind == "ls", asked=asked)
@@ -220,9 +220,7 @@ def _show(
 
 
 def _text(comparison: Comparison, form: Format) -> str:
-    from assay.report.table.to_csv import to_csv
-    from assay.report.table.to_latex import to_latex
-    from assay.report.table.to_markdown import to_markdown
+    from assay.report.table.text_table import to_csv, to_latex, to_markdown
 
     return {"csv": to_csv, "markdown": to_markdown, "latex": to_latex}[form](comparison)
 
@@ -235,7 +233,7 @@ def _watch(kind: str, comparison: Any, form: Format) -> None:
         )
     from rich.live import Live
 
-    from assay.report.table.to_terminal import to_terminal
+    from assay.report.table.text_table import to_terminal
 
     console = Console(highlight=False)
     try:

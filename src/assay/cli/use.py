@@ -193,7 +193,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
 
 
 def _say_predicted(found: Predicted, inputs: list[str]) -> None:
-    from assay.run.predict.shown import as_table
+    from assay.run.predict.output_file import as_table
 
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
     run = shlex.quote(str(found.run_dir))

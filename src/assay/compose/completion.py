@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.compose.compose import PRIMARY, loader
-from assay.compose.options import groups, list_options
+from assay.compose.listing import groups, list_options
 from assay.config.hydra_internals import completions
 from assay.paths import CONF_DIR, project_conf
 from assay.terminal import printable

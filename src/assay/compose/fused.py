@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from omegaconf import DictConfig
 
+from assay.config.serialize import value_of
 from assay.config.tree import walk
-from assay.config.value import value_of
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

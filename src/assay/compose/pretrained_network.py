@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from omegaconf import open_dict
 
-from assay.config.value import value_of
+from assay.config.serialize import value_of
 from assay.errors import ConfigError
 from assay.model.weights.hf_folder import network_of
 

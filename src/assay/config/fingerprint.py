@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from assay.config.identity import NOT_IDENTITY, REPETITIONS
 from assay.config.serialize import written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from omegaconf import DictConfig
+
+NOT_IDENTITY: Final = (
+    "run_dir",
+    "name",
+    "tags",
+    "spec",
+    "trusted_packages",
+    "enforce_clean_git",
+    "predictions",
+)
+"""They leave the outcome alone, or follow from the rest."""
+REPETITIONS: Final = ("seed", "fold", "inner_fold")
+"""Jobs that differ in these alone repeat one configuration."""
 
 
 def fingerprint(config: DictConfig) -> str:

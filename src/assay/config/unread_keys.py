@@ -10,7 +10,6 @@ from hydra.core.override_parser.types import OverrideType
 from omegaconf import DictConfig, Node, OmegaConf
 
 from assay.config.did_you_mean import key_meant
-from assay.config.group_packages import PACKAGES
 from assay.config.omegaconf_internals import child_node, is_null, raw_value
 from assay.config.tree import walk
 from assay.errors import ConfigError
@@ -21,6 +20,16 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
     from assay.config.tree import Entry
+
+PACKAGES: Final = {
+    "experiment": "_global_",
+    "debug": "_global_",
+    "task": "_global_",
+    "device": "trainer",
+    "precision": "trainer",
+}
+"""Groups whose options are merged somewhere else than under their own name."""
+
 
 OUR_MODULE: Final = "assay.module.Module"
 OUR_DATA: Final = "assay.data.data_module.DataModule"

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from assay.errors import AssayError
 from assay.loop.lightning_internals import CURRENT_HOOK, skips_backward, without_gradient_sync
 from assay.quoting import counted
-from assay.record.failure_cause import of_exception
+from assay.record.outcome import of_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,14 +10,51 @@ from typing import TYPE_CHECKING, final
 
 from assay.errors import AssayError
 from assay.files.atomic import is_temporary, remove_unfinished, write_text
+from assay.files.checksum import digest_of, sha256
 from assay.files.sealed import seal_yaml, yaml_is_whole
-from assay.files.symlinks import check_links, read_whole
+from assay.files.symlinks import RESULTS, TEXTS, check_links, read_whole
 from assay.record.journal import FILE as JOURNAL
 from assay.record.run_record import FILE
 from assay.record.secrets import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_FILES = (*TEXTS, "metrics.csv", *RESULTS)
+
+
+def files_of(run_dir: Path) -> dict[str, str]:
+    """SHA-256 of each file that says what a run was and what came of it, by its name in the run directory.
+
+    Of checkpoints the sum that is listed beside them, which was taken as they were written.
+
+    Args:
+        run_dir: Of a run that has ended.
+    """
+    sums = {}
+    for name in [*_FILES, *sorted(path.name for path in run_dir.glob("code.*.patch"))]:
+        if (run_dir / name).is_file():
+            with (run_dir / name).open("rb") as file:
+                sums[name] = digest_of(file)
+    for path in sorted((run_dir / "checkpoints").glob("*.ckpt")):
+        if not path.is_symlink():
+            sums[f"checkpoints/{path.name}"] = sha256(path)
+    return sums
+
+
+def changed_since(run_dir: Path, files: dict[str, str]) -> list[str]:
+    """Files of a run that are no longer what the run wrote, or gone; checkpoints are read."""
+    changed = []
+    for name, digest in files.items():
+        path = run_dir / name
+        if not path.is_file():
+            changed.append(name)
+            continue
+        with path.open("rb") as file:
+            if digest_of(file) != digest:
+                changed.append(name)
+    return changed
+
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,7 @@ from assay.errors import AssayError
 from assay.files.atomic import write_text
 from assay.files.sealed import json_is_whole, seal_json
 from assay.files.symlinks import read_whole
-from assay.record.failure_cause import of_exception, reason_of
-from assay.record.outcome import Cause, Outcome, Status, stopped_by
+from assay.record.outcome import Cause, Outcome, Status, of_exception, reason_of, stopped_by
 from assay.record.secrets import redact, redact_tree
 
 if TYPE_CHECKING:

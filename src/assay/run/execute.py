@@ -39,9 +39,9 @@ from assay.loop.fit_loop import FitLoop
 from assay.loop.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.module import Module
 from assay.process.stop_signals import Stopped
-from assay.record.failure_cause import reason_of
 from assay.record.log_file import FILE, log_file
-from assay.record.manifest import files_of
+from assay.record.outcome import reason_of
+from assay.record.run_directory import files_of
 from assay.record.run_record import now
 from assay.record.secrets import redact_tree
 from assay.run.continuation import logger_ids, pick_up, same_data, same_pieces

@@ -29,8 +29,7 @@ from assay.record.run_record import RunRecord
 from assay.run.kept.encoder_file import ENCODED, read_codec, read_encoder
 from assay.run.predict.predictor import Predictor
 from assay.run.predict.preprocess import Preprocess
-from assay.run.saved_config import read_config, said_of
-from assay.run.unfinished import unfinished
+from assay.run.saved_config import read_config, said_of, unfinished
 from assay.targets.objects import given
 from assay.task.output_kind import kind_of_outputs, kind_of_own_outputs
 from assay.task.task_of import task_of

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import re
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
 
+from omegaconf import OmegaConf
+
+from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.sealed import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.paths import project_conf
+from assay.quoting import counted
+from assay.record.run_lock import is_written
+from assay.record.run_record import RunRecord
+from assay.record.runs.curves import read_curves
 from assay.targets.allowed_targets import check_targets
 from assay.targets.own_task import import_tasks
 from assay.targets.trust import KEY, Trust, checked_names, project_packages
+from assay.targets.trust import KEY as TRUSTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from omegaconf import DictConfig
@@ -91,3 +100,77 @@ def said_of(path: Path) -> Iterator[None]:
     except ConfigError as error:
         error.add_file(str(path))
         raise
+
+
+_ENDED: Final = {"interrupted": "was interrupted", "failed": "failed", "pruned": "was pruned"}
+
+
+def unfinished(run_dir: Path, config: DictConfig, checkpoint: Path) -> list[str]:
+    """One sentence on where the run ended and which weights these are; none where it has finished."""
+    try:
+        record = RunRecord.load(run_dir)
+    except AssayError:  # of a run that was killed early: `checkpoint_path` has told it
+        return []
+    if record.status == "finished":
+        return []
+    ended = _ENDED.get(record.status, "has not ended" if is_written(run_dir) else "was killed")
+    epochs = _epochs(run_dir)
+    of = OmegaConf.select(config, "trainer.max_epochs")
+    if epochs is None:
+        when = ""
+    elif isinstance(of, int) and of > 0:
+        when = f" after {epochs} of {counted(of, 'epoch')}"
+    else:
+        when = f" after {counted(epochs, 'epoch')}"
+    which = "last checkpoint"
+    if checkpoint.name == record.checkpoints.get("best"):
+        best = record.best.get("epoch")
+        which = f"best checkpoint so far{f' (epoch {best})' if isinstance(best, int) else ''}"
+    return [f"the run {ended}{when}: these are the weights of its {which}"]
+
+
+def _epochs(run_dir: Path) -> int | None:
+    """How many were trained whole; None where metrics.csv does not tell."""
+    with suppress(AssayError):
+        curves = read_curves(run_dir).values()
+        return max((epoch for curve in curves for epoch in curve.epochs if epoch is not None), default=0)
+    return None
+
+
+_REFERENCES: Final = re.compile(r"(?:[^$]|\$\{[\w.]+\}|\$\{oc\.select:[\w.]+(?:,[\w.-]*)?\})+", re.ASCII)
+"""Text with references to other keys; no call of another resolver, which could read the environment."""
+
+
+def interpolations(config: DictConfig) -> dict[str, str]:
+    """Everything that a job says as `${…}`, as it is written, by its full key.
+
+    Args:
+        config: A job, not yet resolved.
+
+    >>> interpolations(OmegaConf.create({"lr": 0.1, "max_lr": "${lr}", "home": "${oc.env:HOME}"}))
+    {'max_lr': '${lr}', 'home': '${oc.env:HOME}'}
+    """
+    return {entry.key: str(entry.raw) for entry in walk(config) if entry.is_interpolation}
+
+
+def as_written(
+    config: DictConfig, written: Mapping[str, str], *, references_only: bool = False
+) -> DictConfig:
+    """A resolved config as it was before; to be resolved again with references alone.
+
+    Args:
+        config: Left as it is.
+        written: From `interpolations`; perhaps somebody else's. A key that is not there is left out.
+        references_only: Leave out what names a target or whom to trust, and calls of resolvers.
+    """
+    before = config.copy()
+    there = {entry.key for entry in walk(config)}  # not selected: that would ask for what is not yet known
+    for key, text in written.items():
+        if key in there and (_is_reference(key, text) or not references_only):
+            OmegaConf.update(before, key, text)
+    return before
+
+
+def _is_reference(key: str, text: str) -> bool:
+    parts = re.split(r"[.\[\]]+", key)
+    return "_target_" not in parts and TRUSTED not in parts and _REFERENCES.fullmatch(text) is not None

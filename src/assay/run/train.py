@@ -45,9 +45,8 @@ from assay.record.secrets import redact_tree
 from assay.run import ranks
 from assay.run.continuation import same_data, same_logs
 from assay.run.execute import execute, fit_and_test, signals
-from assay.run.interpolations import as_written, interpolations
 from assay.run.result import RunResult
-from assay.run.saved_config import read_config
+from assay.run.saved_config import as_written, interpolations, read_config
 from assay.run.summary import say_warnings
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.objects import TARGET, given, in_sight, kind_of, kinds, place

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 from assay.build.trainer.num_processes import num_devices, num_processes
 from assay.config.serialize import to_text_of
 from assay.errors import AssayError, ProcessError, cannot_write, first_line
-from assay.record.failure_cause import reason_of
 from assay.record.journal import JobRecord
 from assay.record.objective import scores_of
-from assay.record.outcome import Outcome
+from assay.record.outcome import Outcome, reason_of
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec, Retry
 

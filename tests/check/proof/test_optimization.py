@@ -11,7 +11,7 @@ from torch import nn
 
 from assay.build.trainer.run_length import RunLength
 from assay.check.proof.optimization import follow_lr, unfinished
-from assay.compose.options import list_options
+from assay.compose.listing import list_options
 from assay.errors import ConfigError
 
 LENGTH = RunLength(5, 5, 1, 10, 50)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.record.provenance.code_at import code_at
-from assay.record.provenance.git_environment import git_environment
+from assay.record.provenance.code_patch import git_environment
 from assay.record.provenance.provenance import git_state
 
 

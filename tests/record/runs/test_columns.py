@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.making_runs import make_run
 
-from assay.record.runs.columns import config_columns
-from assay.record.runs.config_values import ConfigValues
+from assay.record.runs.config_values import ConfigValues, config_columns
 from assay.record.runs.read_runs import read_runs
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay.record.journal import JobRecord
-from assay.record.runs.varying import varying
+from assay.record.runs.config_values import varying
 
 
 def jobs() -> list[JobRecord]:

@@ -8,8 +8,8 @@ import numpy as np
 from tests.report.sweep.made import ACCURACY, LOSS, contents, job
 
 from assay.figure.figure import Bars, ParallelCoordinates, Points
+from assay.report.sweep.contents import ranked
 from assay.report.sweep.figures import parameter_figures, pareto_front, tradeoff
-from assay.report.sweep.groups import ranked
 from assay.report.sweep.read_sweep import read_sweep
 
 if TYPE_CHECKING:

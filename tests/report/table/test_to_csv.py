@@ -11,7 +11,7 @@ from tests.report.table.hostile import TEXTS, hostile
 
 from assay.record.runs.read_runs import read_runs
 from assay.report.table.comparison import compare
-from assay.report.table.to_csv import to_csv
+from assay.report.table.text_table import to_csv
 
 if TYPE_CHECKING:
     from pathlib import Path

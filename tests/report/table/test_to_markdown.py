@@ -10,8 +10,7 @@ from tests.report.table.hostile import TEXTS, hostile
 
 from assay.record.runs.read_runs import read_runs
 from assay.report.table.comparison import compare
-from assay.report.table.to_latex import to_latex
-from assay.report.table.to_markdown import to_markdown
+from assay.report.table.text_table import to_latex, to_markdown
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from tests.report.table.hostile import TEXTS, hostile
 
 from assay.record.runs.read_runs import read_runs
 from assay.report.table.comparison import Comparison, compare
-from assay.report.table.to_terminal import best_run, print_comparison
+from assay.report.table.text_table import best_run, print_comparison
 from assay.terminal import Console
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from assay.data.transform.normalize import Normalize
 from assay.data.transform.transforms import Transforms
 from assay.errors import AssayError
-from assay.run.export.exportable import Exportable
-from assay.run.export.trace import quiet, trace
+from assay.run.export.exportable import Exportable, quiet, trace
 from assay.run.predict.predictor import Predictor
 
 

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # as a
 from tests.conftest import unchanged_process
 
 from assay.record import predictions_file, samples_file
-from assay.record.manifest import changed_since
+from assay.record.run_directory import changed_since
 from assay.run.kept.kept_predictions import worst_of
 from assay.run.resume.resume import resume
 

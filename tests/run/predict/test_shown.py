@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from assay.run.predict.shown import as_table
+from assay.run.predict.output_file import as_table
 from assay.terminal import Console
 
 

@@ -11,8 +11,8 @@ from tests.run.test_interpolations import SPEC
 
 from assay.compose.compose import compose, job_config
 from assay.config.serialize import known, to_yaml
-from assay.run.interpolations import as_written, interpolations
 from assay.run.resume.resume_overrides import Change, change
+from assay.run.saved_config import as_written, interpolations
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from omegaconf import OmegaConf
 
 from assay.build.trainer.num_processes import world_size
 from assay.build.trainer.run_end import has_no_end
+from assay.config.serialize import is_whole, value_of
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
-from assay.config.value import is_whole, value_of
 from assay.data.loading.batch_order import drops_last
 from assay.errors import ConfigError
 from assay.quoting import counted

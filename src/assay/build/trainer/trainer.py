@@ -18,9 +18,8 @@ from assay.callbacks.without_nvml_check import WithoutNvmlCheck
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import ConfigError
 from assay.logger.run_csv import RunCSV
-from assay.loop.install import install
+from assay.loop.install import MovedRun, install
 from assay.loop.lightning_internals import leave_signals
-from assay.loop.moved_run import MovedRun
 from assay.loop.stop_on_signal import StopOnSignal
 
 if TYPE_CHECKING:

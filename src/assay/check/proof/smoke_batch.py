@@ -22,7 +22,7 @@ from assay.errors import AssayError, ConfigError, first_line
 from assay.loss.targets import is_mean_over_samples
 from assay.metrics.multitask import Multitask
 from assay.metrics.per_target import PerTarget
-from assay.metrics.values import is_scalar, listed
+from assay.metrics.tracker import is_scalar, listed
 from assay.module import Module
 from assay.task.task_of import task_of
 

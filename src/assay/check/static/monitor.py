@@ -18,7 +18,7 @@ from assay.build.trainer.run_length import num_validations, run_length
 from assay.check.static.callbacks import kinds
 from assay.check.static.output_paths import TEMPORARY, too_long
 from assay.config.did_you_mean import did_you_mean
-from assay.config.value import is_whole, value_of
+from assay.config.serialize import is_whole, value_of
 from assay.errors import ConfigError
 from assay.quoting import counted
 

@@ -20,9 +20,9 @@ from assay.config.omegaconf_internals import (
     is_null,
     raw_value,
 )
+from assay.config.serialize import LARGEST_SEED, check_choice, check_whole_number, is_number, shown, value_of
 from assay.config.tree import walk, written_at
 from assay.config.unread_keys import OUR_DATA
-from assay.config.value import LARGEST_SEED, check_choice, check_whole_number, is_number, shown, value_of
 from assay.data.limits import NAMES, check_limits
 from assay.errors import ConfigError
 

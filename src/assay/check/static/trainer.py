@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from assay.build.trainer.run_end import has_no_end
+from assay.config.serialize import check_choice, check_whole_number, is_number, is_whole, value_of
 from assay.config.unread_keys import OUR_MODULE
-from assay.config.value import check_choice, check_whole_number, is_number, is_whole, value_of
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

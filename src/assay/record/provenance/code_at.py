@@ -7,7 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError, first_line
-from assay.record.provenance.git_environment import locate_git
+from assay.record.provenance.code_patch import locate_git
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,15 +7,171 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import yaml
 
+from assay.config.unread_keys import PACKAGES
 from assay.errors import AssayError, first_line
 from assay.files.sealed import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.record.runs.plain_value import plain_value, shown
+from assay.record.runs.run import is_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from assay.record.journal import JobRecord
     from assay.record.runs.run import Run
+
+INNER_FOLDS: Final = "data.split.inner_folds"
+"""How many inner folds choose a configuration; null in the jobs that test what they chose."""
+_LONG: Final = 8
+"""Characters of a number that nobody has typed."""
+
+
+def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
+    """Overrides that not all jobs share, by key, one dictionary per job.
+
+    >>> from assay.record.journal import JobRecord
+    >>> jobs = [JobRecord(0, "", ("data=iris", "seed=1")), JobRecord(1, "", ("data=iris", "seed=2"))]
+    >>> varying(jobs)
+    [{'seed': '1'}, {'seed': '2'}]
+    """
+    typed = [dict(_pair(override) for override in job.overrides) for job in jobs]
+    keys = {key: None for values in typed for key in values}
+    shared = {key for key in keys if len({values.get(key) for values in typed}) == 1}
+    if len(typed) == 1:  # alone, everything that was typed stands for it
+        shared = set()
+    return [{key: values[key] for key in keys if key not in shared and key in values} for values in typed]
+
+
+def fold_of(overrides: Iterable[str]) -> int | None:
+    """Which fold a job tests; None for one without folds.
+
+    >>> fold_of(["seed=1", "fold=2"]), fold_of(["seed=1", "fold=null"])
+    (2, None)
+    """
+    typed = dict(_pair(override) for override in overrides).get("fold", "")
+    return int(typed) if typed.isdecimal() else None
+
+
+def in_short(values: Mapping[str, str]) -> dict[str, str]:
+    """Values as they are shown: numbers that were drawn, with four significant digits.
+
+    Args:
+        values: As typed, by key.
+
+    >>> in_short({"optimizer.lr": "0.004903618401148253", "seed": "1"})
+    {'optimizer.lr': '0.004904', 'seed': '1'}
+    """
+    return {key: _in_short(value) for key, value in values.items()}
+
+
+def _pair(override: str) -> tuple[str, str]:
+    key, _, value = override.partition("=")
+    return key.lstrip("+"), value
+
+
+def _in_short(value: str) -> str:
+    try:
+        return value if len(value) <= _LONG else f"{float(value):.4g}"
+    except ValueError:
+        return value
+
+
+_MOST: Final = 6
+"""Columns for what nobody has typed."""
+_FINGERPRINT: Final = "config"
+Values = list[dict[str, str | None]]
+
+
+def config_columns(
+    runs: Sequence[Run], asked: Sequence[str], configs: ConfigValues
+) -> tuple[list[str], Values, list[str]]:
+    """Keys in which configurations differ, the values of each, and what there is to say about them.
+
+    Args:
+        runs: One of each configuration.
+        asked: Keys to show in their place.
+        configs: Reads what was not typed.
+    """
+    if asked:
+        return list(asked), [{key: _text(value(run, key, configs)) for key in asked} for run in runs], []
+    keys = [key for key in _candidates(runs) if _differs(key, runs, configs)]
+    if len(runs) == 1:
+        keys = [key for key in runs[0].typed if is_config(key)]
+    values = [{key: _text(value(run, key, configs)) for key in keys} for run in runs]
+    if len({run.config_fingerprint for run in runs}) < len(runs) and len({run.seed for run in runs}) > 1:
+        keys = [*keys, "seed"]
+        values = [{**own, "seed": str(run.seed)} for run, own in zip(runs, values, strict=True)]
+    names = {run.typed.get("name") for run in runs}
+    if len(names) > 1:
+        keys = ["name", *keys]
+        values = [{"name": run.name, **own} for run, own in zip(runs, values, strict=True)]
+    notes: list[str] = []
+    for alike in _alike(values, runs):
+        more, left_out = _untyped(
+            list({runs[number].config_fingerprint: runs[number] for number in alike}.values()), configs
+        )
+        for number in alike:
+            values[number] |= {key: more[key][runs[number].config_fingerprint] for key in more}
+        keys += [key for key in more if key not in keys]
+        if left_out:
+            notes.append(f"rows that were typed alike differ in {left_out} more keys; `assay diff` names all")
+    return keys, [{key: own.get(key) for key in keys} for own in values], notes
+
+
+def _candidates(runs: Sequence[Run]) -> list[str]:
+    """Groups, then what was typed; no experiment that only some have: what differs are its values."""
+    groups = dict.fromkeys(key for run in runs for key in run.choices)
+    typed = dict.fromkeys(key for run in runs for key in run.typed if key not in groups)
+    without = {
+        key
+        for key in groups
+        if PACKAGES.get(key) == "_global_" and not all(run.choices.get(key) for run in runs)
+    }
+    return [key for key in (*groups, *typed) if is_config(key) and key not in without]
+
+
+def _differs(key: str, runs: Sequence[Run], configs: ConfigValues) -> bool:
+    """Whether runs differ in a key; configs are read up to the first that does."""
+    first = value(runs[0], key, configs) if runs else None
+    others = (value(run, key, configs) for run in runs)
+    return any(other != first and plain_value(other) != plain_value(first) for other in others)
+
+
+def _alike(values: Values, runs: Sequence[Run]) -> list[list[int]]:
+    """Rows of different configurations that cannot be told apart by their columns."""
+    together: dict[Any, list[int]] = {}
+    for number, own in enumerate(values):
+        together.setdefault(tuple(map(plain_value, own.values())), []).append(number)
+    return [
+        numbers
+        for numbers in together.values()
+        if len({runs[number].config_fingerprint for number in numbers}) > 1
+    ]
+
+
+def _untyped(runs: Sequence[Run], configs: ConfigValues) -> tuple[dict[str, dict[str, str | None]], int]:
+    """In what configs differ that were typed alike: values by key and identity, and how many are left out."""
+    try:
+        all_values = {run.config_fingerprint: configs.all_of(run) for run in runs}
+        follow = set.intersection(*(set(run.interpolations) for run in runs))
+    except AssayError:
+        return {_FINGERPRINT: {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}}, 0
+    keys = dict.fromkeys(key for own in all_values.values() for key in own)
+    differ = [
+        key
+        for key in keys
+        if is_config(key) and key not in follow and len({own.get(key) for own in all_values.values()}) > 1
+    ]
+    found = {key: {mark: own.get(key) for mark, own in all_values.items()} for key in differ[:_MOST]}
+    apart = {tuple(own.get(key) for key in found) for own in all_values.values()}
+    if len(apart) < len(runs):
+        found[_FINGERPRINT] = {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}
+    return found, max(0, len(differ) - _MOST)
+
+
+def _text(found: Any) -> str | None:
+    return None if found is None else shown(found)
+
 
 FILE: Final = "config.yaml"
 _SOURCE: Final = tuple(f"data.source.{name}" for name in ("path", "root", "test_path", "target"))

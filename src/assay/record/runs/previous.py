@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 from assay.errors import AssayError
 from assay.record.run_directory import find_runs
 from assay.record.run_record import FILE
-from assay.record.runs.columns import config_columns
-from assay.record.runs.config_values import ConfigValues, unlike_data, unlike_losses
+from assay.record.runs.config_values import ConfigValues, config_columns, unlike_data, unlike_losses
 from assay.record.runs.read_runs import read_runs
 from assay.record.runs.run import same_value
 

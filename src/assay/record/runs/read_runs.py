@@ -13,10 +13,9 @@ from assay.record.journal import Journal
 from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE, RunRecord
-from assay.record.runs.config_values import ConfigValues, value_of
+from assay.record.runs.config_values import ConfigValues, fold_of, value_of
 from assay.record.runs.curves import read_curves
 from assay.record.runs.run import Run, is_config, typed_values
-from assay.record.runs.varying import fold_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

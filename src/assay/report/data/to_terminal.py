@@ -9,7 +9,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from assay.quoting import number_text
-from assay.report.data.bars import bar, histogram
 from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
@@ -17,6 +16,34 @@ if TYPE_CHECKING:
 
     from assay.report.data.survey import ColumnSurvey, Survey, Values
     from assay.terminal import Console
+
+_LEVELS: Final = "▁▂▃▄▅▆▇█"
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+
+
+def histogram(counts: Sequence[int]) -> str:
+    """A column a bin; an empty bin is a dot.
+
+    >>> histogram([0, 1, 4, 8])
+    '·▁▄█'
+    """
+    highest = max(counts, default=0) or 1
+    return "".join(_LEVELS[-(-8 * count // highest) - 1] if count else "·" for count in counts)
+
+
+def bar(share: float, width: int) -> str:
+    """A bar from left to right.
+
+    Args:
+        share: Of the whole width, from 0 to 1.
+        width: In characters.
+
+    >>> bar(0.5, 5)
+    '██▌'
+    """
+    eighths = round(8 * width * share)
+    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip() or ("▏" if share > 0 else "")
+
 
 _MOST: Final = 20
 """Rows of a table; the page has all."""

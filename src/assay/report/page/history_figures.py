@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from assay.figure.figure import Figure, Line, is_logarithmic
+from assay.record.objective import is_share
 from assay.record.runs.curves import Curve
-from assay.record.score_text import is_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

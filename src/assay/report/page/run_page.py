@@ -14,12 +14,12 @@ from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
 from assay.quoting import duration, number_text
 from assay.record import predictions_file, samples_file
-from assay.record.failure_cause import reason_of
+from assay.record.objective import described_metric, format_score
+from assay.record.outcome import reason_of
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
 from assay.record.runs.curves import read_curves
-from assay.record.score_text import described_metric, format_score
 from assay.report.page.history_figures import (
     at_epoch,
     curve_figures,

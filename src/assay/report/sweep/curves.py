@@ -9,8 +9,8 @@ import numpy as np
 from assay.errors import AssayError
 from assay.figure.figure import Figure, Line
 from assay.quoting import counted
+from assay.record.objective import is_share
 from assay.record.runs.curves import read_curves
-from assay.record.score_text import is_share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assay.record.runs.curves import Curve
-    from assay.report.sweep.contents import Contents
-    from assay.report.sweep.groups import Group
+    from assay.report.sweep.contents import Contents, Group
 
 _LINES: Final = 16
 """Configurations drawn."""

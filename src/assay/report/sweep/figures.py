@@ -10,15 +10,14 @@ import numpy as np
 
 from assay.figure.figure import Bars, Figure, Line, ParallelCoordinates, Points, Spans, is_logarithmic
 from assay.quoting import counted, duration, reads_as_number
+from assay.record.objective import format_score, is_share
 from assay.record.runs.importance import importance
-from assay.record.score_text import format_score, is_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.record.objective import Objective
-    from assay.report.sweep.contents import Contents, Job, Span
-    from assay.report.sweep.groups import Group
+    from assay.report.sweep.contents import Contents, Group, Job, Span
 
 MISSING: Final = "–"
 _IN_DECADES: Final = ("lr", "learning_rate", "weight_decay", "eps")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from assay.config.identity import REPETITIONS
+from assay.config.fingerprint import REPETITIONS
 from assay.errors import AssayError
 from assay.files.symlinks import check_inside
 from assay.record.journal import FILE, Journal
@@ -16,7 +16,7 @@ from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import RunRecord
-from assay.record.runs.varying import fold_of, varying
+from assay.record.runs.config_values import fold_of, varying
 from assay.report.sweep.contents import Contents, Job, Span, place_of, spans_of, time_of
 from assay.report.sweep.read_runs import read_runs
 

@@ -12,15 +12,15 @@ from assay.files.symlinks import read_end
 from assay.quoting import counted, duration
 from assay.record.log_file import FILE as LOG
 from assay.record.log_file import logs_of
+from assay.record.objective import format_score, score_text
 from assay.record.out_of_fold import FoldRun, gathered, mean_scores, tested_values
+from assay.record.runs.config_values import INNER_FOLDS, in_short
 from assay.record.runs.statistics import mean_of
-from assay.record.runs.varying import INNER_FOLDS, in_short
-from assay.record.score_text import format_score, score_text
 from assay.record.secrets import redact
 from assay.report.page.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
+from assay.report.sweep.contents import ranked, verdict
 from assay.report.sweep.curves import curve_figures
 from assay.report.sweep.figures import parameter_figures, timeline, tradeoff
-from assay.report.sweep.groups import ranked, verdict
 from assay.targets.own_task import import_trusted
 from assay.terminal import printable
 
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from assay.record.outcome import Cause
     from assay.record.runs.statistics import Mean
     from assay.report.page.page import Block, Tone
-    from assay.report.sweep.contents import Contents, Job
-    from assay.report.sweep.groups import Group
+    from assay.report.sweep.contents import Contents, Group, Job
 
 _LINES: Final = 25
 _BYTES: Final = 16 << 10

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import AssayError, ConfigError
 from assay.quoting import counted, number_text
-from assay.record.runs.columns import config_columns
-from assay.record.runs.config_values import OF_THE_RECORD, ConfigValues, value
+from assay.record.runs.config_values import OF_THE_RECORD, ConfigValues, config_columns, value
 from assay.record.runs.plain_value import plain_value
 from assay.record.runs.run import is_config, same_value
 from assay.record.runs.statistics import (

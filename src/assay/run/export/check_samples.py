@@ -19,9 +19,9 @@ from assay.data.samples import Samples, Unfitted
 from assay.data.transform.normalize import stored_type
 from assay.data.transform.transforms import Transforms
 from assay.errors import AssayError, first_line
+from assay.run.export.exportable import quiet
 from assay.run.export.original import FOLDERS
 from assay.run.export.table_inputs import table_inputs
-from assay.run.export.trace import quiet
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from assay.files.atomic import sync_directory, temporary_folder
 from assay.run.export.agreement import compare
 from assay.run.export.check_samples import original_outputs, prepared, read_samples, targets_of
 from assay.run.export.description import Exported, describe
+from assay.run.export.exportable import quiet, trace
 from assay.run.export.model_card import MARK, model_card
 from assay.run.export.original import read_original
 from assay.run.export.table_inputs import codes_of
-from assay.run.export.trace import quiet, trace
 from assay.run.kept.tokenizer_file import FILE as TOKENIZER_FILE
 from assay.run.kept.tokenizer_file import write_tokenizer
 

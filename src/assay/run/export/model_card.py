@@ -11,7 +11,7 @@ from assay.errors import AssayError
 from assay.markdown import plain
 from assay.quoting import counted, number_text
 from assay.record import predictions_file
-from assay.record.score_text import described_metric, format_score
+from assay.record.objective import described_metric, format_score
 from assay.run.export.example_code import code_of
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.errors import AssayError, first_line
+from assay.run.export.exportable import quiet
 from assay.run.export.table_inputs import text_codes, unknown_code
-from assay.run.export.trace import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -19,7 +19,7 @@ from assay.data.shown.shown_samples import (
 )
 from assay.module import Module
 from assay.record import predictions_file, samples_file
-from assay.record.failure_cause import reason_of
+from assay.record.outcome import reason_of
 from assay.record.samples_file import KeptSample
 from assay.task.generate import Sampling, generate
 from assay.task.task_of import task_of

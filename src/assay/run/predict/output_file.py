@@ -7,15 +7,18 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, final
 
+from rich.table import Table
+from rich.text import Text
 from typing_extensions import override
 
 from assay.errors import AssayError, ConfigError, cannot_write
 from assay.files.atomic import remove_unfinished, replacing
 from assay.files.symlinks import OWN_FILES
-from assay.quoting import spreadsheet_frame
+from assay.quoting import number_text, spreadsheet_frame
+from assay.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -159,3 +162,34 @@ class _Parquet:
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
+
+
+_EACH = ("probability ", "score ")
+"""Beginnings of the columns that there is one of for each class."""
+_MOST = 12
+
+
+def as_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A table of what matters most: no column in which nothing stands, and not one of each class.
+
+    Args:
+        columns: Of the predictions.
+        rows: To show.
+    """
+    filled = [name for name in columns if any(row[name] is not None for row in rows)]
+    if any(word.strip() in columns for word in _EACH):
+        filled = [name for name in filled if not name.startswith(_EACH)]
+    shown = filled if len(filled) <= _MOST else [*filled[: _MOST - 1], *filled[-1:]]
+    table = Table(box=None, pad_edge=False)
+    for name in shown:
+        number = any(isinstance(row[name], float) for row in rows)
+        table.add_column(Text(printable(name)), justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(_cell(row[name]))) for name in shown))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return number_text(value) if isinstance(value, float) else str(value)

@@ -17,7 +17,7 @@ from assay.config.unread_keys import check_read_by_run
 from assay.config.yaml_file import load_yaml
 from assay.errors import ConfigError, first_line
 from assay.paths import CONF_DIR
-from assay.run.interpolations import as_written, interpolations
+from assay.run.saved_config import as_written, interpolations
 from assay.targets.trust import KEY as TRUSTED
 
 if TYPE_CHECKING:

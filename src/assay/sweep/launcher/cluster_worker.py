@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from assay.build.trainer.num_processes import WORLD_SIZES
 from assay.process import reaper
-from assay.record.failure_cause import reason_of
-from assay.record.outcome import Outcome
+from assay.record.outcome import Outcome, reason_of
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.worker.exit_status import outcome_after
 from assay.sweep.worker.fork_client import MARK, ForkServer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, final
 
 from typing_extensions import override
 
-from assay.config.value import MOST_THREADS, check_whole_number
+from assay.config.serialize import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.record.provenance.provenance import usable_cores
 from assay.sweep.launcher.launcher import Launcher

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal, final
 
 from typing_extensions import override
 
-from assay.config.value import MOST_THREADS, check_whole_number
+from assay.config.serialize import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, first_line
 from assay.record.outcome import Outcome
 from assay.record.run_lock import is_written

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, final
 import psutil
 from typing_extensions import override
 
-from assay.config.value import MOST_THREADS, check_whole_number
+from assay.config.serialize import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import write_text
 from assay.record.outcome import Outcome

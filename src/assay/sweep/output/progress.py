@@ -19,8 +19,8 @@ from rich.text import Text
 from assay.errors import first_line
 from assay.files.symlinks import appending
 from assay.quoting import duration
-from assay.record.runs.varying import in_short, varying
-from assay.record.score_text import format_score
+from assay.record.objective import format_score
+from assay.record.runs.config_values import in_short, varying
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 from rich.markup import escape
 from rich.table import Table
 
-from assay.config.identity import REPETITIONS
+from assay.config.fingerprint import REPETITIONS
 from assay.files.atomic import write_text
 from assay.record import out_of_fold
 from assay.record.log_file import FILE, logs_of
+from assay.record.objective import format_score, score_text
+from assay.record.runs.config_values import INNER_FOLDS, fold_of, in_short, varying
 from assay.record.runs.importance import importance
 from assay.record.runs.statistics import mean_of
-from assay.record.runs.varying import INNER_FOLDS, fold_of, in_short, varying
-from assay.record.score_text import format_score, score_text
 from assay.run.summary import labelled
 from assay.sweep.output.progress import said, why
 from assay.sweep.output.tables import RESULTS, best_job, groups, ranked, write_tables

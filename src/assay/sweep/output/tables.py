@@ -12,11 +12,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.config.identity import REPETITIONS
+from assay.config.fingerprint import REPETITIONS
 from assay.files.atomic import write_text
 from assay.quoting import spreadsheet_cell
+from assay.record.runs.config_values import fold_of, varying
 from assay.record.runs.statistics import mean_of
-from assay.record.runs.varying import fold_of, varying
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

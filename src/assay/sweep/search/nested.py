@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 from typing_extensions import override
 
 from assay.errors import ConfigError
-from assay.record.runs.varying import INNER_FOLDS
+from assay.record.runs.config_values import INNER_FOLDS
 from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import as_typed, discrete, parse
 

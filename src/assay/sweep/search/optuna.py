@@ -21,7 +21,7 @@ from assay.callbacks.optuna_study import (
     sqlite_url,
     takes_argument,
 )
-from assay.config.value import check_whole_number
+from assay.config.serialize import check_whole_number
 from assay.error_location import one_line_of
 from assay.errors import ConfigError
 from assay.record.objective import objectives

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from typing_extensions import override
 
-from assay.config.value import check_whole_number
+from assay.config.serialize import check_whole_number
 from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import Choice, read_space
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, final
 
 from assay.errors import AssayError
 from assay.files.symlinks import read_end
-from assay.record.failure_cause import of_signal, signal_name
-from assay.record.outcome import Outcome
+from assay.record.outcome import Outcome, of_signal, signal_name
 from assay.record.run_record import FILE, RunRecord
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from assay.errors import AssayError
 from assay.files.symlinks import appending
-from assay.record.failure_cause import of_exception, reason_of
-from assay.record.outcome import TRIAL, Outcome, stopped_by
+from assay.record.outcome import TRIAL, Outcome, of_exception, reason_of, stopped_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
