@@ -83,12 +83,10 @@ def undivided_columns(
             more = " data.split.folds=null fold=null" if folds else ""
             notes.append(
                 f"data: the rows are divided at random, and {name!r} dates them ({_ends(values.dropna())}); "
-                "scores are too good if later rows are to be predicted: "
-                f"{override('data.split.time', name)}{more}"
+                f"scores are too good if later rows are to be predicted: {override('data.split.time', name)}{more}"
             )
             continue
-        own = values[rows[drawn[0]]].dropna()
-        share = own.isin(values[rows["train"]]).sum() / len(rows[drawn[0]])
+        share = values[rows[drawn[0]]].dropna().isin(values[rows["train"]]).sum() / len(rows[drawn[0]])
         if share >= _SHARED:
             notes.append(
                 f"data: {100 * share:.0f} % of the rows in {drawn[0]} have a {name!r} whose other rows "

@@ -324,7 +324,7 @@ def read_splits(
     if thin_classes is not None:
         if labels is None:
             raise DataError(
-                f"data.thin_classes={thin_classes}: only classes are thinned out, and the task is {task.name}",
+                f"data.thin_classes={thin_classes}: only classes are thinned out; this is {task.name}",
                 hint="data.thin_classes=null",
             )
         rows["train"] = long_tail(rows["train"], labels, len(class_names), thin_classes, split.seed)
