@@ -80,10 +80,10 @@ def undivided_columns(
     for name, hint in hints.items():
         values = whole.split_values[name].reset_index(drop=True)
         if hint == "time":
-            more = " data.split.folds=null fold=null" if folds else ""
+            typed = override("data.split.time", name) + " data.split.folds=null fold=null" * folds
             notes.append(
                 f"data: the rows are divided at random, and {name!r} dates them ({_ends(values.dropna())}); "
-                f"scores are too good if later rows are to be predicted: {override('data.split.time', name)}{more}"
+                f"scores are too good if later rows are to be predicted: {typed}"
             )
             continue
         share = values[rows[drawn[0]]].dropna().isin(values[rows["train"]]).sum() / len(rows[drawn[0]])
