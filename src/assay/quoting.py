@@ -56,15 +56,6 @@ def counted(number: int, thing: str, things: str = "") -> str:
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
-def subset_in_words(subset: str) -> str:
-    """What a message calls a subset.
-
-    >>> subset_in_words("test"), subset_in_words("all")
-    ('the test subset', 'the whole data')
-    """
-    return "the whole data" if subset == "all" else f"the {subset} subset"
-
-
 def duration(seconds: float) -> str:
     """A length of time, roughly.
 

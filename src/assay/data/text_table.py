@@ -13,7 +13,8 @@ from assay.data.tabular.csv_dialect import AUTO
 from assay.data.tabular.row_errors import blank_texts
 from assay.data.text.text_encoder import TextEncoder
 from assay.errors import DataError
-from assay.quoting import counted, subset_in_words
+from assay.quoting import counted
+from assay.task.target_check import subset_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

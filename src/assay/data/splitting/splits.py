@@ -19,7 +19,7 @@ from assay.data.splitting.split_rows import long_tail
 from assay.data.splitting.subset import blocks
 from assay.data.transform.normalize import scaled_alike, stored_type
 from assay.errors import DataError
-from assay.quoting import subset_in_words
+from assay.task.target_check import subset_in_words
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
