@@ -99,15 +99,6 @@ def number_text(value: float, digits: int = 4) -> str:
     return text.rstrip("0").rstrip(".") if decimals else text
 
 
-def subset_in_words(subset: str) -> str:
-    """What a message calls a subset.
-
-    >>> subset_in_words("test"), subset_in_words("all")
-    ('the test subset', 'the whole data')
-    """
-    return "the whole data" if subset == "all" else f"the {subset} subset"
-
-
 def duration(seconds: float) -> str:
     """A length of time, roughly.
 

@@ -25,7 +25,7 @@ def test_rows_without_a_text_are_refused_or_left_out_and_counted(tmp_path: Path)
     frame = FRAME.copy()
     frame.loc[[3, 7], "words"] = [None, "  "]
     with pytest.raises(
-        DataError, match=r"2 rows of 12 of the whole data have no text in 'words', first row 3"
+        DataError, match=r"2 rows of 12 of the whole data without text in 'words', first row 3"
     ):
         source(tmp_path, frame).read()
     dropping = source(tmp_path, frame, missing="drop")
@@ -49,7 +49,7 @@ def test_the_hint_about_a_missing_label_can_be_typed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["error", "drop"])
 def test_a_column_of_nothing_or_of_one_text_teaches_nothing(tmp_path: Path, missing: str) -> None:
-    with pytest.raises(DataError, match="have no text"):
+    with pytest.raises(DataError, match="without text"):
         source(tmp_path, FRAME.assign(words=" "), missing=missing).read()
     with pytest.raises(DataError, match="all 12 texts are equal"):
         source(tmp_path, FRAME.assign(words="same"), missing=missing).read()

@@ -99,8 +99,8 @@ def _of_table(source: dict[str, Any]) -> str:
         return Reconstruction.name
     if not isinstance(targets, str | list) or "???" in (source.get("path"), targets):
         return ""
+    from assay.data.tabular.feature_choice import task_of_columns
     from assay.data.tabular.table_file import read_table  # pandas takes half a second to import
-    from assay.data.tabular.target_task import task_of_columns
 
     names = [targets] if isinstance(targets, str) else [str(name) for name in targets]
     options = {key: source[key] for key in ("decimal", "encoding", "sheet") if source.get(key) is not None}

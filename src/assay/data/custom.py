@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from assay.data.samples import IndexedDataset
     from assay.task.task_name import TaskName
 
-_MOST = 10**8
-"""Samples, whose targets have to be held in memory."""
-
 
 @final
 class Custom:
@@ -155,17 +152,8 @@ def _refused(key: str, what: str, error: Exception) -> DataError:
 
 
 def _known_targets(dataset: IndexedDataset, pairs: _Pairs, key: str) -> Tensor:
-    try:
-        count = len(pairs)
-    except ValueError as error:
-        raise _refused(key, "its length is not one", error) from error
-    if not count:
+    if not len(pairs):
         raise DataError(f"{key}: {type(dataset).__name__} is empty", hint="check where it looks")
-    if count > _MOST:
-        raise DataError(
-            f"{key}: {type(dataset).__name__} has {count:,} samples; at most {_MOST:,} were expected",
-            hint="every target is read and kept in memory before training; take a subset of it",
-        )
     for name in ("targets", "labels"):
         known = getattr(dataset, name, None)
         if known is not None and len(known) == len(pairs):
@@ -173,7 +161,7 @@ def _known_targets(dataset: IndexedDataset, pairs: _Pairs, key: str) -> Tensor:
             # A target_transform makes what the samples hold differ from what the attribute says.
             if torch.equal(targets[0].double(), _tensor(pairs[0][1]).double()):
                 return targets
-    return torch.stack([_tensor(pairs[index][1]) for index in range(count)])
+    return torch.stack([_tensor(pairs[index][1]) for index in range(len(pairs))])
 
 
 def _tensor(values: Any) -> Tensor:

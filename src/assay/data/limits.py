@@ -68,13 +68,8 @@ def check_limits(values: Mapping[str, Any]) -> None:
         )
     ratio = values.get("thin_classes")
     fits = isinstance(ratio, int | float) and 0 < ratio <= 1
-    _check(
-        "thin_classes",
-        ratio,
-        fits,
-        "a number above 0 and at most 1, smallest class over largest,",
-        "0.01, or null",
-    )
+    wanted = "a number above 0 and at most 1, smallest class over largest,"
+    _check("thin_classes", ratio, fits, wanted, "0.01, or null")
 
 
 def _check_temporary_folder() -> None:

@@ -15,10 +15,17 @@ from assay.data.samples import Unfitted
 from assay.data.tabular.column_kind import is_number, kind_of, split_hints
 from assay.data.tabular.csv_dialect import AUTO, is_csv, resolved
 from assay.data.tabular.dates import as_dates, find_format
-from assay.data.tabular.feature_choice import NAMED, Asked, Features, choose_features
+from assay.data.tabular.feature_choice import (
+    NAMED,
+    Asked,
+    Features,
+    choose_features,
+    is_real,
+    task_of_columns,
+    with_targets,
+)
 from assay.data.tabular.table_encoder import MOST_BUCKETS, TableEncoder, category_texts
 from assay.data.tabular.table_file import check_columns, read_table
-from assay.data.tabular.target_task import is_real, task_of_columns, with_targets
 from assay.errors import DataError
 from assay.quoting import counted, override
 from assay.task.heads import SIGN, output_names
@@ -174,7 +181,7 @@ class Table:
             scikit-learn's `HashingVectorizer`.
         text_features: Numbers that such a column becomes.
         day_first: Whether 05/01/2024 is in January; None: by the dates of the column that tell.
-        task: `auto` goes by the target, see `assay.data.tabular.target_task`.
+        task: `auto` goes by the target, see `assay.data.tabular.feature_choice`.
         missing: `impute`: the median of a column of numbers, the most frequent of a column of categories, and
             rows without a target are left out; or `error`.
         separator: Between the columns of a CSV file: one character, `\s+` for any white space, or `auto`, see

@@ -13,7 +13,8 @@ from assay.data.tabular.csv_dialect import AUTO
 from assay.data.tabular.row_errors import blank_texts
 from assay.data.text.text_encoder import TextEncoder
 from assay.errors import DataError
-from assay.quoting import counted, subset_in_words
+from assay.quoting import counted
+from assay.task.target_check import subset_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -162,11 +163,11 @@ class TextTable:
         blank = blank_texts(texts)
         if not blank.any():
             return data
-        whole, row, number = subset_in_words(subset), texts.index[int(blank.argmax())], int(blank.sum())
+        row, number = texts.index[int(blank.argmax())], int(blank.sum())
         if not self._drop or blank.all():
             raise DataError(
-                f"data.source.{option}: {counted(number, 'row')} of {len(texts):,} of {whole} "
-                f"{'have' if number > 1 else 'has'} no text in {self.text!r}, first row {row} (from 0)",
+                f"data.source.{option}: {counted(number, 'row')} of {len(texts):,} of "
+                f"{subset_in_words(subset)} without text in {self.text!r}, first row {row} (from 0)",
                 hint="choose another column" if blank.all() else "data.source.missing=drop leaves them out",
             )
         self._said += (

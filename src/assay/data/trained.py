@@ -11,8 +11,8 @@ from assay.data.samples import Samples, Unfitted
 from assay.data.spec import Spec  # noqa: TC001 - dataclasses look their annotations up
 from assay.data.transform.normalize import stored_type
 from assay.errors import DataError
-from assay.quoting import subset_in_words
 from assay.task.heads import heads_of
+from assay.task.target_check import subset_in_words
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from typing_extensions import override
 
 from assay.errors import DataError
-from assay.quoting import subset_in_words
-from assay.task.target_check import wrong_form
+from assay.task.target_check import subset_in_words, wrong_form
 from assay.task.task import Task
 
 if TYPE_CHECKING:

@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.errors import DataError
-from assay.quoting import subset_in_words
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.task import Task
+
+
+def subset_in_words(subset: str) -> str:
+    """What a message calls a subset.
+
+    >>> subset_in_words("test"), subset_in_words("all")
+    ('the test subset', 'the whole data')
+    """
+    return "the whole data" if subset == "all" else f"the {subset} subset"
 
 
 def wrong_form(task: Task, subset: str, targets: Tensor) -> DataError:

@@ -100,7 +100,7 @@ def visits(count: int = 900) -> pd.DataFrame:
 
 
 CUSTOMERS = np.random.default_rng(1).integers(10_000, 10_300, 900)
-DAYS = pd.date_range("2019-01-01", periods=900, freq="D")
+DAYS = pd.date_range("2019-01-01", periods=300, freq="3D").repeat(3)
 
 
 def notes(frame: pd.DataFrame, folder: Path, build: Callable[..., DataModule], **split: Any) -> list[str]:
@@ -146,12 +146,17 @@ def test_groups_in_several_subsets_are_said(
         ("since", DAYS.strftime("%d.%m.%Y"), "2019-01-01 to 2021-06-16"),
         ("at", DAYS.strftime("%Y%m%d").astype(int), "2019-01-01 to 2021-06-16"),
         ("month", DAYS.strftime("%Y-%m"), "2019-01 to 2021-06"),
+        (
+            "at",
+            DAYS.strftime("%Y-%m-%d %H:%M") + [":01", ":02", ":03"] * 300,
+            "2019-01-01 00:00:01 to 2021-06-16 00:00:03",
+        ),
     ],
 )
 def test_times_under_a_random_division_are_said(
     tmp_path: Path, data_module: Callable[..., DataModule], column: str, values: Any, span: str
 ) -> None:
-    frame = visits().assign(**{column: np.random.default_rng(0).permutation(np.repeat(values[::3], 3))})
+    frame = visits().assign(**{column: np.random.default_rng(0).permutation(values)})
     assert notes(frame, tmp_path, data_module) == [
         f"data: the rows are divided at random, and {column!r} dates them ({span}); scores are too good if "
         f"later rows are to be predicted: data.split.time={column}"

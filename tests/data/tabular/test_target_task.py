@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from assay.data.tabular.target_task import task_of_columns, with_targets
+from assay.data.tabular.feature_choice import task_of_columns, with_targets
 from assay.errors import DataError
 
 TARGETS: dict[str, tuple[list[Any], str, bool]] = {

@@ -226,12 +226,12 @@ def test_an_encoding_that_is_not_that_of_training(kind_run: Trained, table: Path
         {**row, "input": ""} for row in json.loads(plain.stdout)["rows"]
     ]
     unknown = runner.invoke(app, ["predict", run, str(table / "rows.csv"), "--encoding", "latin-x"])
-    assert "--encoding: latin-x: expected an encoding such as latin-1" in unknown.stderr
+    assert "--encoding: unknown encoding: latin-x" in unknown.stderr
 
 
 def test_an_encoding_is_of_files_of_text(yes_no_run: Trained, table: Path) -> None:
     typed = ["predict", str(yes_no_run.run_dir), str(table / "rows.csv"), "--encoding=latin-1"]
-    assert "--encoding: latin-1: the model reads no tables" in CliRunner().invoke(app, typed).stderr
+    assert "--encoding: the model reads no tables" in CliRunner().invoke(app, typed).stderr
 
 
 @pytest.mark.parametrize(

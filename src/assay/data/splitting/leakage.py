@@ -80,15 +80,13 @@ def undivided_columns(
     for name, hint in hints.items():
         values = whole.split_values[name].reset_index(drop=True)
         if hint == "time":
-            more = " data.split.folds=null fold=null" if folds else ""
+            typed = override("data.split.time", name) + " data.split.folds=null fold=null" * folds
             notes.append(
                 f"data: the rows are divided at random, and {name!r} dates them ({_ends(values.dropna())}); "
-                "scores are too good if later rows are to be predicted: "
-                f"{override('data.split.time', name)}{more}"
+                f"scores are too good if later rows are to be predicted: {typed}"
             )
             continue
-        own = values[rows[drawn[0]]].dropna()
-        share = own.isin(values[rows["train"]]).sum() / len(rows[drawn[0]])
+        share = values[rows[drawn[0]]].dropna().isin(values[rows["train"]]).sum() / len(rows[drawn[0]])
         if share >= _SHARED:
             notes.append(
                 f"data: {100 * share:.0f} % of the rows in {drawn[0]} have a {name!r} whose other rows "

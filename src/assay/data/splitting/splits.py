@@ -19,7 +19,7 @@ from assay.data.splitting.split_rows import long_tail
 from assay.data.splitting.subset import blocks
 from assay.data.transform.normalize import scaled_alike, stored_type
 from assay.errors import DataError
-from assay.quoting import subset_in_words
+from assay.task.target_check import subset_in_words
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def read_splits(
     if thin_classes is not None:
         if labels is None:
             raise DataError(
-                f"data.thin_classes={thin_classes}: only classes are thinned out; the task is {task.name}",
+                f"data.thin_classes={thin_classes}: only classes are thinned out; this is {task.name}",
                 hint="data.thin_classes=null",
             )
         rows["train"] = long_tail(rows["train"], labels, len(class_names), thin_classes, split.seed)

@@ -90,19 +90,18 @@ def split_hints(frame: pd.DataFrame, kinds: Mapping[str, tuple[Kind, str]]) -> d
         column = frame[name].dropna()
         kind, why = kinds.get(name) or kind_of(column)
         is_text = kind == "category" and not is_number(column)
-        different = column.unique()
-        rows_of_one = len(column) / max(1, len(different))
-        if not 1 < len(different) < len(column):
+        different = (column.astype(str) if column.dtype == object else column).unique()
+        if len(different) < 2:
             continue
         if kind == "date" or (is_text and all(_YEAR_MONTH.fullmatch(str(value)) for value in different)):
             hints |= {} if _BIRTH_NAME.search(name) else {name: "time"}
         elif kind == "number" and _PERIOD_NAME.match(name):
             periods.append(name)
-        elif len(different) > _FEW and (
+        elif _FEW < len(different) < len(column) and (
             kind == "id"
             or "e-mail" in why
             or _ENTITY_NAME.match(name)
-            or (is_text and len(different) > _MANY and rows_of_one <= _ROWS_OF_ONE)
+            or (is_text and len(different) > _MANY and len(column) <= _ROWS_OF_ONE * len(different))
         ):
             hints[name] = "group"
     return hints | dict.fromkeys(periods if "group" in hints.values() else [], "time")

@@ -26,7 +26,6 @@ _UNUSED: Final = "\x1f"
 """A sign that stands in no text, so that a line is a single field."""
 _COMMA_NUMBER: Final = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
 _THOUSANDS: Final = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
-_BLANK: Final = " \t"
 csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
 
 
@@ -56,17 +55,15 @@ def read_records(path: str | Path, separator: str, encoding: str) -> Iterator[Re
         OSError: The file cannot be read.
         ValueError: It is damaged.
     """
-    handles = get_handle(path, "r", encoding=encoding, errors="replace", compression="infer")
-    with handles as opened:
-        number = 1
-        lines: Iterator[str] = iter(opened.handle)
+    with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as opened:
+        number, lines = 1, iter(opened.handle)
         for line in lines:
             if not line.strip(" \t\r\n") and not line.startswith(separator):
                 number += 1
                 continue
             taken, width = [line], 0
             begin = line.lstrip("\ufeff" if number == 1 else "")
-            begin = begin if begin.startswith(separator) else begin.lstrip(_BLANK)  # as pandas does
+            begin = begin if begin.startswith(separator) else begin.lstrip(" \t")  # as pandas does
             if '"' in line:
                 width = _quoted_width(begin, lines, taken, separator)
             else:

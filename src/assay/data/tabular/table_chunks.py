@@ -208,8 +208,7 @@ def _of_csv(path: Path, size: int, separator: str, encoding: str, options: Any) 
             if record.width != header.width
         }
         text = "".join([header.text, *(record.text for record in some if record.width == header.width)])
-        frame = plain_numbers(pd.read_csv(StringIO(text), sep=separator, **options))
-        frame.columns = frame.columns.map(str)
+        frame = pd.read_csv(StringIO(text), sep=separator, **options)
         if len(frame) + len(bad) != len(some):
             raise ValueError(f"rows {start} to {rows[-1]} cannot be told apart (rows count from 0)")
         yield TableChunk(frame, [row for row in rows if row not in bad] if bad else rows, bad)

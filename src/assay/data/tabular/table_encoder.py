@@ -264,8 +264,6 @@ class TableEncoder:
             DataError: A column is missing, lacks a value, or held numbers in training and holds something
                 else.
         """
-        if not self.columns:
-            raise RuntimeError("fit() comes first")
         self.check_columns([str(name) for name in raw.columns])
         encode = {"category": _one_hot, "words": hashed_texts}
         encoded = [encode.get(one.kind, _filled)(raw[one.name], one) for one in self._in_order()]

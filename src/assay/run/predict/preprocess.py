@@ -337,14 +337,12 @@ class Preprocess(nn.Module):
         Raises:
             ConfigError: There is none of this name, or the model reads no tables.
         """
-        known = True
+        if self.encoder is None:
+            raise ConfigError("the model reads no tables", key="--encoding", hint="leave it out")
         try:
             codecs.lookup(encoding)
-        except LookupError:
-            known = False
-        if not known or self.encoder is None:
-            wanted = "the model reads no tables" if known else "expected an encoding such as latin-1"
-            raise ConfigError(f"{encoding}: {wanted}", key="--encoding", hint="leave --encoding out")
+        except LookupError as error:
+            raise ConfigError(str(error), key="--encoding", hint="--encoding latin-1") from error
         self.file_options = {**self.file_options, "encoding": encoding}
 
     def no_samples(self) -> Tensor:
