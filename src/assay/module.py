@@ -321,7 +321,7 @@ class Module(L.LightningModule):
             metric.fit(torch.cat(features), labels)
 
     def _finish(self, tracker: Tracker) -> None:
-        values = tracker.compute()
+        values = tracker.compute(self.device)
         tracker.reset()
         plain = {name: value for name, value in values.items() if is_scalar(value)}
         # The values are the same on every rank already; sync_dist only tells Lightning so.

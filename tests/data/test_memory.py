@@ -33,6 +33,16 @@ def test_a_container_leaves_what_it_has_not_used(cgroup: Path) -> None:
     assert device_memory(CPU) == 5_000_000
 
 
+def test_a_container_of_version_1_leaves_what_it_has_not_used(cgroup: Path) -> None:
+    (cgroup / "memory").mkdir()
+    (cgroup / "memory" / "memory.limit_in_bytes").write_text("5000000\n")
+    (cgroup / "memory" / "memory.usage_in_bytes").write_text("2000000\n")
+    assert free_memory() == 3_000_000
+    assert device_memory(CPU) == 5_000_000
+    (cgroup / "memory" / "memory.limit_in_bytes").write_text("9223372036854771712\n")  # for none
+    assert 0 < free_memory() <= device_memory(CPU) == TOTAL
+
+
 def test_a_container_that_is_over_its_limit_leaves_nothing(cgroup: Path) -> None:
     limit(cgroup, "5000000", "6000000")
     assert free_memory() == 0

@@ -38,7 +38,7 @@ SECOND = (
     "dirpath:'${run_dir}/checkpoints',monitor:val/accuracy,mode:force_min,"
     "enable_version_counter:false}"
 )
-WHOLE = ("log", "metrics", "logged", "gradients", "matrices", "buffers", "validated")
+WHOLE = ("log", "losses", "metrics", "logged", "gradients", "matrices", "buffers", "validated")
 """Items that are taken as one."""
 
 
@@ -57,10 +57,7 @@ CASES = {
     "step": Case(
         (*COMMON, "trainer.accumulate_grad_batches=4", "trainer.val_check_interval=0.5"),
         *("batch", 5),
-        (
-            *("position.phase", "position.batch", "log", "processes.module.train.pending"),
-            *("processes.module.logged_step",),
-        ),
+        ("position.phase", "position.batch", "log", "processes.module.train.pending"),
     ),
     "early_stopping": Case(
         (
@@ -76,7 +73,7 @@ CASES = {
             *("callbacks.last_checkpoint.every_n_train_steps=2", SEVERAL),
         ),
         *("validation", 1),
-        ("processes.gradients", "ModelCheckpoint._last_global_step_saved"),
+        ("processes.gradients", "processes.module.losses", "ModelCheckpoint._last_global_step_saved"),
     ),
     "many_steps": Case(
         (*COMMON, "data.batch_size=1", "trainer.max_epochs=1", "trainer.limit_train_batches=64"),

@@ -71,6 +71,29 @@ def test_as_scikit_learn_says_of_all_samples(sizes: list[int]) -> None:
     assert float(found["val/f1"]) == pytest.approx(f1_score(targets, guesses, average="macro"))
 
 
+@pytest.mark.parametrize("given", [[], steps([3, 2])], ids=["without samples", "restored"])
+def test_sums_are_reduced_on_the_device_of_the_ranks(
+    given: list[Step], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint brings them on the CPU, with which NCCL can do nothing."""
+    before = fed(given)
+    before.flush()
+    after = Tracker(collection(), "val")
+    after.restore(before.state(), torch.device("meta"))
+    reduced: list[torch.device] = []
+
+    def all_reduce(pair: Tensor) -> None:
+        reduced.append(pair.device)
+        raise RuntimeError("as far as it goes")
+
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "all_reduce", all_reduce)
+    with pytest.raises(RuntimeError, match="as far as it goes"):
+        after.compute(torch.device("meta"))
+    assert reduced == [torch.device("meta")]
+    assert {metric.device for metric in after.metrics.values(copy_state=False)} == {torch.device("meta")}
+
+
 def test_a_look_changes_nothing() -> None:
     given = steps(UNEVEN)
     looked_at, left_alone = Tracker(collection(), "val"), fed(given)
@@ -125,7 +148,8 @@ def test_nothing_waits_for_the_device_before_an_epoch_is_over(data: str, tmp_pat
     )
     module: Any = assembly.module
     datamodule: Any = assembly.datamodule
-    module.trainer, module._step.logged = assembly.trainer, 0  # a loss that is written is waited for
+    module.trainer = assembly.trainer
+    module.trainer.accumulate_grad_batches = 1000  # the loss of a whole step is written, and waited for
     batch = datamodule.on_after_batch_transfer(next(iter(datamodule.train_dataloader())), 0)
     before = 0
     with Waits() as waits:  # type: ignore[no-untyped-call]  # torch leaves it untyped

@@ -1,4 +1,4 @@
-"""The counters in which the kernel's OOM killer leaves its trace, as files of each kind."""
+"""What control groups say of memory, as files of each kind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.process.oom_killer import kills
+from assay.process.oom_killer import kills, memory_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +35,31 @@ def test_counters(cgroup: str | None, files: dict[str, str], expected: int, tmp_
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     assert kills(tmp_path / "cgroup", tmp_path / "proc") == expected
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "folder", "names"),
+    [
+        ("0::/slurm/job_7/step_0\n", "slurm/job_7", ("memory.max", "memory.current")),
+        (
+            "4:cpu,memory:/slurm/job_7/step_0\n0::/\n",
+            "memory/slurm/job_7",
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ),
+    ],
+)
+def test_a_limit_of_a_group_around_this_one(
+    cgroup: str, folder: str, names: tuple[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "self" / "cgroup").write_text(cgroup, encoding="utf-8")
+    for below, number in (("", 70), ("/step_0", 90)):
+        place = tmp_path / "cgroup" / f"{folder}{below}"
+        place.mkdir(parents=True)
+        for name, value in zip(names, (number, 30), strict=True):
+            (place / name).write_text(f"{value}\n", encoding="utf-8")
+    (tmp_path / "cgroup" / "memory.max").write_text("max\n", encoding="utf-8")
+    assert sorted(memory_limits(tmp_path / "cgroup", tmp_path / "proc")) == [(70, 30), (90, 30)]
 
 
 def test_this_machine_has_a_counter() -> None:

@@ -68,7 +68,8 @@ def whole(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 TELL = (
     *(*TRAIN[:4], "data=digits", "model=linear", "device=ddp_cpu", "data.batch_size=8", "hydra.run.dir=run"),
-    *("trainer.max_epochs=1", "trainer.limit_train_batches=2", "callbacks=[last_checkpoint,telling]"),
+    *("trainer.max_epochs=1", "trainer.limit_train_batches=2"),
+    *("callbacks=[last_checkpoint,checkpoint,telling]", "callbacks.checkpoint.every_n_epochs=99"),
 )
 
 
@@ -89,6 +90,7 @@ def test_a_signal_before_the_first_step_or_the_test(
         False,
     ), said
     assert "Traceback" not in said
+    assert (tmp_path / "run" / "log.txt").read_text().count("every_n_epochs=99: nothing will be saved") == 1
     saved = (tmp_path / "run" / "checkpoints" / "last.ckpt").exists()
     assert ("last" in record["checkpoints"]) == saved
     assert saved == (moment in ("train_end", "setup test"))

@@ -7,18 +7,15 @@ from pathlib import Path
 import psutil
 import torch
 
+from assay.process.oom_killer import memory_limits
+
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def free_memory() -> int:
     """Bytes this process can still take: what the machine has free, or a container's limit leaves."""
-    free: int = psutil.virtual_memory().available
-    try:
-        limit = (_CGROUP / "memory.max").read_text().strip()
-        used = int((_CGROUP / "memory.current").read_text())
-    except (OSError, ValueError):
-        return free
-    return min(free, max(0, int(limit) - used)) if limit.isdigit() else free
+    limits = (max(0, limit - used) for limit, used in memory_limits(_CGROUP))
+    return min([psutil.virtual_memory().available, *limits])
 
 
 def device_memory(device: torch.device) -> int:
@@ -29,12 +26,7 @@ def device_memory(device: torch.device) -> int:
         return torch.mps.recommended_max_memory()
     if device.type != "cpu":
         return 0
-    total: int = psutil.virtual_memory().total
-    try:
-        limit = (_CGROUP / "memory.max").read_text().strip()
-    except OSError:
-        return total
-    return min(total, int(limit)) if limit.isdigit() else total
+    return min([psutil.virtual_memory().total, *(limit for limit, _ in memory_limits(_CGROUP))])
 
 
 def free_device_memory(device: torch.device) -> int:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from torchmetrics import MetricCollection
 
@@ -127,30 +127,30 @@ class Tracker:
         self._loss_sum = total if self._loss_sum is None else self._loss_sum + total
         self._count += sum(self._sizes)
         if len(self.metrics):
-            if losses.device != self._device:  # states that are lists are as long as the epoch
-                self.metrics.to(losses.device)
-                self._device = losses.device
+            self._move_metrics(losses.device)
             predictions, targets = (torch.cat(column) for column in zip(*self._pending, strict=True))
             predictions = predictions.float() if predictions.dtype != torch.float64 else predictions
             self.metrics.update(predictions if self._predict is None else self._predict(predictions), targets)
         self._pending, self._losses, self._sizes, self._bytes = [], [], [], 0
 
-    def compute(self) -> dict[str, Any]:
+    def compute(self, device: torch.device | None = None) -> dict[str, Any]:
         """Loss and metrics over everything since the last reset, on all ranks together.
+
+        Args:
+            device: On which ranks reduce; a restored sum may lie elsewhere. None: that of the losses.
 
         Returns:
             `stage/loss` and `stage/<metric>`, as the metric computes it; empty when no sample was seen
             anywhere.
         """
         self.flush()
-        device = (
-            self._loss_sum.device
-            if self._loss_sum is not None
-            else next(self._device_of_metrics(), torch.device("cpu"))
-        )
+        if device is None:
+            device = torch.device("cpu") if self._loss_sum is None else self._loss_sum.device
         pair = torch.zeros(2, dtype=torch.float64 if device.type != "mps" else torch.float32, device=device)
         if self._loss_sum is not None:
             pair[0], pair[1] = self._loss_sum, self._count
+        if len(self.metrics):
+            self._move_metrics(device)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.all_reduce(pair)
         if not pair[1]:
@@ -174,8 +174,10 @@ class Tracker:
                 values[str(name).removeprefix(f"{self.stage}/")] = float(value)
         return values
 
-    def _device_of_metrics(self) -> Iterator[torch.device]:
-        return (metric.device for metric in self.metrics.values(copy_state=False))
+    def _move_metrics(self, device: torch.device) -> None:
+        if device != self._device:  # states that are lists are as long as the epoch
+            self.metrics.to(device)
+            self._device = device
 
     def reset(self) -> None:
         """Forget everything."""

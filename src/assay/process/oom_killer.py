@@ -1,13 +1,20 @@
-"""How often the kernel has killed a process to get memory: the only trace that its OOM killer leaves."""
+"""What the control groups of this process say of its memory: limits, and how often the kernel has killed."""
 
 from __future__ import annotations
 
 import functools
 import re
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 _CGROUPS = Path("/sys/fs/cgroup")
+_FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+"""Of a limit and of what is used, in version 2 and 1."""
 
 
 def kills(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> int:
@@ -17,7 +24,10 @@ def kills(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> int:
         cgroups: Where control groups are mounted.
         proc: Where the kernel tells about processes.
     """
-    for path in (*_own_counters(cgroups, proc), proc / "vmstat"):
+    counters = [
+        folder / name for folder in _groups(cgroups, proc) for name in ("memory.events", "memory.oom_control")
+    ]
+    for path in (*counters, proc / "vmstat"):
         try:
             match = _COUNT.search(path.read_text(encoding="utf-8"))
         except OSError:
@@ -27,18 +37,30 @@ def kills(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> int:
     return 0
 
 
+def memory_limits(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> Iterator[tuple[int, int]]:
+    """Bytes that each group of this process may take, and has taken.
+
+    Args:
+        cgroups: As for `kills`.
+        proc: As for `kills`.
+    """
+    for folder in _groups(cgroups, proc):
+        for names in _FILES:
+            with suppress(OSError, ValueError):  # without a limit it says max
+                limit, used = (int((folder / name).read_text(encoding="ascii")) for name in names)
+                yield limit, used
+
+
 @functools.cache
-def _own_counters(cgroups: Path, proc: Path) -> list[Path]:
-    """The files of this process's control group, in version 2 and 1; a container may see it as the root."""
-    try:
-        lines = (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    paths: list[Path] = []
-    for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
-        if not controllers:
-            paths += [cgroups / path.strip("/") / "memory.events", cgroups / "memory.events"]
-        elif "memory" in controllers.split(","):
-            root = cgroups / "memory"
-            paths += [root / path.strip("/") / "memory.oom_control", root / "memory.oom_control"]
-    return paths
+def _groups(cgroups: Path, proc: Path) -> list[Path]:
+    """This process's group and those around it, in version 2 and 1; a container may see it as the root."""
+    folders: list[Path] = []
+    with suppress(OSError):
+        for line in (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
+            _, _, rest = line.partition(":")
+            controllers, _, path = rest.partition(":")
+            root = cgroups / "memory" if controllers else cgroups
+            if not controllers or "memory" in controllers.split(","):
+                folder = root / path.strip("/")
+                folders += [folder, *folder.parents[: len(folder.parts) - len(root.parts)]]
+    return [*folders, cgroups, cgroups / "memory"]

@@ -169,7 +169,7 @@ def execute(
     Raises:
         AssayError: The record cannot be written; it goes on saying `running`.
     """
-    start, known_before = time.perf_counter(), record.checkpoints
+    start, seconds_before, known_before = time.perf_counter(), record.seconds, record.checkpoints
     with log_file(run_dir / FILE):
         try:
             record.model = _parameters(assembly.module)
@@ -204,7 +204,8 @@ def execute(
             if raise_errors:
                 raise
         finally:
-            record.seconds = round(time.perf_counter() - start, 3)
+            seconds = time.perf_counter() - start
+            record.seconds = round(seconds_before + seconds, 3)
             began = [record.started, *(entry["at"] for entry in record.resumed)]
             record.finished = max(now(), *began)  # a clock may have been put back
             if record.checkpoints is known_before:  # training did not come to its end
@@ -213,7 +214,7 @@ def execute(
                 record.reason += f"; {OWN_LOOPS}"
             _note_lost_rows(assembly.trainer, record)
             _noting(end_wandb, record)
-            log.info("%s after %.1f s %s", record.status, record.seconds, record.reason)
+            log.info("%s after %.1f s %s", record.status, seconds, record.reason)
             record.files = _noting(files_of, run_dir) or {}
             _save(record, run_dir)
 

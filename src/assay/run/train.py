@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from contextlib import contextmanager
 from dataclasses import replace
@@ -35,6 +36,7 @@ from assay.config.serialize import known, to_yaml
 from assay.errors import AssayError, ConfigError
 from assay.files.symlinks import appending
 from assay.loop.stop_on_signal import StoppedBySignal
+from assay.record.log_file import FILE, log_file
 from assay.record.outcome import TRIAL
 from assay.record.provenance.provenance import refuse_uncommitted
 from assay.record.provenance.segment import segment_here
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
 
     Data = pd.DataFrame | Dataset[Any] | L.LightningDataModule | tuple[ArrayLike, ArrayLike]
 
+log = logging.getLogger("assay")
 _PLAIN: Final = (bool, int, float, str, type(None))
 _ROOM: Final = "make room, then `assay resume` the run"
 
@@ -280,7 +283,7 @@ def run_job(
             )
         prepare(config)
         with begun(run_dir, config, overrides, chosen, plain=known(config), **kept):
-            _launch(config, processes)
+            _launch(config, processes, warnings)
         return result_of(run_dir)
     with quiet():
         assembly = _assembled(config, datamodule=proof.datamodule, trainer_for=proof.trainer_for)
@@ -309,6 +312,8 @@ def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bo
     """
     run_dir = Path(config.run_dir)
     proof = prove(config, record.resumed[-1]["overrides"])
+    warnings = proof.report.warnings
+    say_warnings(warnings)
     changed = record.resumed[-1]["changed"]
     before = as_written(config, {k: text for k, text in record.interpolations.items() if k not in changed})
     record.fingerprint, record.interpolations = fingerprint(before), interpolations(before)
@@ -319,7 +324,7 @@ def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bo
         prepare(config)
         with _refusal(run_dir, hint=_ROOM):
             _write_again(RunDirectory(run_dir), known(config), record, patch)
-        _launch(config, processes)
+        _launch(config, processes, warnings)
         return result_of(run_dir)
     with quiet():
         assembly = _assembled(config, datamodule=proof.datamodule, trainer_for=proof.trainer_for)
@@ -327,7 +332,7 @@ def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bo
         same_data(assembly, record)
         with _refusal(run_dir, hint=_ROOM):
             _write_again(RunDirectory(run_dir), assembly.plain, record, patch)
-        execute(assembly, record, run_dir, raise_errors=raise_errors)
+        execute(assembly, record, run_dir, raise_errors=raise_errors, warnings=warnings)
     return result_of(run_dir, assembly)
 
 
@@ -491,9 +496,12 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
     return 0 if not first or record.status in ("finished", "interrupted", "pruned") else 1
 
 
-def _launch(config: DictConfig, processes: int) -> None:
+def _launch(config: DictConfig, processes: int, warnings: Sequence[str]) -> None:
     """Run a job on several processes; one that is told to stop before they train has no other word of it."""
     run_dir = Path(config.run_dir)
+    with log_file(run_dir / FILE):
+        for warning in warnings:
+            log.warning("%s", warning)
     end = ranks.launch(run_dir, processes, trusted_in(config))
     record = RunRecord.load(run_dir)
     if end.startswith("SIG") and record.status == "running":

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from assay.data.data_module import DataModule
 from assay.run.export.check_samples import original_outputs, read_samples
 from assay.run.export.export import export
 from assay.run.export.original import read_original
@@ -42,6 +43,14 @@ def table_run(train: Train, tmp_path_factory: pytest.TempPathFactory) -> Trained
         *("data=table", f"data.source.path='{path}'", "data.source.target=price", "loss=mse"),
         *("metrics=regression", "callbacks=[default]", "trainer.max_epochs=2", "predictions.max_megabytes=0"),
     )
+
+
+def test_an_error_of_ours_is_no_data_that_cannot_be_read(
+    digits_run: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(DataModule, "digest")
+    with pytest.raises(AttributeError, match="digest"):
+        read_samples(read_original(digits_run.run_dir, "best"))
 
 
 def test_data_that_is_gone_or_another_one(table_run: Trained, tmp_path: Path) -> None:

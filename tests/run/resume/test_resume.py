@@ -116,6 +116,20 @@ def test_the_command_goes_on_where_the_run_is_and_then_has_nothing_to_add(
     assert (code, "optimizer.lr" in said, "trainer.max_epochs" in said) == (2, True, True)
 
 
+def test_seconds_are_those_of_all_times_and_warnings_are_said_each_time(train: Train, tmp_path: Path) -> None:
+    rare = "callbacks.checkpoint.every_n_epochs=99"
+    run_dir = interrupted(train, tmp_path, (*JOB, rare), "batch", 2)
+    known = RunRecord.load(run_dir)
+    assert 0 < known.seconds < 1000
+    known.seconds += 1000
+    known.save(run_dir)
+    code, said = typed(run_dir)
+    assert code == 0, said
+    assert 1000 < record(run_dir)["seconds"] < 2000
+    assert f"warning: {rare}: nothing will be saved" in said
+    assert (run_dir / "log.txt").read_text().count(f"{rare}: nothing will be saved") == 2
+
+
 def test_without_a_checkpoint_it_begins_anew_and_says_so(stopped: Path, train: Train) -> None:
     shutil.rmtree(stopped / "checkpoints")
     known = RunRecord.load(stopped)

@@ -72,8 +72,11 @@ def read_samples(original: Original) -> CheckSamples:
             datamodule: Any = open_data(original.config, prepare=False)
             if isinstance(datamodule, DataModule):
                 return _of_ours(original, datamodule)
-            return _of_own(datamodule)
-    except (AssayError, OSError, AttributeError) as error:
+            try:
+                return _of_own(datamodule)
+            except AttributeError as error:  # it may lack a dataloader, or ask for its trainer
+                raise AssayError(first_line(error)) from error
+    except (AssayError, OSError) as error:
         if not original.spec:
             raise
         return CheckSamples(
