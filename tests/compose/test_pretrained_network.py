@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
 
-from assay.compose.pretrained_network import settle_network
+from assay.compose.task_choice import settle_network
 
 if TYPE_CHECKING:
     from pathlib import Path

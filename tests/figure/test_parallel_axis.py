@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.figure.figure import Figure, ParallelCoordinates
-from assay.figure.parallel_axis import parallel_axis
+from assay.figure.figure import Figure, ParallelCoordinates, parallel_axis
 from assay.figure.to_plotly import to_plotly
 
 

@@ -13,7 +13,7 @@ from assay.compose.listing import list_options
 from assay.config.fingerprint import fingerprint
 from assay.config.serialize import known, to_yaml
 from assay.data.spec import Spec
-from assay.run.resume.resume_overrides import change
+from assay.run.resume.resume import change
 from assay.run.saved_config import as_written, interpolations
 
 if TYPE_CHECKING:

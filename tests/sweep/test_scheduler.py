@@ -20,9 +20,8 @@ from assay.record.journal import Journal
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.scheduler import Policy, Scheduler, job_record_of, num_gpus
+from assay.sweep.scheduler import Policy, Scheduler, StopRequest, job_record_of, num_gpus
 from assay.sweep.search.grid import GridSearch
-from assay.sweep.stop_request import StopRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

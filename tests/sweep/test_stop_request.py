@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from assay.sweep.stop_request import StopRequest
+from assay.sweep.scheduler import StopRequest
 from assay.sweep.worker.check_process import CheckProcess
 
 

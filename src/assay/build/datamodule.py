@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 import tarfile
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
 
 import lightning as L
+import torch
+from lightning.fabric.utilities.data import sized_len
+from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.build.compatibility.compatibility import pretrained_inputs
@@ -14,12 +18,12 @@ from assay.build.node import build
 from assay.build.trainer.run_length import run_length
 from assay.config.tree import written_at
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
+from assay.data.data_module import DataModule
 from assay.data.declared import Declared
 from assay.error_location import one_line_of
 from assay.errors import AssayError, ConfigError, DataError
 
 if TYPE_CHECKING:
-    from assay.build.trainer.user_datamodule import OwnBatches
     from assay.data.spec import Spec
 
 # What torchvision unpacks may be anybody's: no member leads out of the folder by `..` or a link. This is the
@@ -121,3 +125,52 @@ def describe(config: DictConfig, spec: Spec | None, own: OwnBatches | None = Non
         raise ConfigError(
             "a datamodule needs a `spec` attribute after setup()", key="data", hint="see assay.data.spec.Spec"
         )
+
+
+@final
+@dataclass(frozen=True)
+class OwnBatches:
+    """What the loaders of training say.
+
+    Attributes:
+        count: Batches of an epoch and process; None where they do not tell.
+        size: Samples of a batch; None where they do not tell.
+    """
+
+    count: int | None = None
+    size: int | None = None
+
+    def as_config(self) -> dict[str, int | None]:
+        """For the config node `spec`."""
+        return {"train_batches": self.count, "train_batch_size": self.size}
+
+
+def own_batches(datamodule: L.LightningDataModule) -> OwnBatches | None:
+    """Ask the loaders of a datamodule; nothing is read from them.
+
+    Args:
+        datamodule: After its `setup`; assay's own cuts its batches as the config says.
+
+    Returns:
+        None for assay's own.
+    """
+    if isinstance(datamodule, DataModule):
+        return None
+    try:
+        with torch.random.fork_rng(devices=[]):
+            given: Any = datamodule.train_dataloader()
+            loaders = given if isinstance(given, CombinedLoader) else CombinedLoader(given, "max_size_cycle")
+            counts = [sized_len(loader) for loader in loaders.flattened]
+            size = _size(loaders.flattened[0])
+    except Exception:  # it may need the trainer, or what the run makes first
+        return OwnBatches()
+    known = [count for count in counts if count is not None]
+    least = min if loaders._mode == "min_size" else max
+    return OwnBatches(least(known) if known and len(known) == len(counts) else None, size)
+
+
+def _size(loader: Any) -> int | None:
+    size = getattr(loader, "batch_size", None)
+    if size is None:
+        size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    return size if isinstance(size, int) and size > 0 else None

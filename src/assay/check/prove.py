@@ -20,7 +20,7 @@ from assay.build.compatibility.compatibility import (
     pretrained_inputs,
 )
 from assay.build.compatibility.fine_tuning_checks import check_fine_tuning, notes_on_model, warnings_of
-from assay.build.datamodule import describe, open_data, open_declared
+from assay.build.datamodule import describe, open_data, open_declared, own_batches
 from assay.build.library_warnings import quiet
 from assay.build.module import notes_on_hyper_parameters
 from assay.build.node import build
@@ -29,7 +29,6 @@ from assay.build.trainer.monitor_mode import known_directions
 from assay.build.trainer.num_processes import world_size
 from assay.build.trainer.run_length import check_length, check_plateau, run_length
 from assay.build.trainer.trainer import build_trainer
-from assay.build.trainer.user_datamodule import own_batches
 from assay.check.proof.eval_steps import batch_sizes, try_eval_steps
 from assay.check.proof.fake_step import (
     Batch,
@@ -77,7 +76,7 @@ if TYPE_CHECKING:
     import lightning as L
     from lightning.pytorch.plugins import Precision
 
-    from assay.build.trainer.user_datamodule import OwnBatches
+    from assay.build.datamodule import OwnBatches
     from assay.data.spec import Spec
 
     Sizes = Mapping[bool, Sequence[int]]

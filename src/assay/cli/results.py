@@ -110,7 +110,7 @@ def best(
     with reported(debug, as_json=as_json) as document:
         from assay.record.runs.read_runs import read_runs
         from assay.report.table.comparison import compare as compared
-        from assay.report.table.ranking import default_metric, in_words, ranking_of
+        from assay.report.table.comparison import default_metric, in_words, ranking_of
         from assay.report.table.text_table import best_run
         from assay.report.table.to_document import Best, to_document
 
@@ -191,7 +191,7 @@ def _show(
 ) -> None:
     from assay.record.runs.read_runs import RunReader
     from assay.report.table.comparison import compare as compared
-    from assay.report.table.ranking import default_metric
+    from assay.report.table.comparison import default_metric
 
     reader = RunReader()
 
@@ -245,3 +245,52 @@ def _watch(kind: str, comparison: Any, form: Format) -> None:
                 time.sleep(max(2.0, time.monotonic() - start))
     except KeyboardInterrupt:
         return
+
+
+def report(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH…", help="A run, a sweep, or any folders that hold runs.")
+    ],
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="The page.  [default: PATH/report.html]")
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    png: Annotated[
+        Path | None, typer.Option("--png", metavar="DIR", help="Write each figure as a picture, too.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="DIR", help="Write the numbers of each figure, too.")
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write one HTML page about a run, a sweep or several runs.
+
+    It opens offline.
+    """
+    with reported(debug, as_json=as_json) as document:
+        from assay.report.report import report as write_report
+        from assay.run.summary import labelled, predicting
+
+        written = write_report(paths, out, png, csv)
+        document.say("report", written)
+        console = Console(highlight=False, soft_wrap=True)
+        size = written.page.stat().st_size / 1e6
+        lines = [("page", f"{written.page}  ({len(written.figures)} figures, {size:.1f} MB)")]
+        lines += [("png", f"{len(written.pictures)} pictures in {png}")] if png else []
+        lines += [("csv", f"{len(written.tables)} tables in {csv}")] if csv else []
+        run, above = shlex.quote(str(paths[0])), shlex.quote(str(paths[0].parent))
+        if written.of == "run":
+            commands = [*predicting(paths[0]), f"assay compare {above}"]
+        else:
+            commands = [f"assay compare {shlex.join(map(str, paths))}", f"assay best {run}"]
+        lines += labelled(commands)
+        for name, text in lines:
+            console.print(f"[bold]{name:<6}[/bold]", end="")
+            console.print(text, markup=False)
+        if show:
+            import webbrowser
+
+            if not webbrowser.open(written.page.resolve().as_uri()):
+                console.print("note  no browser could be opened; open the page by hand")

@@ -20,8 +20,7 @@ from yaml import YAMLError
 from assay.compose.composition_error import composition_error
 from assay.compose.fused import settle_fused
 from assay.compose.hydra_node import check_hydra
-from assay.compose.pretrained_network import settle_network
-from assay.compose.task_choice import is_of_task, suited, task_to_choose
+from assay.compose.task_choice import is_of_task, settle_network, suited, task_to_choose
 from assay.config.hydra_internals import create_config_search_path, open_hydra
 from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk

@@ -27,7 +27,7 @@ from assay.compose.compose import (
 from assay.compose.fused import DECIDE
 from assay.compose.hydra_node import check_hydra
 from assay.compose.origin import set_across_groups
-from assay.compose.pretrained_network import DECIDE as DECIDE_NETWORK
+from assay.compose.task_choice import DECIDE as DECIDE_NETWORK
 from assay.compose.task_choice import is_of_task, suited, task_to_choose
 from assay.config.fingerprint import fingerprint_of
 from assay.config.hydra_internals import apply_overrides, get_overrides_dirname

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zipfile import BadZipFile
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from assay.config.serialize import value_of
 from assay.config.unread_keys import OUR_MODULE
-from assay.errors import AssayError
+from assay.errors import AssayError, ConfigError
+from assay.model.weights.hf_folder import network_of
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import TASKS, infer_task
 
@@ -160,3 +162,26 @@ def _one(separator: Any) -> str:
     if len(text) != 1 and text not in (r"\s+", "auto"):
         raise ValueError(text)
     return text
+
+
+DECIDE: Final = ("model.weights", "model.config")
+"""Keys that decide it."""
+_TARGET: Final = "assay.model.hf_text.HFText"
+
+
+def settle_network(config: DictConfig) -> None:
+    """Replace `model.config: auto` by what the folder in `model.weights` says: a run needs it no more then.
+
+    Where it says nothing the word stays, and the model tells why when it is built.
+
+    Args:
+        config: A job; changed in place.
+    """
+    if value_of(config, "model._target_") != _TARGET or value_of(config, "model.config") != "auto":
+        return
+    try:
+        settings = network_of(value_of(config, "model.weights"))
+    except ConfigError:
+        return
+    with open_dict(config):
+        config.model.config = settings

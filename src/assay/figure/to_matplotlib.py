@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.errors import AssayError
-from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points, Spans
-from assay.figure.parallel_axis import parallel_axis
+from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points, Spans, parallel_axis
 from assay.figure.to_plotly import PALETTE, REFERENCE, STATUS, cell_text, is_marked
 from assay.quoting import number_text
 from assay.terminal import printable

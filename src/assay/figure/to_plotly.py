@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points, Spans
-from assay.figure.parallel_axis import parallel_axis
+from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points, Spans, parallel_axis
 from assay.quoting import number_text
 
 if TYPE_CHECKING:

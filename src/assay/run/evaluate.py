@@ -42,7 +42,7 @@ from assay.run.continuation import threads_of
 from assay.run.kept.encoder_file import ENCODED, read_encoder
 from assay.run.kept.kept_predictions import gathered, predictions_of, warnings_of
 from assay.run.load import checkpoint_path, weights_of
-from assay.run.resume.resume_overrides import choose_device, parsed_overrides, set_value
+from assay.run.resume.resume import choose_device, parsed_overrides, set_value
 from assay.run.saved_config import read_config, said_of, unfinished
 from assay.targets.allowed_targets import check_targets
 from assay.targets.trust import KEY as TRUSTED

@@ -15,7 +15,7 @@ from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.quoting import counted
 from assay.record.objective import format_score
-from assay.record.runs.previous import since_previous
+from assay.record.runs.run_differences import since_previous
 from assay.run.saved_config import judged_config
 from assay.targets.objects import TARGET
 from assay.targets.own_task import check_tasks, strangers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import signal
 import time
 from collections import deque
 from contextlib import contextmanager
@@ -15,14 +16,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 from assay.build.trainer.num_processes import num_devices, num_processes
 from assay.config.serialize import to_text_of
 from assay.errors import AssayError, ProcessError, cannot_write, first_line
+from assay.process.stop_signals import handled_by
 from assay.record.journal import JobRecord
 from assay.record.objective import scores_of
-from assay.record.outcome import Outcome, reason_of
+from assay.record.outcome import Outcome, exit_code_of, reason_of
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec, Retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from types import FrameType
 
     from assay.check.report import Report
     from assay.compose.job_composer import Job
@@ -31,7 +35,64 @@ if TYPE_CHECKING:
     from assay.sweep.launcher.launcher import Launcher
     from assay.sweep.output.progress import SweepProgress
     from assay.sweep.search.search import Proposal, Search
-    from assay.sweep.stop_request import StopRequest
+
+
+@final
+class StopRequest:
+    """Whether a sweep was told to stop.
+
+    A handler may run between any two instructions, in the middle of a message to another process among them:
+    it notes the signal and does nothing else.
+
+    Attributes:
+        name: Of the first signal; empty where there was none.
+        at_once: Whether Ctrl-C was pressed again after it: running jobs are not to save first.
+    """
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.at_once = False
+        self._prepares = True
+
+    @property
+    def exit_code(self) -> int:
+        """That a shell gives a process which this signal has ended; 0 without one."""
+        return exit_code_of(self.name) if self.name else 0
+
+    def watching(self) -> AbstractContextManager[Any]:
+        """Note the signals in this block; nothing off the main thread, where Python takes none."""
+        self._prepares = False
+        return handled_by(self._note)
+
+    def preparing(self) -> AbstractContextManager[Any]:
+        """Note Ctrl-C in this block; until `watching`, `look` acts on it and a second one interrupts at once.
+
+        An interrupt that is raised wherever the program is may be lost: Python ignores what is raised while
+        it takes an object down.
+        """
+        return handled_by(self._note_first, (signal.SIGINT,))
+
+    def look(self) -> None:
+        """End what is being prepared, where that was asked for.
+
+        Raises:
+            KeyboardInterrupt: It was.
+        """
+        if self.name:
+            raise KeyboardInterrupt
+
+    def _note_first(self, number: int, frame: FrameType | None) -> None:
+        if self._prepares:
+            self.look()
+        self._note(number, frame)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if not self.name:
+            self.name = signal.Signals(number).name
+        elif number == signal.SIGINT:
+            self.at_once = True
+
 
 _TICK: Final = 0.25
 """Seconds between two looks at the time, at signals and at what running jobs have written."""

@@ -28,17 +28,11 @@ from assay.record.provenance.provenance import check_clean
 from assay.record.run_lock import is_written, refusal, writing
 from assay.record.run_record import FILE, RunRecord
 from assay.run.summary import say_warnings
-from assay.sweep.definition import (
-    SweepDefinition,
-    read_definition,
-    refuse_shared,
-    refuse_unlike_losses,
-)
+from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared, refuse_unlike_losses
 from assay.sweep.output.progress import SweepProgress, shown
 from assay.sweep.output.summary import gathered, importance_of, say_results, write_results
 from assay.sweep.result import SweepResult
-from assay.sweep.scheduler import Scheduler, job_record_of
-from assay.sweep.stop_request import StopRequest
+from assay.sweep.scheduler import Scheduler, StopRequest, job_record_of
 from assay.sweep.worker.check_process import CheckProcess
 from assay.sweep.worker.fork_client import ForkServer
 from assay.targets.trust import KEY, trust, typed_packages

@@ -11,8 +11,8 @@ import pandas as pd
 from assay.figure.figure import Line
 from assay.record.runs.curves import Curve
 from assay.report.sweep.contents import ranked
-from assay.report.sweep.curves import curve_figures, line_of
 from assay.report.sweep.read_sweep import read_sweep
+from assay.report.sweep.sweep_page import curve_figures, line_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,7 @@ import pytest
 from assay.errors import AssayError
 from assay.report.page.render import render
 from assay.report.sweep.contents import ranked
-from assay.report.sweep.read_runs import read_runs
-from assay.report.sweep.read_sweep import read_sweep
+from assay.report.sweep.read_sweep import read_runs, read_sweep
 from assay.report.sweep.sweep_page import sweep_page
 
 if TYPE_CHECKING:

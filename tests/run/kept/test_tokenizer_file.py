@@ -6,7 +6,7 @@ import pytest
 
 from assay.data.text.tokenizer import Tokenizer
 from assay.errors import AssayError
-from assay.run.kept.tokenizer_file import FILE, read_tokenizer, write_tokenizer
+from assay.run.kept.encoder_file import TOKENIZER_FILE, read_tokenizer, write_tokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ def test_a_kept_tokenizer_is_the_same_also_for_the_library(tmp_path: Path) -> No
     tokenizer = Tokenizer.train(TEXTS, kind="word")
     sha256 = write_tokenizer(tmp_path, tokenizer)
     assert read_tokenizer(tmp_path, sha256).encode(TEXTS) == tokenizer.encode(TEXTS)
-    library = Library.from_file(str(tmp_path / FILE))
+    library = Library.from_file(str(tmp_path / TOKENIZER_FILE))
     assert [found.ids for found in library.encode_batch(TEXTS)] == tokenizer.encode(TEXTS)
 
 
@@ -28,7 +28,7 @@ def test_a_tokenizer_that_is_missing_damaged_or_something_else_is_told(tmp_path:
     with pytest.raises(AssayError, match="is not there"):
         read_tokenizer(tmp_path, "")
     sha256 = write_tokenizer(tmp_path, Tokenizer.train(TEXTS, kind="word"))
-    path = tmp_path / FILE
+    path = tmp_path / TOKENIZER_FILE
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"four", b"five"))
     with pytest.raises(AssayError, match="is damaged or was changed"):

@@ -9,7 +9,7 @@ import pandas as pd
 
 from assay.data.text.tokenizer import PAD
 from assay.run.export.table_inputs import text_codes, unknown_code
-from assay.run.kept.tokenizer_file import FILE as TOKENIZER
+from assay.run.kept.encoder_file import TOKENIZER_FILE as TOKENIZER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

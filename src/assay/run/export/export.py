@@ -23,8 +23,7 @@ from assay.run.export.exportable import quiet, trace
 from assay.run.export.model_card import MARK, model_card
 from assay.run.export.original import read_original
 from assay.run.export.table_inputs import codes_of
-from assay.run.kept.tokenizer_file import FILE as TOKENIZER_FILE
-from assay.run.kept.tokenizer_file import write_tokenizer
+from assay.run.kept.encoder_file import TOKENIZER_FILE, write_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

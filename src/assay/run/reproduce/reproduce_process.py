@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
-    from assay.run.resume.resume_overrides import change
+    from assay.run.resume.resume import change
     from assay.run.saved_config import read_config
     from assay.run.summary import say_warnings
     from assay.run.train import prove, run_job
