@@ -141,7 +141,7 @@ def test_only_targets_calls_what_a_config_names(trees: Trees) -> None:
     assert users("assay.targets.instantiate.instantiate") == ["build.node"]
     # Those beside it take a name from a list that is written in the source, or one of Optuna's own.
     looked_up = [name for name, tree in trees.items() if imports_by_name(tree)]
-    assert looked_up == ["sweep.factory", "sweep.worker.preload", "targets.resolve"]
+    assert looked_up == ["sweep.definition", "sweep.worker.fork_server", "targets.resolve"]
 
 
 def imports_by_name(tree: ast.AST) -> bool:

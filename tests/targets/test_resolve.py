@@ -94,11 +94,16 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-@pytest.mark.parametrize(
-    "path", ["Net", "Net.small", "build", "Gan", "inner.Net", "ReLU", "resnet18", "Step"]
-)
+@pytest.mark.parametrize("path", ["Net", "Net.small", "build", "inner.Net", "ReLU", "resnet18", "Step"])
 def test_of_ones_own(own: str, path: str) -> None:
     assert callable(resolve("model", f"{own}.{path}", [own]))
+
+
+def test_a_lightning_module_is_no_model(own: str) -> None:
+    assert callable(resolve("module", f"{own}.Gan", [own]))
+    with pytest.raises(ConfigError, match="is a LightningModule") as caught:
+        resolve("model", f"{own}.Gan", [own])
+    assert "module=NAME" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_chance_is_told_from_knowledge_as_a_permutation_test_does() -> None:
 def test_one_number_for_all() -> None:
     made = of_values(1, 45)
     assert warnings(replace(made, outputs=np.full((45, 1), 1003.25, np.float32))) == [
-        "the model predicts a value of 1003.2 for each of the 45 test samples"
+        "the model predicts a value of 1,003.2 for each of the 45 test samples"
     ]
     same = replace(made, outputs=made.outputs * 0 + 7, targets=np.full((45, 1), 7, np.float32))
     assert warnings(same) == []

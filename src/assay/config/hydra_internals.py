@@ -173,6 +173,9 @@ def _create_defaults_list_once(
 
     `+experiment=x` chooses as `experiment=x` does: the defaults list has the group, with no option yet.
     """
+    delegate = repo.delegate
+    if not isinstance(delegate, Repository):
+        return create_defaults_list(repo, config_name, overrides_list, *flags, **more)
     primary = repo.load_config(config_name)
     empty = {
         one.group
@@ -183,9 +186,6 @@ def _create_defaults_list_once(
         replace(one, type=OverrideType.CHANGE) if one.is_add() and one.get_key_element()[1:] in empty else one
         for one in overrides_list
     ]
-    delegate = repo.delegate
-    if not isinstance(delegate, Repository):
-        return create_defaults_list(repo, config_name, overrides_list, *flags, **more)
     typed = tuple(str(one.input_line) for one in overrides_list)
     key = (config_name, typed, flags, *sorted(more.items()))
     if key not in delegate.merged:

@@ -92,7 +92,7 @@ def test_values_in_their_own_unit(price_run: Trained, table: Path) -> None:
     assert expected[:, 0].mean() > 100_000
     one = found[0]
     assert isinstance(one, ValuePrediction)
-    assert str(one) == f"price {expected[0, 0]:.6g}, rooms {expected[0, 1]:.6g}"
+    assert str(one) == f"price {expected[0, 0]:,.0f}, rooms {expected[0, 1]:.6g}"
     with pytest.raises(ValueError, match="size 1"):
         one.value  # noqa: B018 - the point
     assert list(found.to_frame().columns) == ["prediction_price", "prediction_rooms"]

@@ -315,7 +315,7 @@ def test_where_the_schedule_depends_on_the_length_it_says_so(train: Train) -> No
 def test_what_is_no_run_is_told_before_torch_is_imported(tmp_path: Path) -> None:
     code, said = typed(tmp_path / "nothing")
     assert code != 0
-    assert "is not a run directory" in said
+    assert "there is no run directory" in said
     assert "torch" in sys.modules  # by this test; tests/contract looks at the command itself
 
 

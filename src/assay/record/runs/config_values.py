@@ -13,6 +13,7 @@ from assay.files.sealed import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.record.runs.plain_value import plain_value, shown
 from assay.record.runs.run import is_config
+from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -270,9 +271,10 @@ def loss_terms(config: Mapping[str, Any], follows: Iterable[str] = ()) -> dict[s
         "module._target_": module.get("_target_"),
         "data.standardize_targets": data.get("standardize_targets"),
     }
-    if data.get("task") == "reconstruction":  # the inputs are the targets
+    task = TASKS.get(str(data.get("task")))
+    if task is not None and task.reconstructs:  # the inputs are the targets
         parts["data.transform"] = data.get("transform")
-    if data.get("task") == "self_supervised":  # the other samples of a batch are the classes
+    if task is not None and task.compares_views:  # the other samples of a batch are the classes
         parts["data.eval_batch_size"] = data.get("eval_batch_size")
     if isinstance(source, dict) and str(source.get("_target_")).endswith(".TextFiles"):
         parts |= {f"data.source.{name}": source.get(name) for name in ("tokens", "vocab_size")}

@@ -398,7 +398,7 @@ def _frame(
     """Rows of a block, those without a prediction among them."""
     inputs, errors = list(map(to_utf8, block.inputs)), _texts(block.errors)
     at = np.flatnonzero([error is None for error in errors])
-    finite = outputs.reshape(len(outputs), -1).isfinite().all(1).numpy()
+    finite = outputs.reshape(len(outputs), -1 if len(outputs) else 0).isfinite().all(1).numpy()
     if not finite.all():
         errors[at[~finite]] = "the model's output is not finite"
         at, outputs = at[finite], outputs[torch.from_numpy(finite)]
