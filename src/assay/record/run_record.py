@@ -45,7 +45,7 @@ class RunRecord:
             value or the group; empty in runs of before this was kept.
         tags: The user's.
         finished: UTC, ISO 8601.
-        seconds: From start to end.
+        seconds: Spent in the run, over all segments.
         git: See `assay.record.provenance.provenance.git_state`; None outside a repository.
         patch_sha256: Of `code.patch`; empty without one.
         lock_sha256: Of the file that pins the packages; empty without one.

@@ -32,7 +32,7 @@ class RunResult:
         metrics: Last value of each scalar, such as `test/accuracy`.
         best: Monitored metric, its value and the epoch of the best checkpoint; empty without one.
         overrides: What was typed.
-        seconds: From start to end.
+        seconds: Spent in the run, over all segments.
         reason: How it ended, when not well.
         signal: Name of the signal that interrupted it.
         cause: Kind of the failure; see `assay.record.outcome.Cause`.

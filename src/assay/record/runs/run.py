@@ -28,7 +28,7 @@ class Run:
         reason: How it ended, when not well; why it cannot be read.
         name: The experiment's.
         started: UTC, ISO 8601.
-        seconds: From start to end.
+        seconds: Spent in the run, over all segments.
         seed: Of the run.
         fingerprint: What decides its outcome in the config.
         config_fingerprint: The same without seed and fold; what repetitions share.

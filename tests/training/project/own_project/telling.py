@@ -35,7 +35,7 @@ class Telling(Callback):
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         del pl_module
-        self._reach(f"setup {stage}", trainer)
+        self._reach(f"setup {getattr(stage, 'value', stage)}", trainer)
 
     def on_fit_start(self, trainer: L.Trainer, *_: Any) -> None:
         self._reach("fit_start", trainer)
