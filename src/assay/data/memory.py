@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from assay.process.oom_killer import memory_limits
+from assay.files.control_groups import memory_limits
 
 _CGROUP = Path("/sys/fs/cgroup")
 

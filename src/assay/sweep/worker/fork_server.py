@@ -29,9 +29,9 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Final, NoReturn, final
 
 from assay.errors import ConfigError
+from assay.files.control_groups import kills
 from assay.paths import CONF_DIR
 from assay.process import orphans
-from assay.process.oom_killer import kills
 from assay.record.outcome import Outcome
 from assay.sweep.job_spec import JobSpec
 
