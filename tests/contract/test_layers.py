@@ -23,7 +23,12 @@ SHARED = (
     "torch_internals",
 )
 ALSO = (
-    *("assay.config.did_you_mean.", "assay.files.atomic.", "assay.files.symlinks."),
+    *(
+        "assay.config.did_you_mean.",
+        "assay.files.atomic.",
+        "assay.files.control_groups.",
+        "assay.files.symlinks.",
+    ),
     *("assay.config.yaml_file.", "assay.record.run_record.", "assay.targets.objects."),
 )
 """What every group may import: rooms, and files that judge or write files, or judge words."""
