@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 import pandas as pd
 import torch
+from omegaconf.errors import ConfigAttributeError
 
 from assay.build.datamodule import open_data
 from assay.build.node import build
@@ -76,7 +77,7 @@ def read_samples(original: Original) -> CheckSamples:
                 return _of_own(datamodule)
             except AttributeError as error:  # it may lack a dataloader, or ask for its trainer
                 raise AssayError(first_line(error)) from error
-    except (AssayError, OSError) as error:
+    except (AssayError, OSError, ConfigAttributeError) as error:
         if not original.spec:
             raise
         return CheckSamples(
