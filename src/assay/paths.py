@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -18,3 +19,13 @@ def project_conf(folder: Path | None = None) -> Path | None:
     """
     found = (folder or Path.cwd()) / "conf"
     return found if found.is_dir() and found.resolve() != CONF_DIR.resolve() else None
+
+
+PACKAGES: Final = {
+    "experiment": "_global_",
+    "debug": "_global_",
+    "task": "_global_",
+    "device": "trainer",
+    "precision": "trainer",
+}
+"""Groups whose options are merged somewhere else than under their own name."""

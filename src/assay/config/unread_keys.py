@@ -13,6 +13,7 @@ from assay.config.did_you_mean import key_meant
 from assay.config.omegaconf_internals import child_node, is_null, raw_value
 from assay.config.tree import walk
 from assay.errors import ConfigError
+from assay.paths import PACKAGES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,15 +21,6 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
     from assay.config.tree import Entry
-
-PACKAGES: Final = {
-    "experiment": "_global_",
-    "debug": "_global_",
-    "task": "_global_",
-    "device": "trainer",
-    "precision": "trainer",
-}
-"""Groups whose options are merged somewhere else than under their own name."""
 
 
 OUR_MODULE: Final = "assay.module.Module"
