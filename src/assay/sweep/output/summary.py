@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -21,7 +19,7 @@ from assay.record.runs.importance import importance
 from assay.record.runs.statistics import mean_of
 from assay.run.summary import labelled
 from assay.sweep.output.progress import said, why
-from assay.sweep.output.tables import RESULTS, best_job, groups, ranked, write_tables
+from assay.sweep.output.tables import RESULTS, best_job, csv_text, groups, ranked, write_tables
 from assay.targets.own_task import import_trusted
 
 if TYPE_CHECKING:
@@ -82,9 +80,8 @@ def write_results(
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
     out_of_fold.write(result.directory / out_of_fold.FILE, folds)
     if shares:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([("parameter", "importance"), *shares])
-        write_text(result.directory / IMPORTANCE, text.getvalue())
+        rows = [{"parameter": name, "importance": share} for name, share in shares]
+        write_text(result.directory / IMPORTANCE, csv_text(["parameter", "importance"], rows))
 
 
 def say_results(
@@ -114,9 +111,11 @@ def say_results(
     _say_warnings(console, jobs)
     counts = {word: sum(job.status == word for job in jobs) for word in _ENDED}
     left = result.total - sum(counts.values())
-    said = ", ".join(f"{count} {status}" for status, count in counts.items() if count or status == "finished")
+    ended = ", ".join(
+        f"{count} {status}" for status, count in counts.items() if count or status == "finished"
+    )
     console.print(
-        f"[bold]sweep[/bold]  {said} of {result.total}{f', {left} not run' if left else ''}"
+        f"[bold]sweep[/bold]  {ended} of {result.total}{f', {left} not run' if left else ''}"
         f"  {escape(str(result.directory / RESULTS))}"
     )
     best = best_job(jobs, first)
