@@ -12,8 +12,6 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from torch import Tensor
-
 
 @final
 class TargetScale:
