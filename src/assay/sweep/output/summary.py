@@ -14,11 +14,11 @@ from assay.files.atomic import write_text
 from assay.record import out_of_fold
 from assay.record.log_file import FILE, logs_of
 from assay.record.objective import format_score, score_text
-from assay.record.runs.config_values import INNER_FOLDS, fold_of, in_short, varying
+from assay.record.runs.config_values import INNER_FOLDS, fold_of, in_one_line, in_short, varying
 from assay.record.runs.importance import importance
 from assay.record.runs.statistics import mean_of
 from assay.run.summary import labelled
-from assay.sweep.output.progress import said, why
+from assay.sweep.output.progress import why
 from assay.sweep.output.tables import RESULTS, best_job, csv_text, groups, ranked, write_tables
 from assay.targets.own_task import import_trusted
 
@@ -180,10 +180,9 @@ def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutO
         if values.get(INNER_FOLDS) == "null"
     ]
     for job, values in chosen:
-        own = " ".join(f"{key}={value}" for key, value in in_short(values).items())
         console.print(
             f"[bold]chosen[/bold]  fold {fold_of(job.overrides)}, seed {job.seed}: "
-            f"{escape(own or 'as typed')}  ({job.status})"
+            f"{escape(in_one_line(values) or 'as typed')}  ({job.status})"
         )
     if chosen:
         _say_tested(console, [job for job, _ in chosen if job.status == "finished"])
@@ -192,7 +191,7 @@ def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutO
         means = list(all_means.items())[:_SCORES]
         scores = ", ".join(f"{name} {format_score(name, value)}" for name, value in means)
         scores += f", … and {len(all_means) - _SCORES} more" if len(all_means) > _SCORES else ""
-        label = " ".join(f"{key}={value}" for key, value in in_short(dict(pairs)).items())
+        label = in_one_line(dict(pairs))
         rows = f"{len(several[0].predictions.keys):,} samples"
         seeds = f", mean of {len(several)} seeds" if len(several) > 1 else ""
         console.print(
@@ -226,7 +225,7 @@ def _say_failures(console: Console, result: SweepResult) -> None:
     ]
     for job, outcome, values in failed[:_FAILURES]:
         tried = f" after {len(job.failures) + 1} attempts" if job.failures else ""
-        console.print(f"[red]failed[/red] job {job.number}  {escape(said(values))}")
+        console.print(f"[red]failed[/red] job {job.number}  {escape(in_one_line(values))}")
         console.print(f"       {escape(why(outcome))}{tried}")
         console.print(f"       log {escape(str(_log(result, job)))}", style="dim")
     if len(failed) > _FAILURES:
