@@ -1,4 +1,4 @@
-"""The config that a run's directory holds, which may be somebody else's."""
+"""The config that a run's directory holds, which may be somebody else's, and where that run ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks there are."""
+"""The tasks there are, and two that vary others: binary and self-supervised."""
 
 from __future__ import annotations
 
