@@ -14,7 +14,6 @@ from assay.check.static.ranges import check_ranges, check_values
 from assay.check.static.trainer import check_trainer
 from assay.compose.fused import check_fused
 from assay.config.did_you_mean import did_you_mean
-from assay.config.omegaconf_internals import root_of
 from assay.config.serialize import LARGEST_SEED, check_whole_number
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
@@ -27,7 +26,6 @@ from assay.targets.own_task import check_tasks
 if TYPE_CHECKING:
     from assay.config.tree import Entry
 
-_OF_SPEC = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
 _RAISED = re.compile(r"^\w+ raised while resolving interpolation: ")
 _NO_MAPPING = re.compile(r"node `([^`]+)` is not a container")
 _NAMES_OF_FILES = ("name", "run_dir", "dirpath", "filename", "save_dir", "path")
@@ -93,7 +91,7 @@ def _check_secrets(entries: list[Entry]) -> None:
 
 def _check_interpolation(entry: Entry, keys: list[str]) -> None:
     """What is interpolated must be there; `${spec.…}` comes with the data."""
-    if _OF_SPEC.fullmatch(str(entry.raw)) and "spec" not in root_of(entry.node):
+    if entry.asks_for_data:
         return  # most of them, and OmegaConf's errors are slow
     try:
         entry.parent[entry.name]

@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.build.node import NOT_ARGUMENTS
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import parent_of, root_of
-from assay.config.tree import walk, written_at
+from assay.config.tree import called_nodes, written_at
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
 from assay.record.secrets import STRUCK, is_secret_key
@@ -138,7 +138,7 @@ def check_signatures(config: DictConfig, nodes: Sequence[str] | None = None) -> 
     resolve_targets(config, nodes)
     import_tasks(config)
     left_alone: list[str] = []
-    for key, node in _targets(config):
+    for key, node in called_nodes(config):
         if nodes is not None and key.partition(".")[0] not in nodes:
             continue
         # Hydra leaves what is inside such a node to its class, which may add arguments.
@@ -146,12 +146,6 @@ def check_signatures(config: DictConfig, nodes: Sequence[str] | None = None) -> 
         _check_node(key, node, None if inside else supplied(config, key))
         if node.get("_recursive_") is False:
             left_alone.append(key)
-
-
-def _targets(config: DictConfig | ListConfig) -> Iterator[tuple[str, DictConfig]]:
-    for entry in walk(config):
-        if entry.is_container and isinstance(entry.node, DictConfig) and "_target_" in entry.node:
-            yield entry.key, entry.node
 
 
 def _check_node(key: str, node: DictConfig, later: Supplied | None) -> None:

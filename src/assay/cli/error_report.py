@@ -45,8 +45,7 @@ def reported(
         typer.Exit: With the exit code, where there was an error.
     """
     note_given(overrides or [])
-    stopping = stopped_by_signals()
-    with _told(debug), printed_document(as_json) as document, stopping, _interrupts_kept():
+    with _told(debug), printed_document(as_json) as document, stopped_by_signals(), _interrupts_kept():
         try:
             yield document
         except ConfigError as error:

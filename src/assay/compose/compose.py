@@ -57,51 +57,9 @@ if TYPE_CHECKING:
 
     from assay.config.hydra_internals import Hydra
 
-_NAME = re.compile(r"\w+(\.\w+)+", re.ASCII)
-
-
-def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
-    """Leave custom parts what is theirs alone, and name them by their option or class.
-
-    A typed `data._target_` gets what was typed for it: the other keys are arguments of assay's datamodule.
-    A job with a custom module has no model, loss, optimizer and so on unless something reads them.
-
-    Args:
-        config: A composed job; changed in place.
-        hydra_node: Its `hydra` node, whose choices name the parts; changed in place.
-    """
-    words: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)  # they may hold `${…}`
-    typed = [str(text).lstrip("+~").partition("=")[0].split(".") for text in words]
-    data, module = (OmegaConf.select(config, f"{node}._target_") for node in ("data", "module"))
-    own_data = ["data", "_target_"] in typed and data != OUR_DATA
-    model = OmegaConf.select(config, "model._target_") == TARGET
-    for node in [*(["data"] if own_data else []), *(["model"] if model else [])]:
-        kept = {parts[1] for parts in typed if parts[0] == node and len(parts) > 1}
-        with open_dict(config):
-            for key in [str(key) for key in config[node] if str(key) not in kept]:
-                del config[node][key]
-    names: dict[str, str] = {}
-    if own_data and isinstance(data, str) and _NAME.fullmatch(data):
-        names["data"] = name_of(config.data)
-    chosen = hydra_node.runtime.choices
-    with read_write(hydra_node), open_dict(hydra_node), open_dict(config):
-        if isinstance(module, str) and module != OUR_MODULE and _NAME.fullmatch(module):
-            option = chosen.get("module", "default")
-            names["model"] = name_of(config.module) if option == "default" else option
-            read = keys_read(list(walk(config)), without=OF_MODULE)
-            for name in OF_MODULE:
-                if name in config and not is_read(name, read):
-                    del config[name]
-                    chosen[name] = None
-        elif model:
-            names["model"] = name_of(config.model)
-        for group, name in names.items():
-            if group in chosen:
-                chosen[group] = name
-
-
 PRIMARY = "train"
 _CALL = re.compile(r"\$\{[\w.]+:")
+_NAME = re.compile(r"\w+(\.\w+)+", re.ASCII)
 
 
 @contextmanager
@@ -257,6 +215,46 @@ def complete(
             check_below(Path(run_dir), Path(str(hydra_node.sweep.dir)), "hydra.sweep.subdir")
         check_outside(config, trusted)
         _resolve_calls(config)
+
+
+def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
+    """Leave custom parts what is theirs alone, and name them by their option or class.
+
+    A typed `data._target_` gets what was typed for it: the other keys are arguments of assay's datamodule.
+    A job with a custom module has no model, loss, optimizer and so on unless something reads them.
+
+    Args:
+        config: A composed job; changed in place.
+        hydra_node: Its `hydra` node, whose choices name the parts; changed in place.
+    """
+    words: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)  # they may hold `${…}`
+    typed = [str(text).lstrip("+~").partition("=")[0].split(".") for text in words]
+    data, module = (OmegaConf.select(config, f"{node}._target_") for node in ("data", "module"))
+    own_data = ["data", "_target_"] in typed and data != OUR_DATA
+    model = OmegaConf.select(config, "model._target_") == TARGET
+    for node in [*(["data"] if own_data else []), *(["model"] if model else [])]:
+        kept = {parts[1] for parts in typed if parts[0] == node and len(parts) > 1}
+        with open_dict(config):
+            for key in [str(key) for key in config[node] if str(key) not in kept]:
+                del config[node][key]
+    names: dict[str, str] = {}
+    if own_data and isinstance(data, str) and _NAME.fullmatch(data):
+        names["data"] = name_of(config.data)
+    chosen = hydra_node.runtime.choices
+    with read_write(hydra_node), open_dict(hydra_node), open_dict(config):
+        if isinstance(module, str) and module != OUR_MODULE and _NAME.fullmatch(module):
+            option = chosen.get("module", "default")
+            names["model"] = name_of(config.module) if option == "default" else option
+            read = keys_read(list(walk(config)), without=OF_MODULE)
+            for name in OF_MODULE:
+                if name in config and not is_read(name, read):
+                    del config[name]
+                    chosen[name] = None
+        elif model:
+            names["model"] = name_of(config.model)
+        for group, name in names.items():
+            if group in chosen:
+                chosen[group] = name
 
 
 def implied_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:

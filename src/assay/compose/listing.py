@@ -1,4 +1,4 @@
-"""The table that `assay configs` prints."""
+"""The options of config groups, and the table of them that `assay configs` prints."""
 
 from __future__ import annotations
 

@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from assay.config.omegaconf_internals import child_node, is_interpolation, is_missing, is_null, raw_value
+from assay.config.omegaconf_internals import (
+    child_node,
+    is_interpolation,
+    is_missing,
+    is_null,
+    raw_value,
+    root_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+OF_SPEC: Final = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
 _CONTAINERS: Final = (DictConfig, ListConfig)
 _OF_KEY: Final = re.compile(r"\$\{([A-Za-z_][\w.\[\]]*)\}", re.ASCII)
 
@@ -56,6 +64,11 @@ class Entry(NamedTuple):
         """Whether it says `${…}`."""
         return is_interpolation(self.node)
 
+    @property
+    def asks_for_data(self) -> bool:
+        """Whether it says `${spec.…}` and no more, in a config that has no `spec` yet."""
+        return OF_SPEC.fullmatch(str(self.raw)) is not None and "spec" not in root_of(self.node)
+
 
 def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:
     """Every place in a config, a container before what is in it.
@@ -78,6 +91,17 @@ def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:
         yield entry
         if entry.is_container:
             yield from walk(entry.node, key)
+
+
+def called_nodes(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:
+    """Full key of each mapping with a `_target_`, and the mapping.
+
+    Args:
+        config: A job.
+    """
+    for entry in walk(config):
+        if entry.is_container and isinstance(entry.node, DictConfig) and "_target_" in entry.node:
+            yield entry.key, entry.node
 
 
 def written_at(config: DictConfig, key: str) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from assay.task.task_name import TaskName
 
-_ORDER = ("train", "val", "test")
+_SUBSETS: Final = ("train", "val", "test")
 
 
 class Text(NamedTuple):
@@ -67,7 +67,7 @@ def by_files(texts: Sequence[Text], shares: Mapping[str, float], seed: int) -> d
             chosen[subset].append(drawn.pop(0))
             size += len(texts[chosen[subset][-1]].text)
     chosen["train"] = drawn
-    return {subset: [texts[at] for at in sorted(chosen[subset])] for subset in _ORDER if chosen[subset]}
+    return {subset: [texts[at] for at in sorted(chosen[subset])] for subset in _SUBSETS if chosen[subset]}
 
 
 def by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[str, list[Text]]:
@@ -83,9 +83,9 @@ def by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[str, lis
     total = starts[-1]
     test_from = total - round(shares["test"] * total)
     bounds = {"train": 0, "val": test_from - round(shares["val"] * total), "test": test_from}
-    cuts = [_after_line(texts, starts, bounds[subset]) for subset in _ORDER] + [total]
+    cuts = [_after_line(texts, starts, bounds[subset]) for subset in _SUBSETS] + [total]
     subsets: dict[str, list[Text]] = {}
-    for subset, low, high in zip(_ORDER, cuts, cuts[1:], strict=False):
+    for subset, low, high in zip(_SUBSETS, cuts, cuts[1:], strict=False):
         pieces = [
             Text(one.name, one.text[max(0, low - start) : high - start])
             for one, start in zip(texts, starts, strict=False)
@@ -196,7 +196,6 @@ _BLOCK: Final = 1 << 20
 SPLITS: Final = ("auto", "files", "folders", "tail")
 _FEW_FILES: Final = 10
 """Below which a subset of them would be one file or none."""
-_SUBSETS: Final = ("train", "val", "test")
 
 
 @final

@@ -1,4 +1,4 @@
-"""Puts assay's loops into Lightning's trainer."""
+"""Puts assay's loops into Lightning's trainer, and the paths of a run that was moved into its callbacks."""
 
 from __future__ import annotations
 

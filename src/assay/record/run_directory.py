@@ -1,4 +1,4 @@
-"""Names within a run directory, and finding run directories."""
+"""Names and files within a run directory, and finding run directories."""
 
 from __future__ import annotations
 

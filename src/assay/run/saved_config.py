@@ -1,4 +1,4 @@
-"""The config that a run's directory holds, which may be somebody else's."""
+"""The config that a run's directory holds, which may be somebody else's, and where that run ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from assay.record.runs.curves import read_curves
 from assay.targets.allowed_targets import check_targets
 from assay.targets.own_task import import_tasks
 from assay.targets.trust import KEY, Trust, checked_names, project_packages
-from assay.targets.trust import KEY as TRUSTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -173,4 +172,4 @@ def as_written(
 
 def _is_reference(key: str, text: str) -> bool:
     parts = re.split(r"[.\[\]]+", key)
-    return "_target_" not in parts and TRUSTED not in parts and _REFERENCES.fullmatch(text) is not None
+    return "_target_" not in parts and KEY not in parts and _REFERENCES.fullmatch(text) is not None

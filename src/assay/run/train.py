@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import lightning as L
+import pandas as pd
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.model_helpers import is_overridden
@@ -25,7 +26,7 @@ from assay.build.library_warnings import quiet
 from assay.build.node import build
 from assay.build.trainer.device import gpu_names
 from assay.build.trainer.num_processes import num_local_processes
-from assay.callbacks.pruning import Pruned
+from assay.callbacks.pruning import Pruned, pruning_from
 from assay.check.checker import Checker
 from assay.check.job import check_job
 from assay.check.prove import Prover
@@ -56,7 +57,6 @@ from assay.targets.objects import TARGET, given, in_sight, kind_of, kinds, place
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import pandas as pd
     from numpy.typing import ArrayLike
     from omegaconf import DictConfig
 
@@ -127,8 +127,6 @@ def _as_objects(model: nn.Module | None, data: Data | None) -> dict[str, Any]:
     Raises:
         ConfigError: One of them is something else.
     """
-    import pandas as pd  # half a second, which a run without tables need not wait
-
     if model is not None and not isinstance(model, nn.Module):
         raise ConfigError(
             f"model takes a torch.nn.Module or a LightningModule, not {model!r}",
@@ -202,9 +200,8 @@ def _digest(model: nn.Module) -> str:
     for name, part in model.named_modules():
         plain = {key: one for key, one in vars(part).items() if isinstance(one, _PLAIN)}
         digest.update(f"{name} {kind_of(part)} {sorted(plain.items())};".encode())
-    made = {
-        key: one for key, one in model.state_dict().items() if not is_lazy(one)
-    }  # others have no weights yet
+    # Those that are lazy have no weights yet.
+    made = {key: one for key, one in model.state_dict().items() if not is_lazy(one)}
     digest.update(weights_sha256(made).encode())
     return digest.hexdigest()[:16]
 
@@ -340,8 +337,6 @@ def _assembled(config: DictConfig, **options: Any) -> Assembly:
     """The objects of a job; of one that is a trial of a study, with what reports to it."""
     assembly = assemble(config, **options)
     if TRIAL in os.environ:
-        from assay.callbacks.pruning import pruning_from
-
         _all_callbacks(assembly).insert(0, pruning_from(json.loads(os.environ[TRIAL])))
     return assembly
 

@@ -10,14 +10,7 @@ from omegaconf import DictConfig, ListConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean
-from assay.config.omegaconf_internals import (
-    child_node,
-    dereferenced,
-    is_interpolation,
-    is_missing,
-    raw_value,
-    root_of,
-)
+from assay.config.omegaconf_internals import child_node, dereferenced, is_interpolation, is_missing, raw_value
 from assay.config.tree import walk
 from assay.errors import ConfigError, first_line
 from assay.quoting import is_dotted_path
@@ -31,7 +24,6 @@ if TYPE_CHECKING:
 
 _KEY = re.compile(r"\$\{(?!spec\b)\.*[A-Za-z_][\w.\[\]]*\}", re.ASCII)
 """A plain interpolation of one key."""
-_OF_SPEC = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
 _DEEPEST = 16
 _HOLDS = (
     "torch.nn, torch.optim, torchvision.{models,transforms,datasets,ops}, torchmetrics, "
@@ -88,7 +80,7 @@ def _targets(config: DictConfig | ListConfig, prefix: str, depth: int) -> Iterat
 
 
 def _value(entry: Entry) -> Any:
-    if _OF_SPEC.fullmatch(str(entry.raw)) and "spec" not in root_of(entry.node):
+    if entry.asks_for_data:
         return None  # most of them, and OmegaConf's errors are slow
     try:
         return entry.parent[entry.name]

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.omegaconf_internals import child_node, is_null, parent_of, raw_value
-from assay.config.tree import Entry, walk
+from assay.config.tree import OF_SPEC, Entry, walk
 from assay.errors import ConfigError
 from assay.quoting import override
 from assay.targets.trust import KEY, VALUES, within
@@ -48,7 +48,6 @@ _UNSAFE_NAME: Final = ("filename", "name", "prefix", "sub_dir", "version")
 """Arguments that become part of a file's path."""
 _WORD: Final = re.compile(r"\w[\w .=+,@-]{0,99}(/\w[\w .=+,@-]{0,99})*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_OF_SPEC: Final = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
 _DEEPEST: Final = 8
 
 
@@ -205,7 +204,7 @@ def _leaves(config: DictConfig | ListConfig, prefix: str, depth: int) -> Iterato
 def _value(entry: Entry) -> Any:
     """The value; of one that waits for the data, the text as it is written."""
     raw = entry.raw
-    if not isinstance(raw, str) or "${" not in raw or _OF_SPEC.fullmatch(raw):
+    if not isinstance(raw, str) or "${" not in raw or OF_SPEC.fullmatch(raw):
         return raw
     try:
         return entry.parent[entry.name]

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
+    from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.prediction_batch import PredictionBatch
+    from assay.task.prediction.predictions import Kind, Predictions
 
 
 class FromInputs(Task):
@@ -52,6 +54,12 @@ class FromInputs(Task):
         import torch
 
         return torch.arange(num_samples) % size if size else torch.zeros(num_samples, 0, dtype=torch.int64)
+
+    @override
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+        from assay.task.prediction.prediction_batch import EmbeddingPredictions
+
+        return EmbeddingPredictions(outputs)
 
     @staticmethod
     def _label(predictions: Predictions, index: int) -> str:

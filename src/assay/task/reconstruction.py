@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from assay.figure.figure import Figure
-    from assay.task.prediction.prediction_batch import PredictionBatch
     from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score
 
@@ -117,12 +116,6 @@ class Reconstruction(FromInputs):
         if isinstance(loss, torch.nn.BCEWithLogitsLoss):
             return torch.sigmoid
         return super().probabilities(loss)
-
-    @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
-        from assay.task.prediction.prediction_batch import EmbeddingPredictions
-
-        return EmbeddingPredictions(outputs)
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:

@@ -1,4 +1,4 @@
-"""The tasks there are."""
+"""The tasks there are, and two that vary others: binary and self-supervised."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.figure.figure import Figure
-    from assay.task.prediction.prediction_batch import PredictionBatch
     from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score
     from assay.task.task_name import TaskName
@@ -82,12 +81,6 @@ class SelfSupervised(FromInputs):
         if getattr(loss, "__module__", "").startswith("torch.nn.modules.loss"):
             return f"{loss.__name__} does not compare views of samples", self.suits
         return None
-
-    @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
-        from assay.task.prediction.prediction_batch import EmbeddingPredictions
-
-        return EmbeddingPredictions(outputs)
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:

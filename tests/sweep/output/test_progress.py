@@ -11,8 +11,9 @@ import pytest
 from assay.record.journal import JobRecord
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
+from assay.record.runs.config_values import in_one_line
 from assay.sweep.job_spec import Retry
-from assay.sweep.output.progress import SweepProgress, last_progress, said, shown, why
+from assay.sweep.output.progress import SweepProgress, last_progress, shown, why
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -102,6 +103,6 @@ def test_a_reader_that_has_gone_ends_no_sweep() -> None:
 
 
 def test_words() -> None:
-    assert said({"optimizer.lr": "0.1", "seed": "1"}) == "optimizer.lr=0.1 seed=1"
+    assert in_one_line({"optimizer.lr": "0.1", "seed": "1"}) == "optimizer.lr=0.1 seed=1"
     assert why(Outcome("failed", "exception", "ValueError: x\nmore")) == "ValueError: x"
     assert why(Outcome("failed", "killed")) == "killed"

@@ -1,4 +1,4 @@
-"""Will there be the metrics that callbacks and the scheduler wait for?"""
+"""Will there be the metrics that callbacks and the scheduler wait for, and a file for each checkpoint?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from omegaconf import DictConfig, OmegaConf
 
 from assay.build.trainer.monitor_mode import monitors
-from assay.build.trainer.run_length import num_validations, run_length
+from assay.build.trainer.run_length import num_validations, run_length, why_no_validation
 from assay.check.static.callbacks import kinds
 from assay.check.static.output_paths import TEMPORARY, too_long
 from assay.config.did_you_mean import did_you_mean
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from assay.build.trainer.run_length import RunLength
 
-_ALWAYS = ("epoch", "step")
+_COUNTS: Final = ("epoch", "step")
+"""What Lightning logs, or has at hand, in every run."""
 
 
 def scores(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[str]:
@@ -37,8 +38,6 @@ def scores(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[str]:
         config: The job, with its `spec`.
         names: As for `check_monitors`.
     """
-    from assay.build.trainer.run_length import why_no_validation  # it imports torch
-
     is_tested = config.spec.num_test and config.trainer.get("limit_test_batches") != 0
     tested = [f"test/{name.removeprefix('val/')}" for name in names["val"]] if is_tested else []
     return [*names["train"], *(() if why_no_validation(config)[0] else names["val"]), *tested]
@@ -54,13 +53,11 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
     Raises:
         ConfigError: Naming the key of the monitor.
     """
-    from assay.build.trainer.run_length import why_no_validation  # it imports torch
-
     without, instead = why_no_validation(config)
     known = [*names["train"], *(() if without else names["val"])]
     for node, monitor in monitors(config):
         key = f"{node}.monitor"
-        if monitor in known or monitor in _ALWAYS or monitor.startswith("lr-"):
+        if monitor in known or monitor in _COUNTS or monitor.startswith("lr-"):
             continue
         if without and monitor in names["val"]:
             raise ConfigError(
@@ -136,7 +133,6 @@ def _plateau_looks(config: DictConfig, length: RunLength) -> int:
     return sum(length.batch_of(step) % every == 0 for step in steps)
 
 
-_COUNTS: Final = ("epoch", "step")
 _WIDE: Final = re.compile(r"\d{4,}")
 _FOLDER: Final = "checkpoints"
 _LAST: Final = f"{ModelCheckpoint.CHECKPOINT_NAME_LAST}{ModelCheckpoint.FILE_EXTENSION}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.tree import walk
+from assay.config.tree import called_nodes, walk
 from assay.data.source_paths import SOURCE_PATHS, SourcePath, check_path, missing
 from assay.errors import ConfigError, first_line
 from assay.files.symlinks import TEXTS
@@ -32,7 +32,7 @@ def check_data_root(config: DictConfig) -> None:
     Raises:
         ConfigError: Naming the key and the absolute path.
     """
-    for key, node in _targets(config):
+    for key, node in called_nodes(config):
         target = str(node.get("_target_"))
         try:
             if target == "assay.load":
@@ -45,12 +45,6 @@ def check_data_root(config: DictConfig) -> None:
             raise ConfigError(
                 f"{error.strerror}: {str(error.filename)[:80]}", key=key, hint="another path"
             ) from error
-
-
-def _targets(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:
-    for entry in walk(config):
-        if entry.is_container and isinstance(entry.node, DictConfig) and "_target_" in entry.node:
-            yield entry.key, entry.node
 
 
 def _check(key: str, node: DictConfig, source: SourcePath) -> None:

@@ -1,4 +1,4 @@
-"""Which samples are in which subset, as `data.split` asks for it, and what there is to say about that."""
+"""Which samples are in which subset, as `data.split` asks for it: by folds, groups, times or a column."""
 
 from __future__ import annotations
 

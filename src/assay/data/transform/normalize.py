@@ -1,4 +1,4 @@
-"""Scaling of inputs on the device: integers to [0, 1], then zero mean and unit deviation."""
+"""Scaling on the device: inputs to [0, 1], then, as real targets, to zero mean and unit deviation."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from torch import Tensor
 
 
 @final

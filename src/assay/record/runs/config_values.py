@@ -65,6 +65,18 @@ def in_short(values: Mapping[str, str]) -> dict[str, str]:
     return {key: _in_short(value) for key, value in values.items()}
 
 
+def in_one_line(values: Mapping[str, str]) -> str:
+    """Values in short, each after its key.
+
+    Args:
+        values: As typed, by key.
+
+    >>> in_one_line({"optimizer.lr": "0.1", "seed": "1"})
+    'optimizer.lr=0.1 seed=1'
+    """
+    return " ".join(f"{key}={value}" for key, value in in_short(values).items())
+
+
 def _pair(override: str) -> tuple[str, str]:
     key, _, value = override.partition("=")
     return key.lstrip("+"), value

@@ -1,4 +1,4 @@
-"""Two runs of one config: the first thing that is not the same, and what may have made it so."""
+"""What has changed since the previous run; of two runs of one config, what first differs, and perhaps why."""
 
 from __future__ import annotations
 

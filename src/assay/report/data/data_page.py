@@ -25,18 +25,13 @@ from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from assay.report.data.survey import ColumnSurvey, Survey, Values
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
     from torch import Tensor
 
     from assay.compose.job_composer import Job
-    from assay.report.data.survey import Survey
+    from assay.report.data.survey import ColumnSurvey, Survey, Values
 
     _Samples = list[tuple[str, str, Shown]]
 

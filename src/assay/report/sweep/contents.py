@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias, final
 
 from assay.record.outcome import Status
-from assay.record.runs.config_values import in_short
+from assay.record.runs.config_values import in_one_line, in_short
 from assay.record.runs.statistics import mean_of
 from assay.report.table.comparison import verdict_of
 
@@ -51,8 +51,7 @@ class Group:
     @property
     def label(self) -> str:
         """What it has of its own, on one line."""
-        short = " ".join(f"{key}={value}" for key, value in in_short(self.values).items())
-        return short or (self.jobs[0].name if len(self.jobs) == 1 else "all")
+        return in_one_line(self.values) or (self.jobs[0].name if len(self.jobs) == 1 else "all")
 
     @property
     def words(self) -> str:
@@ -169,7 +168,7 @@ class Job:
     @property
     def label(self) -> str:
         """What it has of its own, on one line."""
-        return " ".join(f"{key}={value}" for key, value in in_short(self.values).items()) or self.name
+        return in_one_line(self.values) or self.name
 
 
 @final

@@ -1,4 +1,4 @@
-"""A sweep's directory: its journal says which jobs there are, their run directories what became of them."""
+"""What a page tells of a sweep or of runs: a journal says which jobs there are, run directories the rest."""
 
 from __future__ import annotations
 

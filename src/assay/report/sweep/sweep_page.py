@@ -18,7 +18,7 @@ from assay.record.log_file import FILE as LOG
 from assay.record.log_file import logs_of
 from assay.record.objective import format_score, is_share, score_text
 from assay.record.out_of_fold import FoldRun, gathered, mean_scores, tested_values
-from assay.record.runs.config_values import INNER_FOLDS, in_short
+from assay.record.runs.config_values import INNER_FOLDS, in_one_line, in_short
 from assay.record.runs.curves import read_curves
 from assay.record.runs.statistics import mean_of
 from assay.record.secrets import redact
@@ -332,13 +332,12 @@ def _scores(found: Sequence[Sequence[OutOfFold]], keys: Sequence[str], *, is_swe
 
 
 def _chosen(job: Job) -> str:
-    values = in_short({key: value for key, value in job.values.items() if key != INNER_FOLDS})
-    return " ".join(f"{key}={value}" for key, value in values.items()) or "as typed"
+    values = {key: value for key, value in job.values.items() if key != INNER_FOLDS}
+    return in_one_line(values) or "as typed"
 
 
 def _label(one: OutOfFold) -> str:
-    short = " ".join(f"{key}={value}" for key, value in in_short(one.values).items())
-    return f"{short}: " if short else ""
+    return f"{in_one_line(one.values)}: " if one.values else ""
 
 
 _TONES: Final[dict[str, Tone]] = {

@@ -90,8 +90,7 @@ def ranking_of(runs: Sequence[Run], asked: str = "", configs: ConfigValues | Non
     Raises:
         ConfigError: No run has the metric.
     """
-    there = dict.fromkeys(name for run in runs for name in run.metrics)
-    there |= dict.fromkeys(run.best["monitor"] for run in runs if run.best)
+    there = _metrics_of(runs)
     configs = configs or ConfigValues()
     metric, colon, stated = asked.rpartition(":")
     if not colon or stated not in ("min", "max") or asked in there:
@@ -465,9 +464,13 @@ def _is_metric(sort: str, runs: Sequence[Run]) -> bool:
     return any(run.score(name) is not None for run in runs)
 
 
+def _metrics_of(runs: Sequence[Run]) -> list[str]:
+    logged = (name for run in runs for name in run.metrics)
+    return list(dict.fromkeys([*logged, *(run.best["monitor"] for run in runs if run.best)]))
+
+
 def _metrics_shown(runs: Sequence[Run], asked: Sequence[str], ranking: Ranking | None) -> list[str]:
-    there = dict.fromkeys(name for run in runs for name in run.metrics)
-    there |= dict.fromkeys(run.best["monitor"] for run in runs if run.best)
+    there = _metrics_of(runs)
     for name in asked:
         if name not in there and runs:
             raise no_such_metric(name, there, "--metric")

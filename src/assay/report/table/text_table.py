@@ -84,6 +84,13 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
+def _remarks(comparison: Comparison) -> list[str]:
+    """What is to be said below the table."""
+    broken = [f"broken: {run.path}: {run.reason}" for run in comparison.broken]
+    said = [sign_text(comparison), comparison.verdict.text, *comparison.notes, *broken]
+    return [one for one in said if one]
+
+
 def to_csv(comparison: Comparison) -> str:
     """Rows of a comparison, and below them the runs that cannot be read.
 
@@ -130,13 +137,7 @@ def to_markdown(comparison: Comparison) -> str:
     rule = ["---"] * names + ["---:"] * (len(header) - names)
     text = [_line(list(map(plain, header))), _line(rule)]
     text += [_line(list(map(plain, row))) for row in rows]
-    said = [
-        sign_text(comparison),
-        comparison.verdict.text,
-        *comparison.notes,
-        *(f"broken: {run.path}: {run.reason}" for run in comparison.broken),
-    ]
-    text += [f"\n{plain(one)}" for one in said if one]
+    text += [f"\n{plain(one)}" for one in _remarks(comparison)]
     return "\n".join(text) + "\n"
 
 
@@ -183,13 +184,7 @@ def to_latex(comparison: Comparison) -> str:
         if number == comparison.best:
             cells[names] = rf"\textbf{{{escaped(row[names].removesuffix(f' {BEST}'))}}}"
         lines.append(_latex_line(cells))
-    said = [
-        sign_text(comparison),
-        comparison.verdict.text,
-        *comparison.notes,
-        *(f"broken: {run.path}: {run.reason}" for run in comparison.broken),
-    ]
-    caption = " ".join(f"{escaped(one[:1].upper() + one[1:])}." for one in said if one)
+    caption = " ".join(f"{escaped(one[:1].upper() + one[1:])}." for one in _remarks(comparison))
     return "\n".join([*lines, r"\hline", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]) + "\n"
 
 

@@ -26,12 +26,18 @@ from assay.run.export.table_inputs import codes_of
 from assay.run.kept.encoder_file import TOKENIZER_FILE, write_tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
     from torch import nn
     from torch.export import ExportedProgram
+
+    from assay.run.export.agreement import Agreement
+    from assay.run.export.check_samples import CheckSamples
+    from assay.run.export.original import Original
+
+    _Run = Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]
 
 METADATA: Final = "assay.json"
 """What the description is called among the file's extra files."""
@@ -54,7 +60,7 @@ def write_torch_export(path: Path, program: ExportedProgram, metadata: Mapping[s
     path.write_bytes(content.getbuffer())
 
 
-def open_torch_export(path: Path) -> Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]:
+def open_torch_export(path: Path) -> _Run:
     """A file as a function of its inputs, on the CPU."""
     with quiet():
         module = torch.export.load(path).module()
@@ -97,18 +103,6 @@ def read_safetensors(path: Path, model: nn.Module) -> None:
         tensor.zero_()
     load_model(model, str(path), strict=True)
 
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from assay.run.export.agreement import Agreement
-    from assay.run.export.check_samples import CheckSamples
-    from assay.run.export.original import Original
-
-    _Run = Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]
 
 Format = Literal["onnx", "torch_export", "safetensors"]
 SUFFIXES: Final[Mapping[str, str]] = {"onnx": ".onnx", "torch_export": ".pt2", "safetensors": ".safetensors"}

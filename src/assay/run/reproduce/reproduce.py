@@ -29,9 +29,10 @@ from assay.record.run_directory import changed_since
 from assay.record.run_record import RunRecord
 from assay.record.runs.run_differences import causes, differences, relative_differences
 from assay.run.reproduce.reproduce_process import CODE, REFUSED, WEIGHTS
-from assay.run.saved_config import as_written
+from assay.run.saved_config import as_written, judged_config
+from assay.targets.allowed_targets import check_targets
 from assay.targets.objects import missing
-from assay.targets.trust import typed_packages
+from assay.targets.trust import KEY, typed_packages
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -260,9 +261,6 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
 
 
 def _needs_own_code(run_dir: Path) -> bool:
-    from assay.targets.allowed_targets import check_targets
-    from assay.targets.trust import KEY
-
     config = _config(run_dir)
     with open_dict(config):
         config[KEY] = []
@@ -275,8 +273,6 @@ def _needs_own_code(run_dir: Path) -> bool:
 
 def _check_config(run_dir: Path, trusted: Sequence[str]) -> None:
     """Refuse what the run's process would refuse, before its code is brought back and torch is imported."""
-    from assay.run.saved_config import judged_config
-
     try:
         judged_config(run_dir, trusted, must_be_whole=True)
     except AssayError as error:

@@ -73,6 +73,8 @@ _OF_LENGTH: Final = (
     "spec.steps_per_epoch",
     *(f"trainer.{name}" for name in _LENGTH_ARGUMENTS),
 )
+_TRAINS_ON: Final = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "trainer.min_epochs")
+"""Keys, beside those of callbacks, with which even a finished run has something to do."""
 
 
 @final
@@ -267,9 +269,6 @@ def _target(config: DictConfig, key: str) -> Any:
     return OmegaConf.select(config, ".".join([*names[:2], "_target_"])) if len(names) > 2 else None
 
 
-_LENGTH = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "trainer.min_epochs")
-
-
 def resume(
     run: str | Path,
     overrides: Sequence[str] = (),
@@ -317,19 +316,19 @@ def resume(
 
 
 def _go_on(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_errors: bool) -> RunResult:
-    now, patch = segment_here(gpu_names(), torch.get_num_threads())
+    here, patch = segment_here(gpu_names(), torch.get_num_threads())
     if job.config.get("enforce_clean_git"):
-        refuse_uncommitted(Path.cwd(), now["git"], patch)
+        refuse_uncommitted(Path.cwd(), here["git"], patch)
     before = segments(record)[-1]
-    changed = [*code_changes(before, now), *machine_changes(before, now)]
+    changed = [*code_changes(before, here), *machine_changes(before, here)]
     entry["notes"] += [f"not as before: {one}" for one in changed]
     if changed:
         entry["notes"].append("what comes out is perhaps not what the run would have come to")
-    entry |= shortened(now, before)
+    entry |= shortened(here, before)
     console = Console(highlight=False, soft_wrap=True)
     for note in entry["notes"]:
         console.print(note, markup=False)
-    again = _begun_again(record, entry, entry["overrides"])
+    again = _begun_again(record, entry)
     return go_on(job.config, again, patch=patch, raise_errors=raise_errors)
 
 
@@ -337,7 +336,7 @@ def _adds(job: Change) -> bool:
     """Whether a finished run has anything to do; refuses changes that would change nothing."""
     if not job.changed:
         return False
-    if not any(key in _LENGTH or key.startswith("callbacks.") for key in job.changed):
+    if not any(key in _TRAINS_ON or key.startswith("callbacks.") for key in job.changed):
         raise ConfigError(
             "the run is finished: this would change nothing any more",
             key=next(iter(job.changed)),
@@ -436,8 +435,9 @@ def _lost_best(checkpoint: dict[str, Any], newest: Path, *, followed: bool) -> l
     return notes
 
 
-def _begun_again(record: RunRecord, entry: dict[str, Any], overrides: Sequence[str]) -> RunRecord:
+def _begun_again(record: RunRecord, entry: dict[str, Any]) -> RunRecord:
     """A record that says `running`, and knows no results any more."""
+    overrides = entry["overrides"]
     again = {one.partition("=")[0] for one in overrides}
     typed = [*(one for one in record.overrides if one.partition("=")[0] not in again), *overrides]
     return replace(

@@ -20,7 +20,7 @@ from assay.errors import first_line
 from assay.files.symlinks import appending
 from assay.quoting import duration
 from assay.record.objective import format_score
-from assay.record.runs.config_values import in_short, varying
+from assay.record.runs.config_values import in_one_line, varying
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -157,7 +157,7 @@ class SweepProgress:
         self._only = set(jobs)
         ordered = [job for _, job in sorted(jobs.items())]
         for job, values in zip(ordered, varying(ordered), strict=True):
-            self._labels[job.number] = said(values)
+            self._labels[job.number] = in_one_line(values)
 
     def _print(self, line: Text) -> None:
         with shown(self._console):
@@ -172,7 +172,7 @@ class SweepProgress:
     def _label(self, job: JobRecord) -> str:
         if job.number not in self._labels:
             own = (text.partition("=") for text in job.overrides if text not in self._fixed)
-            self._labels[job.number] = said({key: value for key, _, value in own})
+            self._labels[job.number] = in_one_line({key: value for key, _, value in own})
         return self._labels[job.number]
 
     def _line(self, job: JobRecord, outcome: Outcome, retry: Retry | None) -> Text:
@@ -298,15 +298,3 @@ def why(outcome: Outcome) -> str:
     cause = _CAUSES[outcome.cause or "exception"]
     reason = first_line(outcome.reason)
     return f"{cause}{': ' if cause and reason else ''}{reason}"
-
-
-def said(values: Mapping[str, str]) -> str:
-    """What is a job's own.
-
-    Args:
-        values: By key.
-
-    >>> said({"optimizer.lr": "0.1", "seed": "1"})
-    'optimizer.lr=0.1 seed=1'
-    """
-    return " ".join(f"{key}={value}" for key, value in in_short(values).items())

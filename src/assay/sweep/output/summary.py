@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -16,12 +14,12 @@ from assay.files.atomic import write_text
 from assay.record import out_of_fold
 from assay.record.log_file import FILE, logs_of
 from assay.record.objective import format_score, score_text
-from assay.record.runs.config_values import INNER_FOLDS, fold_of, in_short, varying
+from assay.record.runs.config_values import INNER_FOLDS, fold_of, in_one_line, in_short, varying
 from assay.record.runs.importance import importance
 from assay.record.runs.statistics import mean_of
 from assay.run.summary import labelled
-from assay.sweep.output.progress import said, why
-from assay.sweep.output.tables import RESULTS, best_job, groups, ranked, write_tables
+from assay.sweep.output.progress import why
+from assay.sweep.output.tables import RESULTS, best_job, csv_text, groups, ranked, write_tables
 from assay.targets.own_task import import_trusted
 
 if TYPE_CHECKING:
@@ -82,9 +80,8 @@ def write_results(
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
     out_of_fold.write(result.directory / out_of_fold.FILE, folds)
     if shares:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([("parameter", "importance"), *shares])
-        write_text(result.directory / IMPORTANCE, text.getvalue())
+        rows = [{"parameter": name, "importance": share} for name, share in shares]
+        write_text(result.directory / IMPORTANCE, csv_text(["parameter", "importance"], rows))
 
 
 def say_results(
@@ -114,9 +111,11 @@ def say_results(
     _say_warnings(console, jobs)
     counts = {word: sum(job.status == word for job in jobs) for word in _ENDED}
     left = result.total - sum(counts.values())
-    said = ", ".join(f"{count} {status}" for status, count in counts.items() if count or status == "finished")
+    ended = ", ".join(
+        f"{count} {status}" for status, count in counts.items() if count or status == "finished"
+    )
     console.print(
-        f"[bold]sweep[/bold]  {said} of {result.total}{f', {left} not run' if left else ''}"
+        f"[bold]sweep[/bold]  {ended} of {result.total}{f', {left} not run' if left else ''}"
         f"  {escape(str(result.directory / RESULTS))}"
     )
     best = best_job(jobs, first)
@@ -181,10 +180,9 @@ def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutO
         if values.get(INNER_FOLDS) == "null"
     ]
     for job, values in chosen:
-        own = " ".join(f"{key}={value}" for key, value in in_short(values).items())
         console.print(
             f"[bold]chosen[/bold]  fold {fold_of(job.overrides)}, seed {job.seed}: "
-            f"{escape(own or 'as typed')}  ({job.status})"
+            f"{escape(in_one_line(values) or 'as typed')}  ({job.status})"
         )
     if chosen:
         _say_tested(console, [job for job, _ in chosen if job.status == "finished"])
@@ -193,7 +191,7 @@ def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutO
         means = list(all_means.items())[:_SCORES]
         scores = ", ".join(f"{name} {format_score(name, value)}" for name, value in means)
         scores += f", … and {len(all_means) - _SCORES} more" if len(all_means) > _SCORES else ""
-        label = " ".join(f"{key}={value}" for key, value in in_short(dict(pairs)).items())
+        label = in_one_line(dict(pairs))
         rows = f"{len(several[0].predictions.keys):,} samples"
         seeds = f", mean of {len(several)} seeds" if len(several) > 1 else ""
         console.print(
@@ -227,7 +225,7 @@ def _say_failures(console: Console, result: SweepResult) -> None:
     ]
     for job, outcome, values in failed[:_FAILURES]:
         tried = f" after {len(job.failures) + 1} attempts" if job.failures else ""
-        console.print(f"[red]failed[/red] job {job.number}  {escape(said(values))}")
+        console.print(f"[red]failed[/red] job {job.number}  {escape(in_one_line(values))}")
         console.print(f"       {escape(why(outcome))}{tried}")
         console.print(f"       log {escape(str(_log(result, job)))}", style="dim")
     if len(failed) > _FAILURES:

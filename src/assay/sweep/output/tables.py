@@ -133,7 +133,7 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
     scores = {key: None for row in rows for key in row if key not in first}
     filled = {key for row in rows for key, value in row.items() if value != ""}
     columns = [*first, *sorted(scores, key=lambda name: (not name.startswith("best "), name))]
-    return _csv([name for name in columns if name in filled], rows)
+    return csv_text([name for name in columns if name in filled], rows)
 
 
 def groups_csv(grouped: Sequence[Group], objectives: Sequence[Objective]) -> str:
@@ -157,7 +157,7 @@ def groups_csv(grouped: Sequence[Group], objectives: Sequence[Objective]) -> str
         rows.append(row)
     values = {key: None for group in grouped for key in group.values}
     columns = [f"{name} {what}" for name in names for what in _STATISTICS]
-    return _csv([*_in_order(values), "finished", "of", *columns], rows)
+    return csv_text([*_in_order(values), "finished", "of", *columns], rows)
 
 
 def _group(values: dict[str, str], members: Sequence[JobRecord], objectives: Sequence[Objective]) -> Group:
@@ -180,7 +180,8 @@ def _in_order(keys: Iterable[str]) -> list[str]:
     return sorted(keys, key=lambda key: key in REPETITIONS)
 
 
-def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as CSV; no cell is a formula to a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(spreadsheet_cell, columns))
