@@ -6,7 +6,7 @@ import logging
 import shlex
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from omegaconf import OmegaConf
 from rich.markup import escape
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _MOST = 6
 """Changes that are named."""
+LONG: Final = 100
+"""Characters of a command that is told whole on the terminal."""
 
 
 def say_warnings(warnings: Iterable[str]) -> None:
@@ -111,9 +113,17 @@ def say_run(console: Console, result: RunResult) -> list[str]:
     for label, text in zip(("since", ""), since(result.run_dir), strict=False):
         console.print(f"[bold]{label:<5}[/bold] {escape(text)}")
     console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
-    for label, command in labelled(commands):
+    for label, command in labelled(_in_short(commands, shlex.quote(str(result.run_dir)))):
         console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
     return commands
+
+
+def _in_short(commands: Sequence[str], place: str) -> list[str]:
+    """Commands as the terminal shows them: a long place is not repeated, since it stands right above."""
+    if len(commands[0]) <= LONG:
+        return list(commands)
+    first, *others = (command.replace(f" {place}", " …", 1) for command in commands)
+    return [f"{first}  (… is the run above)", *others]
 
 
 def _next_commands(result: RunResult) -> list[str]:
