@@ -239,5 +239,4 @@ def parallel_axis(
 
 
 def _text(tick: float, log: bool, share: bool) -> str:
-    value = 10.0**tick if log else tick
-    return f"{number_text(100 * value)} %" if share else number_text(value, 3)
+    return f"{number_text(100 * tick)} %" if share else number_text(10.0**tick if log else tick, 3)
