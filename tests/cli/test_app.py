@@ -146,6 +146,8 @@ def test_a_metric_that_no_run_has_is_exit_code_2(digits_run: Trained) -> None:
         (["train", "--info"], "assay explain KEY"),
         (["train", "--cfg", "--package", "optimizer"], "assay explain NODE"),
         (["train", "--cfg", "--resolve"], "config.yaml"),
+        (["train", "--cfg", "hydra"], "assay explain hydra"),
+        (["train", "data=iris", "--cfg", "all"], "assay explain hydra"),
         (["train", "--hydra-help"], "assay train --help"),
         (["train", "--experimental-rerun", "x"], "assay reproduce RUN"),
     ],

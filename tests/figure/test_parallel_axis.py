@@ -22,6 +22,12 @@ def test_logarithms_are_labelled_by_their_decades() -> None:
     np.testing.assert_allclose([place for place, _ in ticks], np.log10([1 / 0.3, 10 / 0.3]) / 2)
 
 
+def test_shares_are_written_in_per_cent() -> None:
+    mark = ParallelCoordinates({"accuracy": [0.9, 0.98]}, shares=frozenset({"accuracy"}))
+    ticks = [one["text"] for one in to_plotly(Figure("parallel", "", (mark,)))["layout"]["annotations"]]
+    assert ticks == ["90 %", "92 %", "94 %", "96 %", "98 %"]
+
+
 def test_words_lie_in_alphabetical_order_and_one_alone_in_the_middle() -> None:
     places, ticks = parallel_axis(["sgd", "adam", "sgd", 1.0], log=False)
     assert places.tolist() == [1.0, 0.5, 1.0, 0.0]

@@ -36,6 +36,7 @@ VERBS: dict[str, Callable[[Path, Path], object]] = {
     "sweep": lambda _, new: session.start([*JOB, f"hydra.sweep.dir={new}", "seed=1,2"], None),
     "check": lambda _, new: Checker(None).job([*JOB, f"hydra.run.dir={new}"]),
     "resume": lambda run, _: resume(run, ["trainer.max_epochs=2"]),
+    "resume a finished run": lambda run, _: resume(run),
     "eval": lambda run, _: evaluate(run),
     "reproduce": lambda run, _: reproduce(run),
 }

@@ -268,6 +268,8 @@ def test_what_is_given_twice_or_is_something_else(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             trained(tmp_path, *overrides, **objects)
         assert message in str(caught.value)
+        if message == "model":
+            assert caught.value.file == "command line", "not the data's option, which chooses a model"
         if "Endless" in message:
             assert caught.value.file.startswith("conf/data/custom.yaml:")
         assert not (tmp_path / "run").exists()

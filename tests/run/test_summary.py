@@ -96,6 +96,15 @@ def test_what_a_run_predicts_from_is_named(spec: str, expected: str, tmp_path: P
     assert new_data(tmp_path, load_mapping(tmp_path / "config.yaml")) == expected
 
 
+def test_a_long_directory_is_said_once_and_the_program_is_told_it_whole() -> None:
+    run_dir = Path("/far") / ("x" * 150)
+    console = Console(width=500, file=(file := io.StringIO()))
+    commands = say_run(console, result(run_dir=run_dir, overrides=()))
+    assert file.getvalue().count(str(run_dir)) == 1
+    assert "next  assay report …  (… is the run above)" in file.getvalue()
+    assert commands == [f"assay report {run_dir}", "assay train -m seed=1,2,3"]
+
+
 def test_what_is_said_to_type_next_is_one_command() -> None:
     command = said(result(overrides=("tags=[a b]", "name='x'", "seed=1", "hydra.run.dir=y")))[6]
     words = shlex.split(command)

@@ -10,6 +10,8 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from assay.quoting import number_text
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -19,14 +21,14 @@ _STAGES = ("train", "val", "test")
 
 
 def number(value: float) -> str:
-    """Four digits after the point, or three significant ones for the very small and the very large.
+    """Four digits after the point, or four significant ones for the very small and the very large.
 
     >>> number(0.48213), number(3e-5), number(123456.0), number(float("nan"))
-    ('0.4821', '3.00e-05', '1.23e+05', 'nan')
+    ('0.4821', '3e-05', '123,456', 'nan')
     """
     if value == 0.0 or 1e-3 <= abs(value) < 1e4 or not math.isfinite(value):
         return f"{value:.4f}"
-    return f"{value:.2e}"
+    return number_text(value)
 
 
 def duration(seconds: float) -> str:

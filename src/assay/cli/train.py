@@ -38,6 +38,8 @@ def train(
     """Train, test and record one experiment, or a sweep of them."""
     typed = [word for word in overrides or [] if not (cfg and word == "job")]  # Hydra's --cfg job
     with reported(debug, typed, config_dir, as_json=as_json) as document:
+        if cfg and (word := next((word for word in typed if word in ("hydra", "all")), "")):
+            raise ConfigError(f"--cfg {word} is an option of Hydra's; in assay: --cfg, `assay explain hydra`")
         if cfg:
             from assay.compose.compose import job_config
 

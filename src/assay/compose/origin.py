@@ -73,7 +73,10 @@ class Origins:
             key: Full key; it need not exist. Of a group, its choice counts; of a class's node, the class.
         """
         parts = split(key)
-        replaced = self._kinds.get(parts) == "value"
+        target = (*parts, "_target_")
+        replaced = self._kinds.get(parts) == "value" or (
+            target in self._kinds and self.chain(joined(target))[-1].where == COMMAND_LINE
+        )
         if not replaced and (choice := self.choice_of(key)):
             return choice.settings[-1]
         while parts:

@@ -112,12 +112,14 @@ class ParallelCoordinates:
         colour: The column that colours the lines.
         log: Columns with a logarithmic axis.
         texts: What each row is called.
+        shares: Columns of shares of a whole, which are written in per cent.
     """
 
     columns: Mapping[str, Sequence[float | str]]
     colour: str = ""
     log: frozenset[str] = frozenset()
     texts: Names = ()
+    shares: frozenset[str] = frozenset()
 
 
 @final
@@ -198,13 +200,14 @@ _NUMBERS: Final = 5
 
 
 def parallel_axis(
-    values: Sequence[float | str], *, log: bool
+    values: Sequence[float | str], *, log: bool, share: bool = False
 ) -> tuple[NDArray[Any], list[tuple[float, str]]]:
     """Values from 0, the lowest, to 1; texts in alphabetical order.
 
     Args:
         values: One per row.
         log: Whether the axis is logarithmic; what is not positive has no place on it then.
+        share: Whether these are shares of a whole, which are written in per cent.
 
     Returns:
         `[N]`, NaN for what has no place; and place and text of each tick.
@@ -226,14 +229,14 @@ def parallel_axis(
         return np.full(len(numbers), np.nan), []
     low, high = float(finite.min()), float(finite.max())
     if low == high:
-        return np.where(np.isfinite(numbers), 0.5, np.nan), [(0.5, _text(low, log))]
+        return np.where(np.isfinite(numbers), 0.5, np.nan), [(0.5, _text(low, log, share))]
     at = np.linspace(low, high, _NUMBERS).tolist()
     decades = list(range(math.ceil(low), math.floor(high) + 1))
     if log and len(decades) > 1:
         at = decades[:: math.ceil(len(decades) / (2 * _NUMBERS))]
-    ticks = [((tick - low) / (high - low), _text(tick, log)) for tick in at]
+    ticks = [((tick - low) / (high - low), _text(tick, log, share)) for tick in at]
     return np.where(np.isfinite(numbers), (numbers - low) / (high - low), np.nan), ticks
 
 
-def _text(tick: float, log: bool) -> str:
-    return number_text(10.0**tick if log else tick, 3)
+def _text(tick: float, log: bool, share: bool) -> str:
+    return f"{number_text(100 * tick)} %" if share else number_text(10.0**tick if log else tick, 3)

@@ -298,7 +298,7 @@ def _name_positions(mark: Mark, layout: dict[str, Any]) -> None:
             {"x": place, "y": at, "text": escaped(text, _LONGEST // 2), "showarrow": False}
             | {"xanchor": "right", "xshift": -5, "font": {"size": 10.5}}
             for place, (name, values) in enumerate(mark.columns.items())
-            for at, text in parallel_axis(values, log=name in mark.log)[1]
+            for at, text in parallel_axis(values, log=name in mark.log, share=name in mark.shares)[1]
         ]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import shlex
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from omegaconf import OmegaConf
 from rich.markup import escape
 
 from assay.config.yaml_file import load_mapping
+from assay.error_location import shown_path
 from assay.errors import AssayError
 from assay.quoting import counted
 from assay.record.objective import format_score
@@ -25,6 +25,7 @@ from assay.terminal import Console, in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from omegaconf import DictConfig
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _MOST = 6
 """Changes that are named."""
+LONG: Final = 100
+"""Characters of a command that is told whole on the terminal."""
 
 
 def say_warnings(warnings: Iterable[str]) -> None:
@@ -111,9 +114,15 @@ def say_run(console: Console, result: RunResult) -> list[str]:
     for label, text in zip(("since", ""), since(result.run_dir), strict=False):
         console.print(f"[bold]{label:<5}[/bold] {escape(text)}")
     console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
-    for label, command in labelled(commands):
+    for label, command in labelled(_in_short(commands, shlex.quote(str(result.run_dir)))):
         console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
     return commands
+
+
+def _in_short(commands: Sequence[str], place: str) -> list[str]:
+    """Commands as the terminal shows them: a long place is not repeated, since it stands right above."""
+    first, *others = (command.replace(f" {place}", " …", 1) for command in commands)
+    return list(commands) if len(commands[0]) <= LONG else [f"{first}  (… is the run above)", *others]
 
 
 def _next_commands(result: RunResult) -> list[str]:
@@ -148,9 +157,7 @@ def since(run_dir: Path) -> list[str]:
         f"{name} {format_score(name, was)} → {format_score(name, is_)}" + (f" ({judged})" if judged else "")
         for name, was, is_, judged in step.moves
     ]
-    here = Path.cwd()
-    before = step.before.path
-    place = before.relative_to(here) if before.is_relative_to(here) else before
+    place = shown_path(str(step.before.path))
     return [in_a_line(f"{place}: {changed}"), *([in_a_line("   ".join(moves))] if moves else [])]
 
 

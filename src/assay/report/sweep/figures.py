@@ -250,6 +250,7 @@ def _parallel(
                 contents.objectives[0].name,
                 frozenset(column.key for column in columns if column.is_log),
                 [_said(groups[index], contents) for index in chosen],
+                frozenset(aim.name for aim in contents.objectives if is_share(aim.name)),
             ),
         ),
         is_wide=True,

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.build.trainer.device import gpu_names
-from assay.build.trainer.num_processes import world_size
+from assay.build.trainer.num_processes import refuse_foreign_ranks, world_size
 from assay.checkpoint.checkpoint_file import read
 from assay.checkpoint.select_checkpoint import newest_valid
 from assay.compose.fused import settle_fused
@@ -298,6 +298,7 @@ def resume(
     Raises:
         AssayError: The run is still being written, cannot be read or cannot go on with these overrides.
     """
+    refuse_foreign_ranks()
     run_dir = Path(run)
     RunRecord.load(run_dir)  # no run directory, or a damaged one: told before anything is locked
     check_links(run_dir)

@@ -17,7 +17,7 @@ from assay.record.objective import format_score, score_text
 from assay.record.runs.config_values import INNER_FOLDS, fold_of, in_one_line, in_short, varying
 from assay.record.runs.importance import importance
 from assay.record.runs.statistics import mean_of
-from assay.run.summary import labelled
+from assay.run.summary import LONG, labelled
 from assay.sweep.output.progress import why
 from assay.sweep.output.tables import RESULTS, best_job, csv_text, groups, ranked, write_tables
 from assay.targets.own_task import import_trusted
@@ -39,7 +39,6 @@ _ROWS: Final = 12
 _FAILURES: Final = 12
 _SCORES: Final = 4
 _WARNINGS: Final = 4
-_LONG: Final = 100
 """Characters of a command that is not repeated in full."""
 
 
@@ -268,7 +267,7 @@ def _next(result: SweepResult, left: int, failed: int, *, short: bool) -> list[s
         return [f"assay diff {runs[0]} {runs[1]}"] if len(runs) > 1 else []
     if not any(len(group.jobs) > 1 for group in groups(result.jobs, result.objectives)):
         command = f"{_command(best, multirun=True)} seed=1,2,3"
-        if not short or len(command) <= _LONG:
+        if not short or len(command) <= LONG:
             return [command]
         shared = set.intersection(*(set(job.overrides) for job in result.jobs))
         own = replace(best, overrides=tuple(one for one in best.overrides if one not in shared))
