@@ -142,13 +142,20 @@ def test_beats_a_loop_over_the_images() -> None:
     augment = FlipCrop()
     each = v2.Compose([v2.RandomCrop(32, padding=4), v2.RandomHorizontalFlip()])
 
-    def median(call: Callable[[], object]) -> float:
-        times = []
-        for _ in range(5):
-            start = perf_counter()
-            call()
-            times.append(perf_counter() - start)
-        return float(np.median(times))
+    def seconds(call: Callable[[], object]) -> float:
+        start = perf_counter()
+        call()
+        return perf_counter() - start
 
-    loop = median(lambda: torch.stack([each(image) for image in images]))
-    assert median(lambda: augment(images, targets)) < loop / 3
+    # The fastest of interleaved calls: what else runs on the machine only adds to a time.
+    whole, loop = zip(
+        *(
+            (
+                seconds(lambda: augment(images, targets)),
+                seconds(lambda: torch.stack([each(image) for image in images])),
+            )
+            for _ in range(10)
+        ),
+        strict=True,
+    )
+    assert min(whole) < min(loop) / 3
