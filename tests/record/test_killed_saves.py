@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from tests.conftest import Train
 
 NUMBER, CALLS = 49, 52
-"""Calls of a save, and at most those of a run that write to its checkpoints: how often depends on the scores' digits."""
+"""Calls of a save, and at most those of a run that write to its checkpoints,
+whose number varies by a few with the digits of the scores."""
 OTHER = Path("/dev/shm")  # noqa: S108 - a file system that is surely another one
 
 
