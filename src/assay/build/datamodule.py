@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.build.compatibility.compatibility import pretrained_inputs
 from assay.build.node import build
+from assay.build.recipe import add_recipe
 from assay.build.trainer.run_length import run_length
 from assay.config.tree import written_at
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
@@ -118,6 +119,7 @@ def describe(config: DictConfig, spec: Spec | None, own: OwnBatches | None = Non
     if spec is not None:
         with open_dict(config):
             config.spec = {**spec.as_config(), **(own.as_config() if own is not None else {})}
+            add_recipe(config, spec)
             length = run_length(config, spec.num_train)
             config.spec.steps_per_epoch = length.steps_per_epoch if length.is_known else None
             config.spec.total_steps = length.total_steps

@@ -20,6 +20,7 @@ from yaml import YAMLError
 from assay.compose.composition_error import composition_error
 from assay.compose.fused import settle_fused
 from assay.compose.hydra_node import check_hydra
+from assay.compose.recipe import settle_recipe
 from assay.compose.task_choice import is_of_task, settle_network, suited, task_to_choose
 from assay.config.hydra_internals import create_config_search_path, open_hydra
 from assay.config.omegaconf_internals import child_node, raw_value
@@ -278,13 +279,14 @@ def _resolve_calls(config: DictConfig) -> None:
 
 
 def job_config(config: DictConfig) -> DictConfig:
-    """A copy without the `hydra` node, in which `optimizer.fused` and `model.config` are not `auto` any more.
+    """A copy without the `hydra` node, in which `auto` is what it stands for, or refers to the `spec`.
 
     Plain interpolations such as `${spec.num_classes}` stay as they are.
     """
     job = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     settle_fused(job)
     settle_network(job)
+    settle_recipe(job)
     OmegaConf.set_struct(job, True)
     return job
 

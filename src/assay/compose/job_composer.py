@@ -27,6 +27,7 @@ from assay.compose.compose import (
 from assay.compose.fused import DECIDE
 from assay.compose.hydra_node import check_hydra
 from assay.compose.origin import set_across_groups
+from assay.compose.recipe import RECIPE
 from assay.compose.task_choice import DECIDE as DECIDE_NETWORK
 from assay.compose.task_choice import is_of_task, suited, task_to_choose
 from assay.config.fingerprint import fingerprint_of
@@ -308,6 +309,7 @@ def _with_values(template: _Template, values: Sequence[Override]) -> dict[str, A
             or not ours  # whether anything reads the value is asked of the whole job
             or not (value is None or type(value) in (bool, int, float, str))
             or (isinstance(value, str) and ("${" in value or value == "???"))
+            or (value == "auto" and override.key_or_group in RECIPE)
             or may_reach_out(override.key_or_group, value)
         ):
             return None

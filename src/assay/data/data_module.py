@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from assay.data.declared import Declared
 from assay.data.limits import check_limits
-from assay.data.loading.batch_order import BatchOrder, drops_last, left_out_note
+from assay.data.loading.batch_order import BatchOrder, choose_batch_size, drops_last, left_out_note
 from assay.data.loading.loaders import MemoryLoader, StreamLoader
 from assay.data.loading.placement import Placement, Prepared
 from assay.data.loading.preview import preview
@@ -67,7 +67,7 @@ class DataModule(L.LightningDataModule):
 
     Args:
         source: What gives the samples.
-        batch_size: Training samples a batch and device.
+        batch_size: Training samples a batch and device; `auto`: by their number.
         eval_batch_size: Validation and test samples a batch and device.
         split: How samples are divided, see `assay.data.splitting.split_rows.Split`.
         transform: Keys `train` and `eval`, lists of torchvision v2 transforms, and `normalize`: `data` (the
@@ -111,7 +111,7 @@ class DataModule(L.LightningDataModule):
     def __init__(
         self,
         source: Source,
-        batch_size: int,
+        batch_size: int | str,
         eval_batch_size: int,
         split: Mapping[str, Any],
         transform: Mapping[str, Any],
@@ -137,7 +137,7 @@ class DataModule(L.LightningDataModule):
             raise DataError(
                 f"data.drop_last={drop_last!r}: auto, true or false was expected", hint="data.drop_last=auto"
             )
-        self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
+        self._batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.shuffle, self.drop_last, self.thin_classes, self.seed = shuffle, drop_last, thin_classes, seed
         self._transforms = {name: chain_of(transform, name) for name in ("train", "eval")}
         self._task, self._standardize_targets = task, standardize_targets
@@ -185,7 +185,7 @@ class DataModule(L.LightningDataModule):
             splits = read_splits(
                 self.source, self.split, self.thin_classes, asked=self._task, compare=not declared
             )
-            splits.check(self.batch_size if self.drop_last is True else 1)
+            splits.check(self._batch_size_of(splits) if self.drop_last is True else 1)
             if getattr(splits.data["train"], "vocab_size", 0):
                 check_tokens(self._transforms, self._given_scale)
             self.splits = splits
@@ -269,6 +269,16 @@ class DataModule(L.LightningDataModule):
         rest = self.spec.num_train % (self.batch_size * self._world_size()) if self._drops_last() else 0
         left = left_out_note(rest, self.spec.num_train, self.drop_last, shuffled=self.shuffle)
         return (*source, *self.splits.notes, *self._pretrained.notes, *left)
+
+    @property
+    def batch_size(self) -> int:
+        """Training samples a batch and device; there after `setup()` where it was `auto`."""
+        return self._batch_size_of(self.splits) if self._batch_size == "auto" else int(self._batch_size)
+
+    def _batch_size_of(self, splits: Splits) -> int:
+        if self._batch_size != "auto":
+            return int(self._batch_size)
+        return choose_batch_size(len(splits.rows["train"]), splits.task.name)
 
     def _world_size(self) -> int:
         return self.trainer.world_size if self.trainer else 1

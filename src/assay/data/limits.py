@@ -37,6 +37,8 @@ def check_limits(values: Mapping[str, Any]) -> None:
     for name, (least, most) in _WHOLE.items():
         value, bounds = values.get(name), f"from {least} to {most}" if most else f"of at least {least}"
         fits = isinstance(value, int) and least <= value <= (most or value)
+        if name == "batch_size":
+            fits, bounds = fits or value == "auto", f"{bounds}, or auto,"
         _check(name, value, fits, f"a whole number {bounds}", least)
     if values.get("num_workers"):
         _check_temporary_folder()

@@ -80,7 +80,7 @@ def run_length(config: DictConfig, num_train: int) -> RunLength:
         num_train: Training samples.
     """
     trainer = config.trainer
-    batches = _batches_of(config, num_train)
+    batches = batches_of(config, num_train)
     used = _limited(batches, trainer.get("limit_train_batches"))
     accumulated = int(trainer.get("accumulate_grad_batches") or 1)
     epochs, most = trainer.get("max_epochs"), trainer.get("max_steps", -1)
@@ -96,8 +96,8 @@ def run_length(config: DictConfig, num_train: int) -> RunLength:
     return RunLength(batches, used, accumulated, epochs, total)
 
 
-def _batches_of(config: DictConfig, num_train: int) -> int:
-    """Training batches of an epoch and process."""
+def batches_of(config: DictConfig, num_train: int) -> int:
+    """Training batches of an epoch and process; 0 where the data does not tell."""
     data = config.data
     if data.get("_target_") != OUR_DATA:
         told = OmegaConf.select(config, "spec.train_batches")

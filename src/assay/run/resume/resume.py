@@ -17,6 +17,7 @@ from assay.build.trainer.num_processes import refuse_foreign_ranks, world_size
 from assay.checkpoint.checkpoint_file import read
 from assay.checkpoint.select_checkpoint import newest_valid
 from assay.compose.fused import settle_fused
+from assay.compose.recipe import settle_recipe
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
 from assay.config.unread_keys import check_read_by_run
@@ -55,6 +56,7 @@ _FIXED: Final = (
     "param_groups",
     "finetune",
     "metrics",
+    "recipe",
     "spec",
     "run_dir",
     "name",
@@ -115,6 +117,7 @@ def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overri
     for override in parsed:
         _apply(config, override)
     settle_fused(config)
+    settle_recipe(config)
     after = _values(config)
     with open_dict(config):
         config.pop("spec", None)  # the data tells it anew

@@ -1,0 +1,112 @@
+"""The recipe that follows the data: batch size, length, learning rate, weight decay and patience."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from omegaconf import OmegaConf
+
+from assay.build.trainer.num_processes import world_size
+from assay.build.trainer.run_length import batches_of, run_length
+from assay.compose.recipe import RECIPE, is_chosen
+from assay.config.serialize import is_number, is_whole, value_of
+from assay.config.unread_keys import OUR_DATA
+from assay.data.loading.batch_order import choose_batch_size
+from assay.errors import ConfigError
+from assay.quoting import counted
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from assay.data.spec import Spec
+
+_MOST_EPOCHS: Final = 200
+_FEW_STEPS: Final = 300
+_SCALES: Final = {"SGD": 30.0, "Adagrad": 10.0}
+"""Optimizers whose learning rates are not those of Adam."""
+
+
+def add_recipe(config: DictConfig, spec: Spec) -> None:
+    """Put what `auto` comes to into node `spec`.
+
+    Args:
+        config: The job, with its `spec` but for the recipe; changed in place.
+        spec: Of its data.
+
+    Raises:
+        ConfigError: A number of `recipe` is out of its range.
+    """
+    steps, least = (_number(config, name, whole=True) for name in ("steps", "epochs"))
+    lr, weight_decay = _number(config, "lr"), _number(config, "weight_decay", least=0)
+    config.spec.batch_size = choose_batch_size(spec.num_train, spec.task)
+    batches = batches_of(config, spec.num_train)
+    accumulated = int(config.trainer.get("accumulate_grad_batches") or 1)
+    an_epoch = max(1, -(-batches // accumulated))
+    epochs = max(least, min(_MOST_EPOCHS, -(-steps // an_epoch)))
+    if not batches or (most := config.trainer.get("max_steps", -1)) is None:
+        epochs = 30
+    elif most >= 0:
+        epochs = -1  # the steps that are typed end the run
+    config.spec.max_epochs = epochs
+    size = value_of(config, "data.batch_size") if config.data.get("_target_") == OUR_DATA else None
+    together = (size if is_whole(size) else config.spec.batch_size) * world_size(config) * accumulated
+    by_batch = min(4.0, max(0.25, math.sqrt(together / config.spec.batch_size)))
+    by_class = _SCALES.get(str(value_of(config, "optimizer._target_")).rpartition(".")[2], 1.0)
+    by_weights = 0.1 if value_of(config, "model.weights") and _trains_all(config) else 1.0
+    config.spec.lr = float(f"{lr * by_batch * by_class * by_weights:.2g}")
+    config.spec.weight_decay = float(weight_decay)
+    trained = run_length(config, spec.num_train).epochs
+    config.spec.patience = max(10, -(-(trained or 0) // 4))
+
+
+def _number(config: DictConfig, name: str, *, whole: bool = False, least: float = 1e-8) -> float:
+    key = f"recipe.{name}"
+    value = value_of(config, key)
+    if value is None and OmegaConf.select(config, "recipe") is None:  # a job of an earlier version
+        return {"steps": 3000, "epochs": 15, "lr": 0.001, "weight_decay": 0.01}[name]
+    least = 1 if whole else least
+    if not (is_whole(value) if whole else is_number(value)) or not least <= value < math.inf:
+        wanted = "a whole number of at least 1" if whole else "a number above 0" if least else "a number >= 0"
+        raise ConfigError(
+            f"{value} was given; {wanted} was expected", key=key, hint="recipe=default has what suits most"
+        )
+    return value
+
+
+def _trains_all(config: DictConfig) -> bool:
+    """Whether the pretrained layers learn, too."""
+    return value_of(config, "finetune._target_") is None or bool(
+        str(value_of(config, "finetune._target_")).endswith("Gradual")
+    )
+
+
+def notes_on_length(config: DictConfig) -> list[str]:
+    """What the recipe has chosen, and whether a run is too short to learn; a sentence each.
+
+    Args:
+        config: The job, with its `spec`.
+    """
+    if "spec" not in config or config.spec.get("batch_size") is None:
+        return []
+    length = run_length(config, config.spec.num_train)
+    total = length.total_steps
+    chosen = [key for key in RECIPE if is_chosen(config, key)]
+    notes = []
+    if total is not None and length.is_known and "trainer.max_epochs" in chosen and length.epochs:
+        parts = [f"{total:,} steps: {counted(length.epochs, 'epoch')} of {length.steps_per_epoch:,}"]
+        parts += [f"{key} {value_of(config, key):,}" for key in chosen if key == "data.batch_size"]
+        parts += [f"{key} {value_of(config, key):g}" for key in chosen if key.startswith("optimizer.")]
+        notes.append(f"{', '.join(parts)}, by the {config.spec.num_train:,} training samples")
+    if total is not None and total < _FEW_STEPS and length.is_known and not is_limited(config):
+        notes.append(
+            f"only {counted(total, 'optimizer step')} in all, too few for most models; "
+            "trainer.max_epochs=auto takes as many as suit"
+        )
+    return notes
+
+
+def is_limited(config: DictConfig) -> bool:
+    """Whether a run is one of a few batches on purpose, as of `debug=small`."""
+    limit = value_of(config, "trainer.limit_train_batches")
+    return limit is not None and limit != 1.0

@@ -1,0 +1,65 @@
+"""What `auto` stands for in a job: values that follow from its data once that is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from omegaconf import DictConfig, OmegaConf
+
+from assay.config.omegaconf_internals import child_node, is_null, raw_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RECIPE: Final = {
+    "data.batch_size": ("batch_size", "auto"),
+    "trainer.max_epochs": ("max_epochs", "30"),
+    "optimizer.lr": ("lr", "0.001"),
+    "optimizer.weight_decay": ("weight_decay", "0.01"),
+    "callbacks.early_stopping.patience": ("patience", "10"),
+}
+"""By key, where in `spec` the value is found, and what it is with data that tells nothing."""
+
+
+def settle_recipe(config: DictConfig) -> None:
+    """Let each key of the recipe that says `auto` refer to what the data will tell.
+
+    Args:
+        config: A job; changed in place.
+    """
+    for key, (name, fallback) in RECIPE.items():
+        path, _, leaf = key.rpartition(".")
+        parent: Any = config
+        for part in path.split("."):
+            parent = child_node(parent, part) if isinstance(parent, DictConfig) and part in parent else None
+        if isinstance(parent, DictConfig) and not is_null(parent) and leaf in parent:
+            node = child_node(parent, leaf)
+            if node is not None and not OmegaConf.is_config(node) and raw_value(node) == "auto":
+                parent[leaf] = _reference(name, fallback)
+
+
+def is_chosen(config: DictConfig, key: str) -> bool:
+    """Whether a key of the recipe follows the data.
+
+    Args:
+        config: A job, not resolved.
+        key: One of `RECIPE`.
+    """
+    path, _, leaf = key.rpartition(".")
+    parent = OmegaConf.select(config, path)
+    if not isinstance(parent, DictConfig) or leaf not in parent:
+        return False
+    return raw_value(child_node(parent, leaf)) == _reference(*RECIPE[key])
+
+
+def chosen_keys(interpolations: Mapping[str, str]) -> set[str]:
+    """The keys of the recipe that followed the data of a run.
+
+    Args:
+        interpolations: Of the run's record: what each key refers to.
+    """
+    return {key for key, found in RECIPE.items() if interpolations.get(key) == _reference(*found)}
+
+
+def _reference(name: str, fallback: str) -> str:
+    return f"${{oc.select:spec.{name},{fallback}}}"
