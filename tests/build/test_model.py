@@ -9,20 +9,26 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from assay.build.model import asked_of_model, build_model, build_trained, has_weights
+from assay.compose.recipe import settle_recipe
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 
+def load_model(option: str) -> DictConfig:
+    model = OmegaConf.load(Path(__file__).parents[2] / "conf" / "model" / f"{option}.yaml")
+    job = OmegaConf.create({"model": model})
+    settle_recipe(job)
+    return job.model
+
+
 def job(weights: str | None = None, finetune: str = "lora", **changes: object) -> DictConfig:
     conf = Path(__file__).parents[2] / "conf"
     spec = {"input_shape": [1, 8, 8], "num_outputs": 3, "num_features": 64}
-    model = OmegaConf.merge(OmegaConf.load(conf / "model" / "mlp.yaml"), {"hidden": [32, 32]})
+    model = OmegaConf.merge(load_model("mlp"), {"hidden": [32, 32]})
     if weights is not None:
-        model = OmegaConf.merge(
-            OmegaConf.load(conf / "model" / "torchvision.yaml"), {"name": "resnet18", "weights": weights}
-        )
+        model = OmegaConf.merge(load_model("torchvision"), {"name": "resnet18", "weights": weights})
     tuning = OmegaConf.load(conf / "finetune" / f"{finetune}.yaml")
     return OmegaConf.create({"spec": spec, "model": model, "finetune": OmegaConf.merge(tuning, changes)})
 

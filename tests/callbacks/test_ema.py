@@ -97,7 +97,18 @@ def test_values_out_of_range(values: dict[str, Any]) -> None:
 
 
 def of(*overrides: str) -> Any:
-    config = job_config(compose(["data=digits", "model=linear", "device=cpu", *overrides]))
+    config = job_config(
+        compose(
+            [
+                "data=digits",
+                "model=linear",
+                "device=cpu",
+                "trainer.max_epochs=30",
+                "data.batch_size=64",
+                *overrides,
+            ]
+        )
+    )
     OmegaConf.set_struct(config, False)
     return config
 

@@ -18,7 +18,14 @@ from assay.errors import AssayError
 if TYPE_CHECKING:
     from tests.conftest import Train
 
-DIGITS = ("data=digits", "model=mlp", "model.hidden=[16,16]", "optimizer=sgd", "trainer.max_epochs=2")
+DIGITS = (
+    "data=digits",
+    "model=mlp",
+    "model.hidden=[16,16]",
+    "optimizer=sgd",
+    "trainer.max_epochs=2",
+    "data.batch_size=64",
+)
 ON = "callbacks=[last_checkpoint,non_finite]"
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")  # put back when the step is over
 EVERY = ("callbacks.last_checkpoint.every_n_train_steps=1",)

@@ -17,7 +17,7 @@ def test_explain() -> None:
         ["optimizer.lr", "=", "0.1"],
         ["set", "by", "command", "line", "optimizer.lr=0.1"],
         ["over", "conf/experiment/digits_image.yaml:13", "0.003"],
-        ["over", "conf/optimizer/adamw.yaml:4", "0.001"],
+        ["over", "conf/optimizer/adamw.yaml:4", "auto"],
     ]
     wrong = typed("explain", "optimzer")
     assert (wrong.exit_code, wrong.stdout) == (2, "")

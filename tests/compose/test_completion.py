@@ -34,7 +34,7 @@ VERBS = {
         ("assay train data/tr", ["data/transform="]),
         ("assay train dat", ["data.", "data/", "data="]),
         ("assay train data/transform=re", ["data/transform=resize", "data/transform=resized_crop"]),
-        ("assay train optimizer.lr=", ["optimizer.lr=0.001"]),
+        ("assay train optimizer.lr=", ["optimizer.lr=auto"]),
         ("assay train --mul", ["--multirun"]),
         ("assay train --config-dir nowhere model=line", ["model=linear"]),
         ("assay configs schedu", ["scheduler"]),

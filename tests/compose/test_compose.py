@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from assay.compose.compose import choices, compose, compose_with, job_config, loader, register_resolvers
 from assay.compose.job_composer import compose_job
+from assay.compose.recipe import settle_recipe
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.sweep.session import plan
@@ -30,6 +31,7 @@ def test_is_what_hydra_itself_composes() -> None:
         theirs = hydra_compose("train", overrides)
     assert (theirs.optimizer.fused, ours.optimizer.fused) == ("auto", True)
     theirs.optimizer.fused = True
+    settle_recipe(theirs)
     for group in ("data", "model", "loss", "optimizer", "scheduler", "trainer", "metrics", "callbacks"):
         assert plain(ours[group]) == plain(theirs[group]), group
 

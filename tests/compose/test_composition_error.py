@@ -16,7 +16,7 @@ from assay.errors import ConfigError
         ("augment=null", "augment", "null is none", "without: ~augment"),
         ("optimizer.lr", "optimizer.lr", "has no value", "optimizer.lr=VALUE"),
         ("optimizer.lr=1,2", "optimizer.lr", "several values", "-m optimizer.lr=1,2"),
-        ("~optimizer.lr=7", "optimizer.lr", "is 0.001 and not 7", "~optimizer.lr"),
+        ("~optimizer.lr=7", "optimizer.lr", "is auto and not 7", "~optimizer.lr"),
         ("hydra/sweeper/pruner=median", "hydra/sweeper/pruner", "belongs to", "hydra/sweeper=optuna"),
         ("name=${nowhere}", "name", "'nowhere' not found", ""),
     ],

@@ -40,7 +40,7 @@ def test_value(told: Told) -> None:
         "optimizer.lr = 0.1",
         "set by command line optimizer.lr=0.1",
         "over conf/experiment/digits_image.yaml:13 0.003",
-        "over conf/optimizer/adamw.yaml:4 0.001",
+        "over conf/optimizer/adamw.yaml:4 auto",
     ]
     assert told("optimizer.lr")[-1] == "with optimizer=adamw, chosen by conf/train.yaml:7"
     assert told("trainer.devices", "device=ddp")[-1] == "with device=ddp, chosen by command line"

@@ -15,6 +15,8 @@ from omegaconf import OmegaConf, open_dict, read_write
 
 from assay.compose.compose import compose, loader, trust_for
 from assay.compose.job_composer import JobComposer, compose_job
+from assay.compose.recipe import settle_recipe
+from assay.config.serialize import written
 from assay.errors import ConfigError
 from assay.sweep.session import plan
 
@@ -109,7 +111,9 @@ def test_a_job_has_what_the_options_of_the_user_set_or_is_refused(
         merged = compose(typed, Path(folder)).trainer
         lost = {key for values in options.values() for key, one in values.items() if merged[key] != one}
         if not lost:
-            assert compose_job(typed, Path(folder)).config["trainer"] == OmegaConf.to_container(merged)
+            plain = OmegaConf.create({"trainer": merged})
+            settle_recipe(plain)
+            assert compose_job(typed, Path(folder)).config["trainer"] == written(plain)["trainer"]
             return
         with pytest.raises(ConfigError) as caught:
             compose_job(typed, Path(folder))

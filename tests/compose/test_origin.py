@@ -212,7 +212,7 @@ def test_hydras_own_values() -> None:
         ("metrics.eval.metrics.f1.zzz", [], "conf/metrics/multiclass.yaml:"),
         ("callbacks.checkpoint", [], "conf/callbacks/checkpoint.yaml:3"),
         ("trainer", ["trainer=3"], COMMAND_LINE),
-        ("data.source.path, data.source.target", ["data=table"], "conf/data/table.yaml:8"),
+        ("data.source.path, data.source.target", ["data=table"], "conf/data/table.yaml:9"),
         ("nobody.knows", [], ""),
         ("optimizer", ["optimizer=sdg"], COMMAND_LINE),
         ("optimizer", ["optimizer=sdg", "a=[1"], COMMAND_LINE),

@@ -20,6 +20,7 @@ FINE = {"batch_size": 64, "eval_batch_size": 512, "num_workers": 2, "split.val":
     [
         {},
         FINE,
+        {"batch_size": "auto"},
         {"batch_size": 1, "num_workers": 0, "thin_classes": 1},
         {"split.val": 0, "split.test": 0},
         {"split.folds": 2, "split.fold": 1, "split.group": "a", "split.val": 0.4, "split.test": 0.9},
@@ -33,7 +34,10 @@ def test_what_is_taken(values: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"batch_size": 0}, "data.batch_size: 0 was given; a whole number of at least 1 was expected"),
+        (
+            {"batch_size": 0},
+            "data.batch_size: 0 was given; a whole number of at least 1, or auto, was expected",
+        ),
         ({"eval_batch_size": True}, "data.eval_batch_size: True was given"),
         ({"num_workers": 2000}, "data.num_workers: 2000 was given; a whole number from 0 to 1024"),
         ({"prefetch_factor": 1.5}, "data.prefetch_factor: 1.5 was given"),

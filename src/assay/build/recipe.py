@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from omegaconf import OmegaConf
-
 from assay.build.trainer.num_processes import world_size
 from assay.build.trainer.run_length import batches_of, run_length
 from assay.compose.recipe import RECIPE, is_chosen
@@ -15,12 +13,14 @@ from assay.config.unread_keys import OUR_DATA
 from assay.data.loading.batch_order import choose_batch_size
 from assay.errors import ConfigError
 from assay.quoting import counted
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from assay.data.spec import Spec
 
+_DEFAULTS: Final = {"steps": 3000, "epochs": 15, "lr": 0.001, "weight_decay": 0.01}
 _MOST_EPOCHS: Final = 200
 _FEW_STEPS: Final = 300
 _SCALES: Final = {"SGD": 30.0, "Adagrad": 10.0}
@@ -39,7 +39,7 @@ def add_recipe(config: DictConfig, spec: Spec) -> None:
     """
     steps, least = (_number(config, name, whole=True) for name in ("steps", "epochs"))
     lr, weight_decay = _number(config, "lr"), _number(config, "weight_decay", least=0)
-    config.spec.batch_size = choose_batch_size(spec.num_train, spec.task)
+    config.spec.batch_size = choose_batch_size(spec.num_train, task_of(spec.task))
     batches = batches_of(config, spec.num_train)
     accumulated = int(config.trainer.get("accumulate_grad_batches") or 1)
     an_epoch = max(1, -(-batches // accumulated))
@@ -63,13 +63,15 @@ def add_recipe(config: DictConfig, spec: Spec) -> None:
 def _number(config: DictConfig, name: str, *, whole: bool = False, least: float = 1e-8) -> float:
     key = f"recipe.{name}"
     value = value_of(config, key)
-    if value is None and OmegaConf.select(config, "recipe") is None:  # a job of an earlier version
-        return {"steps": 3000, "epochs": 15, "lr": 0.001, "weight_decay": 0.01}[name]
+    if value is None:  # a model of the user's own
+        return _DEFAULTS[name]
     least = 1 if whole else least
     if not (is_whole(value) if whole else is_number(value)) or not least <= value < math.inf:
         wanted = "a whole number of at least 1" if whole else "a number above 0" if least else "a number >= 0"
         raise ConfigError(
-            f"{value} was given; {wanted} was expected", key=key, hint="recipe=default has what suits most"
+            f"{value} was given; {wanted} was expected",
+            key=f"model.{key}",
+            hint=f"for example model.{key}={_DEFAULTS[name]:g}",
         )
     return value
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.config.omegaconf_internals import child_node, is_null, raw_value
+from assay.config.tree import walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,8 @@ RECIPE: Final = {
 }
 """By key, where in `spec` the value is found, and what it is with data that tells nothing."""
 
+OF_SPEC: Final = frozenset(f"spec.{name}" for name, _ in RECIPE.values())
+
 
 def settle_recipe(config: DictConfig) -> None:
     """Let each key of the recipe that says `auto` refer to what the data will tell.
@@ -27,6 +30,7 @@ def settle_recipe(config: DictConfig) -> None:
     Args:
         config: A job; changed in place.
     """
+    settle_model(config)
     for key, (name, fallback) in RECIPE.items():
         path, _, leaf = key.rpartition(".")
         parent: Any = config
@@ -38,6 +42,24 @@ def settle_recipe(config: DictConfig) -> None:
                 parent[leaf] = _reference(name, fallback)
 
 
+def settle_model(config: DictConfig) -> None:
+    """Move the recipe of a model's YAML to the node `recipe`: it is no argument of the model's class.
+
+    Args:
+        config: A job; changed in place.
+    """
+    model = child_node(config, "model") if "model" in config else None
+    if not isinstance(model, DictConfig) or is_null(model):
+        return
+    nodes = [model, *(entry.node for entry in walk(model) if isinstance(entry.node, DictConfig))]
+    with open_dict(config):
+        for node in nodes:
+            if "recipe" in node and "_target_" in node:
+                recipe = node.pop("recipe")
+                if node is model:
+                    config.recipe = recipe
+
+
 def is_chosen(config: DictConfig, key: str) -> bool:
     """Whether a key of the recipe follows the data.
 
@@ -47,9 +69,14 @@ def is_chosen(config: DictConfig, key: str) -> bool:
     """
     path, _, leaf = key.rpartition(".")
     parent = OmegaConf.select(config, path)
-    if not isinstance(parent, DictConfig) or leaf not in parent:
+    if key not in RECIPE or not isinstance(parent, DictConfig) or leaf not in parent:
         return False
     return raw_value(child_node(parent, leaf)) == _reference(*RECIPE[key])
+
+
+def unsettled(key: str, raw: Any) -> Any:
+    """What was typed for a value of a job: `auto` where it waits for the data."""
+    return "auto" if key in RECIPE and raw == _reference(*RECIPE[key]) else raw
 
 
 def chosen_keys(interpolations: Mapping[str, str]) -> set[str]:

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 _MOST = 12
 _ELSEWHERE = {
+    "lr": "optimizer.lr",
     "learning_rate": "optimizer.lr",
+    "weight_decay": "optimizer.weight_decay",
     "wd": "optimizer.weight_decay",
     "epochs": "trainer.max_epochs",
     "num_epochs": "trainer.max_epochs",

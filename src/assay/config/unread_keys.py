@@ -38,7 +38,18 @@ OF_MODULE: Final = (
 """What assay's own module is made of."""
 TOP: Final = (
     *("augment", "callbacks", "data", "enforce_clean_git", "logger", "loss", "metrics", "model", "module"),
-    *("name", "optimizer", "param_groups", "recipe", "run_dir", "scheduler", "seed", "spec", "tags", "trainer"),
+    *(
+        "name",
+        "optimizer",
+        "param_groups",
+        "recipe",
+        "run_dir",
+        "scheduler",
+        "seed",
+        "spec",
+        "tags",
+        "trainer",
+    ),
     *("trusted_packages", "predictions", "finetune"),
 )
 _TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last", "trainer.micro_batch")
@@ -54,7 +65,7 @@ _OF_SWEEPS: Final = (
 )
 _FIXED: Final = {
     "metrics": ("train", "eval"),
-    "recipe": ("steps", "epochs", "lr", "weight_decay"),
+    "model.recipe": ("steps", "epochs", "lr", "weight_decay"),
     "predictions": ("max_megabytes", "num_samples"),
     "data.split": (
         "val",

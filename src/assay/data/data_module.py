@@ -278,7 +278,7 @@ class DataModule(L.LightningDataModule):
     def _batch_size_of(self, splits: Splits) -> int:
         if self._batch_size != "auto":
             return int(self._batch_size)
-        return choose_batch_size(len(splits.rows["train"]), splits.task.name)
+        return choose_batch_size(len(splits.rows["train"]), splits.task)
 
     def _world_size(self) -> int:
         return self.trainer.world_size if self.trainer else 1

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from assay.compose.compose import compose, job_config
 from assay.compose.origin import located, plain
+from assay.compose.recipe import OF_SPEC, unsettled
 from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
@@ -201,7 +202,11 @@ def values_of(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:
     run_dir = str(config.get("run_dir") or "")
     whole: list[str] = []
     for entry in walk(config):
-        if entry.key == "run_dir" or any(entry.key.startswith(f"{key}[") for key in whole):
+        if (
+            entry.key == "run_dir"
+            or (resolve and entry.key in OF_SPEC)
+            or any(entry.key.startswith(f"{key}[") for key in whole)
+        ):
             continue
         value: Any = OmegaConf.to_container(entry.node, resolve=False) if entry.is_container else None
         if value is not None:
@@ -210,7 +215,7 @@ def values_of(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:
                 continue
             whole.append(entry.key)
         else:
-            value = _value(entry.parent, entry.name) if resolve else entry.raw
+            value = _value(entry.parent, entry.name) if resolve else unsettled(entry.key, entry.raw)
         if isinstance(value, str) and run_dir and (value == run_dir or value.startswith(f"{run_dir}/")):
             value = _RUN_DIR + value.removeprefix(run_dir)
         found[entry.key] = plain(value)

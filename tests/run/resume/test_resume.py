@@ -277,9 +277,9 @@ def test_another_learning_rate_is_used_recorded_and_said(stopped: Path) -> None:
     assert code != 0
     code, said = typed(stopped, "optimizer.lr=0.02")
     assert code == 0, said
-    assert "optimizer.lr: 0.001 until here, 0.02 from here on" in said
+    assert "optimizer.lr: 0.0014 until here, 0.02 from here on" in said
     (entry,) = record(stopped)["resumed"]
-    assert entry["changed"] == {"optimizer.lr": [0.001, 0.02]}
+    assert entry["changed"] == {"optimizer.lr": [0.0014, 0.02]}
     assert "optimizer.lr=0.02" in record(stopped)["overrides"]
 
 

@@ -17,6 +17,7 @@ from assay.build.trainer.monitor_mode import monitors
 from assay.build.trainer.run_length import num_validations, run_length, why_no_validation
 from assay.check.static.callbacks import kinds
 from assay.check.static.output_paths import TEMPORARY, too_long
+from assay.compose.recipe import is_chosen
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import is_whole, value_of
 from assay.errors import ConfigError
@@ -105,6 +106,8 @@ def _said(
     config: DictConfig, key: str, looks: int | None, patience: int, so: str, *, least: int
 ) -> Iterator[str]:
     """The first look sets what is best; so many more have to be no better."""
+    if is_chosen(config, f"{key}.patience"):
+        return  # it follows the length
     given = value_of(config, f"{key}.patience")
     patience = given if is_whole(given) else patience
     if looks is not None and looks < max(1, patience) + least:

